@@ -90,7 +90,7 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
     request: RequestedGoal = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
-    exact: Annotated[bool, Flag("Rank also what prices cannot tell apart")] = False
+    exact: Annotated[bool, Flag("Rank programs that tie separately")] = False
     explain: Annotated[bool, Flag("Say of every answer why, in words")] = False
     collectives: Collectives = Field(default_factory=list)
 

@@ -94,7 +94,7 @@ def test_a_job_is_derived_and_planned(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": tools}
     words = ["bash", "-euc", commands.text]
     said = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert b"a step waits" in said.stdout
+    assert b"exposed communication" in said.stdout
     derived = (tmp_path / "job.toml").read_text(encoding="utf-8")
     assert derived == (DOCS / "jobs" / "a-13b.toml").read_text(encoding="utf-8")
 

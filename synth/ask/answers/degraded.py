@@ -79,12 +79,14 @@ class UnevenAnswerPart(VerdictPart):
     segments: Positive = Field(description="Into how many each goes through the steps.")
     seconds: PredictedSeconds
     speedup: Number = Field(description="flat_seconds / seconds.")
-    against_default: Against = Field(description="The plain all-reduce, as far as prices can tell.")
+    against_default: Against = Field(
+        description="The plain all-reduce, within the prediction's uncertainty."
+    )
     limited_by: LimitedBy
     steps: list[StepPricePart] = Field(description="Of one segment.")
     group_steps: list[GroupStepPart] = Field(description="Who does what with whom.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
-    others: Whole = Field(description="So many other programs that prices do not tell from it.")
+    others: Whole = Field(description="Number of other programs that tie with it.")
 
     @classmethod
     def of(cls, answer: degraded.UnevenAnswer, report: UnevenReport) -> Self:

@@ -222,11 +222,11 @@ class AdvicePart(AnswerPart):
 
 
 class DecidingRunPart(AnswerPart):
-    """A run that decides between an answer and the default: prices do not tell them apart."""
+    """A run that decides between an answer and the default: they tie."""
 
     speedup: Number = Field(description="Over the default: what is expected.")
     speedup_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = Field(
-        description="Between which it lies, as far as prices can tell."
+        description="Its range within the prediction's uncertainty."
     )
     seconds: Seconds = Field(description="Expected of it, as a runtime would run it.")
     default_seconds: Seconds = Field(description="Expected of the default.")

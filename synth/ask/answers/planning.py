@@ -39,9 +39,9 @@ class PlacementOption(AnswerPart):
 
     axes: Axes = Field(description="Sizes by name, also of axes that the job leaves open.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
-    exposed_seconds: Seconds = Field(description="What a step waits for communication.")
+    exposed_seconds: Seconds = Field(description="Exposed communication of a step.")
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
-    tied: bool = Field(description="Whether prices do not tell it from the first.")
+    tied: bool = Field(description="Whether it ties with the first.")
 
     @classmethod
     def of(cls, plan: JobPlan, option: JobPlacement) -> Self:

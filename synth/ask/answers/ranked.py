@@ -102,11 +102,13 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
     interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
     baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
-    against_default: Against = Field(description="As far as prices can tell, as it would be run.")
+    against_default: Against = Field(
+        description="As the runtime runs it, within the prediction's uncertainty."
+    )
     runtime_seconds: Seconds = Field(description="As the runtime runs it.")
     advice: AdvicePart = Field(description="How to get it.")
     worth_measuring: DecidingRunPart | None = optional_key(
-        "The run that decides, where prices do not tell it from the default and it may gain."
+        "The run that decides, where it ties with the default and may gain."
     )
     calls: CallsOfProgram | None = optional_key(
         "Of a program of several calls, or segments: what its price takes them by."
@@ -114,7 +116,7 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
     unmeasured: str | None = optional_key(
         "What of its prices, and of the default's, no row of a calibration measured, in words."
     )
-    others: Whole = Field(description="So many other programs that prices do not tell from it.")
+    others: Whole = Field(description="Number of other programs that tie with it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
     @classmethod
@@ -165,7 +167,7 @@ class RankedAnswer(PlacedAnswer):
 
     last = (*PlacedAnswer.last, "tied", "against_best_default")
 
-    tied: bool = Field(description="Whether prices do not tell it from the first.")
+    tied: bool = Field(description="Whether it ties with the first.")
     against_best_default: Against | None = optional_key(
         "The same of the fastest default of all placements, where that is on another one."
     )
@@ -321,7 +323,7 @@ class SizeFigures(AnswerPart):
     baseline_seconds: Seconds = Field(description="Of the default on its placement.")
     default_name: DefaultName = Field(description="Which way the default is.")
     default_protocol: ProtocolName = Field(description="By which protocol.")
-    against_default: Against = Field(description="What prices can tell of the best and it.")
+    against_default: Against = Field(description="Comparison of the best answer with it.")
     bound_seconds: Seconds = Field(description="What no schedule can beat there.")
     program: str = Field(description="Of the best answer, its steps separated by '; '.")
     worth_measuring: bool = Field(description="Whether it may gain what a run would tell.")

@@ -148,6 +148,6 @@ def _verdict(answer: Answer) -> str:
         case DefaultComparison.SLOWER:
             return f"it takes {answer.candidate.seconds / default:.2f} times as long: {how}"
         case DefaultComparison.SAME:
-            return f"prices do not tell it from the default: {how}"
+            return f"tie with the default (within prediction error): {how}"
         case DefaultComparison.NOT_OFFERED:
             return how

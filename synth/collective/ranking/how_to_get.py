@@ -82,8 +82,8 @@ class SuggestedRun:
         """The expectation, in a line."""
         low, high = self.between
         return (
-            f"{self.speedup:.2f} times as fast as the default is expected ({low:.2f} to "
-            f"{high:.2f} times, as far as prices can tell)"
+            f"expected to be {self.speedup:.2f} times as fast as the default ({low:.2f} to"
+            f" {high:.2f} times within the prediction's uncertainty)"
         )
 
     @property
@@ -127,7 +127,7 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
         return ""
     measured = "It is for a run that measures both on your machine: take it where it is faster"
     reasons = {
-        DefaultComparison.SAME: f"and prices do not tell these apart. {measured}.",
+        DefaultComparison.SAME: f"a tie within the prediction's uncertainty. {measured}.",
         DefaultComparison.SLOWER: "which is surely less. Run it only where you doubt these prices.",
         DefaultComparison.NOT_OFFERED: (
             f"as no runtime has the algorithms of its price. {measured}."

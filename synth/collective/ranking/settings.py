@@ -146,7 +146,7 @@ class RuntimeCalls:
         if all(call.way == call.own_way for call in self.each):
             yield "the runtime takes all of these so by itself: set nothing"
         elif not self.apart:
-            yield f"{own_time}, as near as prices can tell: set nothing"
+            yield f"{own_time}, a tie within the prediction's uncertainty: set nothing"
         elif self.line:
             yield f"{own_time}; to have it as priced set {self.line}"
             yield explain_scope(*(call.price.what for call in self.apart))

@@ -255,7 +255,7 @@ def _facts(answer: Ranking) -> Iterator[str]:
             yield f"left: {answer.uneven.left}"
             yield f"{pluralize(answer.considered.programs, 'program')} ranked"
         case SweepReply():
-            yield f"{len(answer.sizes)} sizes asked; changes are told to 1%"
+            yield f"{len(answer.sizes)} sizes asked; changes are accurate to 1%"
             yield from left_over_words(answer)
         case RankingReply():
             yield considered_text(answer.considered)
@@ -269,7 +269,7 @@ def _plan_facts(answer: PlanReply) -> Iterator[str]:
     if answer.ranking:
         exposed = format_duration(answer.ranking[0].exposed_seconds)
         plain = format_duration(answer.default_exposed_seconds)
-        yield f"a step waits {exposed} for communication; by the runtime's own choice {plain}"
+        yield f"exposed communication {exposed} a step; with the runtime's defaults {plain}"
     for collective in answer.unpriced:
         yield f"not priced: {collective.name}: {collective.why}"
     yield from unused_axes_lines(answer)

@@ -177,7 +177,9 @@ def _environment_text(answer: PlacedAnswer) -> str:
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
-            told = f"Prices do not tell this from {default}: keep that, or time this. It is one"
+            told = (
+                f"This ties with {default} (prediction error): keep that, or time this. It is one"
+            )
         case DefaultComparison.SLOWER:
             told = f"This is slower than {default}: keep that. It is one"
         case _:

@@ -1,4 +1,4 @@
-"""What is worth measuring: rows that may gain, though prices do not tell them from the default.
+"""What is worth measuring: rows that may gain, though they tie with the default.
 
 Of a size that is the row that is expected to take least, and the best that is a variable alone; of
 a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
@@ -26,10 +26,10 @@ from synth.show.terminal.style import table_of
 
 _WIDE = 1.5
 """A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
-_MAYBE_LEGEND = "x?: expected, but prices do not tell it from the default"
+_MAYBE_LEGEND = "x?: expected, but within prediction error of the default"
 _FIRST = "host0:"
 _WRITE = "First write, from ANSWER.json, which this question prints with --json:"
-_RUN_LEGEND = "run: as the runtime runs it, which no variable tells to take its calls as priced"
+_RUN_LEGEND = "run: as the runtime runs it; no variable makes it use the algorithms of the price"
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
             "measure it again, or trust no price near it more than that"
         )
     if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
-        yield f"and {pluralize(more, 'other size')} off by more than prices tell"
+        yield f"and {pluralize(more, 'other size')} off by more than prediction error"
 
 
 _MOST_UNEXPECTED = 3

@@ -56,15 +56,15 @@ from synth.show.terminal.style import (
 )
 from synth.show.terminal.verdict import later_default_lines, render_decision
 
-_SAME = "same: prices do not tell them apart; none: no runtime offers it"
+_TIE = "tie: the difference is within prediction error; none: no runtime offers it"
 _SPEEDUP = (
-    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_SAME}"
+    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_TIE}"
 )
 _SPEEDUP_OVER_BEST = (
     "speed-up: over the best default, what the runtime would choose on the best of these placements"
-    f";\n{_SAME}"
+    f";\n{_TIE}"
 )
-_NEAR = "near: so many other programs that prices do not tell from it; the simplest is shown"
+_NEAR = "near: number of other programs that tie with it; the simplest of all is shown"
 _BOUND = "bound: share of the time that no schedule can avoid"
 
 
@@ -154,9 +154,8 @@ def render_sweep(reply: SweepReply) -> RenderableType:
         *_question_lines(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
         *render_decision(reply),
-        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are told to 1%; one program a "
-        "size: "
-        "ask one size for\nseveral side by side, which may take less",
+        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are accurate to 1%; one program"
+        " per size: ask one size for\nseveral side by side, which may take less",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
@@ -175,8 +174,8 @@ def render_sweep(reply: SweepReply) -> RenderableType:
 def _interval_legend(system: MachineInFull) -> str:
     """What the figures below a time are."""
     if system.prices == "typical":
-        return "below each time: where 9 of 10 machines with such links lay"
-    return "below each time: where 9 of 10 measurements lay about such prices"
+        return "below each time: the range of 9 in 10 machines with such links"
+    return "below each time: the range of 9 in 10 measurements at such prices"
 
 
 def render_systems(reply: SystemsRankedReply) -> RenderableType:
@@ -206,15 +205,15 @@ def render_systems(reply: SystemsRankedReply) -> RenderableType:
 def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
     """The best placement of each system for a job, and what a step waits there."""
     yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
-    yield table_of(plans, _PLAN_CELLS, right="a step waits,by the runtime's choice")
-    yield "a step waits: for communication that compute does not hide"
+    yield table_of(plans, _PLAN_CELLS, right="exposed,by defaults")
+    yield "exposed: communication of a step that compute does not hide"
 
 
 _PLAN_CELLS: Mapping[str, Callable[[PlanReply], str]] = {
     "system": lambda plan: plan.system.name,
     "placement": lambda plan: str(plan.ranking[0].placement),
-    "a step waits": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
-    "by the runtime's choice": lambda plan: format_duration(plan.default_exposed_seconds),
+    "exposed": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
+    "by defaults": lambda plan: format_duration(plan.default_exposed_seconds),
 }
 
 
@@ -241,14 +240,14 @@ def render_plan(reply: PlanReply) -> RenderableType:
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
     told = longer > 1 + FINEST and any(_gains(reply.entries))
-    gain = f", {longer:.2f} times as long" if told else ", as long as prices can tell"
+    gain = f", {longer:.2f} times as long" if told else ", a tie"
     return paragraphs(
         ": ".join(filter(None, (reply.job, reply.title))),
         f"on {reply.system.name}, {shape(reply.system.levels)}: {axes_text(best.axes)}",
         faults_text(reply.system.exceptions) or None,
         *render_placements(reply.system.levels, best.axes, [best.placement]),
-        f"a step waits {format_duration(exposed)} for communication that compute does not hide\n"
-        f"(with the runtime's own choice on the same placement {format_duration(default)}{gain})\n",
+        f"exposed communication (not hidden by compute): {format_duration(exposed)} a step\n"
+        f"(with the runtime's defaults on the same placement {format_duration(default)}{gain})\n",
         *_entries(reply),
         *_gains(reply.entries),
         *render_decision(reply),
@@ -259,9 +258,9 @@ def render_plan(reply: PlanReply) -> RenderableType:
         *unused_axes_lines(reply),
         *rank_orders(reply.system.levels, best.axes, best.placement),
         "",
-        f"{considered_text(reply.considered)}; what computing costs is not weighed",
-        "in all: times x one call; exposed: what of that is not hidden",
-        "loss: one call against the placement that the entry would have wanted for itself",
+        f"{considered_text(reply.considered)}; the cost of compute is not considered",
+        "total: times x per call; exposed: the part of it that is not hidden",
+        "loss: per call, against the placement that is best for this entry alone",
         stopped_warning(reply.complete),
     )
 
@@ -269,9 +268,9 @@ def render_plan(reply: PlanReply) -> RenderableType:
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
     if not reply.entries:
-        yield "no collective is left: the axes that they are over have size 1"
+        yield "no collective is left: all their axes have size 1"
         return
-    right = "#,bytes,times,one call,in all,hidden,exposed,loss"
+    right = "#,bytes,times,per call,total,hidden,exposed,loss"
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
     yield ""
     requests = [entry.request.value for entry in reply.entries]
@@ -297,7 +296,7 @@ def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> 
 
 
 LESS_IS_NO_BETTER = (
-    "less is no better here: prices do not tell it from the first, which is as frameworks lay out"
+    "a smaller figure here is a tie with the first, which is in frameworks' own order of axes"
 )
 _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "#": lambda entry: str(entry.answer.rank),
@@ -305,8 +304,8 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
     "over": lambda entry: ",\n".join(entry.over),
     "bytes": lambda entry: format_bytes(entry.bytes),
     "times": lambda entry: f"{entry.times:g}",
-    "one call": lambda entry: format_duration(entry.answer.seconds),
-    "in all": lambda entry: format_duration(entry.times * entry.answer.seconds),
+    "per call": lambda entry: format_duration(entry.answer.seconds),
+    "total": lambda entry: format_duration(entry.times * entry.answer.seconds),
     "hidden": lambda entry: f"{entry.hidden:.0%}",
     "exposed": lambda entry: format_duration(entry.exposed_seconds),
     "loss": lambda entry: f"{entry.loss:.2f}x",
@@ -351,7 +350,7 @@ def _ties(
     text = _interval_legend(system)
     many_tied = sum(one.tied for one in ranked)
     if many_tied > 1 and system.prices != "typical":
-        text += f"\n{pluralize(many_tied, what)} tie: prices do not tell them from the first"
+        text += f"\n{pluralize(many_tied, what)} tie with the first within prediction error"
     yield text
 
 

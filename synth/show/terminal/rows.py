@@ -53,7 +53,7 @@ class RankingRow:
     ``intervals``: both ends of each, in the order of times; over a range of sizes two that differ.
     On a machine that lacks devices the placement is ``-``. ``by`` is the algorithm where that is
     all that tells a row from the default; the row stands for ``others`` near it. ``slower``: than
-    the best default, as far as prices can tell.
+    the best default, beyond prediction error.
     """
 
     rank: str
@@ -294,7 +294,7 @@ def _speedup(priced: _PricedAnswer) -> str:
     if isinstance(answer, UnevenAnswerPart):
         open_ = against is DefaultComparison.SAME
         near = open_ and 1 / (1 + WORTH) <= answer.speedup <= 1 + WORTH
-        return "same" if near else f"{answer.speedup:.2f}x" + "?" * open_
+        return "tie" if near else f"{answer.speedup:.2f}x" + "?" * open_
     default = answer.baseline_seconds if priced.default_seconds is None else priced.default_seconds
     worth = answer.worth_measuring is not None
     return speedup_text(against, worth, default, answer.runtime_seconds)
@@ -307,7 +307,7 @@ def speedup_text(
     if against is DefaultComparison.NOT_OFFERED:
         return "none"
     if against is DefaultComparison.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
-        return "same"
+        return "tie"
     return f"{default_seconds / seconds:.2f}x" + "?" * (against is DefaultComparison.SAME)
 
 
@@ -339,7 +339,7 @@ def _stretch(reply: SweepReply, index: int) -> RankingRow:
     if one.keeps_default and one.first.steps:
         row = _row(reply.request, reply.reduce, first)
         row = replace(
-            _replace_by_default(row, reply, KEEP_DEFAULT.text, first, last), speedup=("same",)
+            _replace_by_default(row, reply, KEEP_DEFAULT.text, first, last), speedup=("tie",)
         )
     else:
         row = _row(reply.request, reply.reduce, first, last)

@@ -170,7 +170,7 @@ def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str
     if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
     if first.seconds < default_seconds:
-        return f"prices do not tell {at}, from it"
+        return f"{at}, ties with it (within prediction error)"
     return "nothing is faster"
 
 
@@ -302,7 +302,7 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if not to_do and runs:
         return _measuring_verdict(runs, follow, first=later, of="sizes")
     if not to_do:
-        why = "at no size is anything surely faster that can be had"
+        why = "at no size does a program that a runtime offers surely gain"
         return Verdict(KEEP, [why, *later, *follow])
     said = later
     if len(to_do) < len(reply.stretches):
@@ -352,7 +352,7 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
         for at, one in enumerate(reply.entries)
         if one.answer.against_default is DefaultComparison.FASTER and is_available(one.answer)
     ]
-    waits = f"a step waits {format_duration(seconds)} for communication"
+    waits = f"exposed communication {format_duration(seconds)} a step"
     where = f"placement {best.placement}{_placement_text(levels, best)}"
     more, orders = (
         [where, *price_basis_lines(reply.system)],
@@ -363,7 +363,7 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     if not gains and (runs := find_deciding_runs(reply)):
         return _measuring_verdict(runs, [waits, *more], orders, "entry")
     if not gains:
-        return Verdict(KEEP, [f"{waits}; no program makes it surely less", *more], orders)
+        return Verdict(KEEP, [f"{waits}; no program surely reduces it", *more], orders)
     if len(reply.entries) > 1 and not all(one.file for one in to_do):
         more.append("a variable holds for the whole process: for every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"

@@ -63,7 +63,7 @@ class WayToFill(AnswerPart):
         description="What DDP's default takes more than it, in nine of ten cases between these.",
     )
     against_default: Literal["faster", "same", "slower"] = Field(
-        description="Than DDP's default; same: prices do not tell them apart."
+        description="Compared with DDP's default; same: a tie."
     )
     buckets: list[BucketOfGradients] = Field(min_length=1, description="In their order.")
 

@@ -24,7 +24,7 @@ class RowsOfOperations(AnswerPart):
     )
     tried: Whole = Field(description="Substitutions where the first plan redistributes.")
     substituted_seconds: Seconds = Field(description="Of the best of them, or of the first plan.")
-    pays: bool = Field(description="Whether that is faster, as far as prices can tell.")
+    pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
     substitutions: list[str] = Field(description="The rows that this has otherwise.")
     better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
 

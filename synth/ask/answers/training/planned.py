@@ -141,8 +141,8 @@ class StepPlanReply(ReplyModel):
         description="What the busiest rank of the best sends, what takes the most time first."
     )
     perhaps_saved_seconds: Seconds = Field(
-        description="What the first would take less, if all programs that are worth measuring, as"
-        " prices do not tell them from the runtime's own choice, are as fast as priced."
+        description="Time the first would save if all programs worth measuring, which tie with the"
+        " runtime's defaults, are as fast as predicted."
     )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
     not_said: list[UnsupportedFramework] = Field(description="The frameworks that cannot, and why.")

@@ -31,7 +31,7 @@ class MoreSeconds(AnswerPart):
 
     seconds: Signed = Field(description="As simulated.")
     interval: list[Signed] = Field(
-        min_length=2, max_length=2, description="Between which ends, as far as prices can tell."
+        min_length=2, max_length=2, description="Its range within the prediction's uncertainty."
     )
     sources: list[SourceOfError] = Field(
         description="Why it is not sure: what the errors of both do not have in common."
@@ -63,7 +63,7 @@ class PlanOfStep(AnswerPart):
     by_framework: bool = Field(description="Whether frameworks lay the axes out so by themselves.")
     seconds: Seconds = Field(description="Of a step.")
     more: MoreSeconds = Field(description="Than the first.")
-    tied: bool = Field(description="Whether prices cannot tell it from the first.")
+    tied: bool = Field(description="Whether it ties with the first.")
     composed_seconds: Seconds = Field(description="What the search had expected.")
     tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
     utilisation: Number = Field(description="Of the peak of all devices, in products of matrices.")
@@ -81,11 +81,11 @@ class PlanOfStep(AnswerPart):
         " where a profile measured less than rates say."
     )
     bucket_bytes: Whole = Field(
-        description="What of gradients is summed at once, at most; 0 if each by itself."
+        description="Bytes of a gradient bucket, at most; 0 if each gradient is reduced by itself."
     )
     bucket_saved_seconds: Seconds = Field(
-        description="How much longer it would wait with each gradient summed by itself; 0 where"
-        " that is not more than prices can tell, or where buckets are pinned."
+        description="Time that its gradient buckets save; 0 where that is within the prediction's"
+        " uncertainty, or where buckets are pinned."
     )
     programs: list[str] = Field(
         description="What its seconds take by a program of ours, or by a line of the environment,"

@@ -110,7 +110,7 @@ _ROWS = (
         PlanQuestion,
         "Where should the axes of this job lie?",
         "A job lists all that a training step sends. The one placement is found, and the sizes of "
-        "axes that are left open, on which a step waits least.",
+        "axes that are left open, with the least exposed communication.",
         "Find the placement",
         ("job", "system"),
         ("k",),

@@ -93,19 +93,20 @@ _ROWS = (
     ),
     Term(
         "speed-up",
-        "How often the default takes as long. “Same”: prices do not tell the two apart. “None”: "
-        "no runtime offers the program.",
+        "The time of the default divided by that of the program. “Tie”: the difference is within "
+        "prediction error. “None”: no runtime offers the program.",
         "placement-and-program",
     ),
     Term(
         "question mark",
-        "Behind a speed-up, as in 1.11x?: so much is expected, but prices do not tell it from the "
-        "default, so a run decides.",
+        "Behind a speed-up, as in 1.11x?: expected, but within prediction error of the default, so "
+        "that a run decides.",
         "trust",
     ),
     Term(
         "tie",
-        "Prices do not tell two programs, or two plans, apart: either may be the faster one.",
+        "The difference between two programs, or two plans, is within prediction error: either may "
+        "be the faster one.",
         "trust",
     ),
     Term(

@@ -85,16 +85,16 @@ def _part(share: float) -> str:
 
 
 TIME_PARTS: Mapping[str, Callable[[PlanOfStep], float]] = {
-    "computing": lambda one: one.compute_seconds,
-    "waiting for communication": lambda one: one.exposed_seconds,
-    "waiting for other stages": lambda one: one.idle_seconds,
+    "compute": lambda one: one.compute_seconds,
+    "exposed communication": lambda one: one.exposed_seconds,
+    "bubble": lambda one: one.idle_seconds,
 }
 """Where the busiest rank's time goes."""
 
 _FIGURES: Mapping[str, Figure] = {
-    "a step": Figure(lambda one: one.seconds, format_duration),
-    "tokens a second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
-    "of the peak": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
+    "step time": Figure(lambda one: one.seconds, format_duration),
+    "tokens per second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
+    "of peak": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
     **{what: Figure(of, format_duration) for what, of in TIME_PARTS.items()},
     "memory of the fullest device": Figure(lambda one: one.memory.bytes, format_bytes),
 }
@@ -114,10 +114,10 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
     headings = chain.from_iterable((label, "difference") for label in labels[1:])
     longest = max(one.seconds for one in plans)
     return PlanComparison(
-        _cells(["of a step", labels[0], *headings], apart, figures=True),
+        _cells(["figure", labels[0], *headings], apart, figures=True),
         told,
-        _cells(["laid out", *labels], [row for row in layout if row not in alike]),
-        _cells(["the same of all", ""], [row[:2] for row in alike]),
+        _cells(["layout", *labels], [row for row in layout if row not in alike]),
+        _cells(["the same for all", ""], [row[:2] for row in alike]),
         draw_bars(
             "Where the busiest rank's time goes",
             [*TIME_PARTS],
@@ -137,7 +137,7 @@ def _is_alike(row: Sequence[str]) -> bool:
 
 
 def _programs(one: PlanOfStep) -> str:
-    return "\n".join(one.programs) or "the runtime's own choices"
+    return "\n".join(one.programs) or "the runtime's defaults"
 
 
 def _cells(headings: Sequence[str], rows: Sequence[list[str]], *, figures: bool = False) -> Cells:

@@ -45,7 +45,7 @@ from synth.show.terminal.training.planned import (
 from synth.step.simulation.kinds import BufferKind
 
 _MOST_PICTURES = 3
-_TIE = "A tie: prices do not tell which of the two is faster."
+_TIE = "A tie: the difference is within prediction error."
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _headline(answer: StepPlanReply) -> str:
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
     said = "The best plan takes"
     if answer.advised:
-        said = f"Take plan {answer.advised + 1}, as fast as any as far as prices can tell:"
+        said = f"Take plan {answer.advised + 1}, which ties with the fastest:"
     return (
         f"{said} {format_duration(best.seconds)} a step: {tokens}"
         f"{format_bytes(best.memory.bytes)} of {format_bytes(answer.device_bytes)} on the fullest "
@@ -188,14 +188,14 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
     yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
     yield (
-        f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}: "
-        "this one is"
-        f" {best.gap:.0%} above that."
+        f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}:"
+        f" this one takes {best.gap:.0%} more."
     )
     if best.by_framework:
-        yield "Its axes lie as frameworks lay them out by themselves."
+        yield "Its axes are in frameworks' own order."
     else:
-        yield f"Against frameworks' own order of axes: {' '.join(placement_gain(answer, best))}."
+        [gain] = placement_gain(answer, best)
+        yield f"{gain[0].upper()}{gain[1:]}."
     for said in (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer)):
         yield f"{said[0].upper()}{said[1:]}."
 
@@ -222,7 +222,7 @@ def _front_table(answer: StepPlanReply) -> Cells:
         [format_duration(one.seconds), format_bytes(one.bytes), one.plan, str(one.placement)]
         for one in answer.front
     ]
-    headings = ["a step", "memory", "plan", "placement"]
+    headings = ["step time", "memory", "plan", "placement"]
     return Cells(headings, [True, True, False, False], [False, False, True, True], rows)
 
 
@@ -248,7 +248,7 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
         seen,
         compare_plans(seen, _difference_text(seen)),
         draw_bars(
-            "Memory at its largest moment",
+            "Peak memory",
             [kind.value for kind in BufferKind],
             list(_memory(seen)),
             format_bytes,
@@ -307,5 +307,5 @@ def _difference_text(seen: Sequence[ListedPlan]) -> str:
             several.append(f"{one.label} {difference_text(low)} to {difference_text(high)}{tie}")
     if not several:
         return ""
-    told = f"Than plan 1, as far as prices can tell: {'; '.join(several)}."
+    told = f"Compared with plan 1, within the prediction's uncertainty: {'; '.join(several)}."
     return f"{told} {_TIE}" if any(one.endswith(", a tie") for one in several) else told

@@ -4,7 +4,7 @@
 >>> from synth.show.terminal.training.orders import render_schedule
 >>> from synth.ask.answers.training.orders import OrderReply
 >>> from synth.ask.training.orders import OrderQuestion, show_schedule
->>> asked = OrderQuestion(render_schedule="gpipe", stages=2, microbatches=4)
+>>> asked = OrderQuestion(order="gpipe", stages=2, microbatches=4)
 >>> answer = OrderReply.model_validate(show_schedule(asked, Watcher()).body)
 >>> print([*render_schedule(answer).renderables][0])
 gpipe: 2 ranks, 4 microbatches

@@ -20,13 +20,12 @@ def render_buckets(answer: BucketsReply) -> RenderableType:
     each = f"{answer.samples // answer.devices:,} on each of {pluralize(answer.devices, 'device')}"
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",
-        f"on {answer.system}, {shape(answer.levels)}, each a {answer.device}; computing by"
+        f"on {answer.system}, {shape(answer.levels)}, each a {answer.device}; compute by"
         f" {_SECONDS_SOURCES[answer.how]}",
         price_basis(answer.prices),
-        f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in "
-        f"{answer.dtype}, all made"
-        f" after {format_duration(answer.compute_seconds)}\n",
-        table_of(answer.ways, _ways(answer), right="buckets,a step,exposed,sums,gap"),
+        f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in"
+        f" {answer.dtype}, all ready after {format_duration(answer.compute_seconds)}\n",
+        table_of(answer.ways, _ways(answer), right="buckets,step time,exposed,reduce,gap"),
         "",
         *_our_buckets(answer),
         "",
@@ -36,8 +35,8 @@ def render_buckets(answer: BucketsReply) -> RenderableType:
 
 
 _SECONDS_SOURCES = {
-    "measured": "measurements of it",
-    "fitted": "rates that are fitted to such devices",
+    "measured": "measurements",
+    "fitted": "rates fitted to such devices",
     "roofline": "rooflines",
 }
 
@@ -48,12 +47,12 @@ def _ways(answer: BucketsReply) -> Mapping[str, Callable[[WayToFill], str]]:
         return f"bucket_cap_mb={answer.cap_mib}" if cap else one.filling.value
 
     return {
-        "filled": name,
+        "policy": name,
         "buckets": lambda one: str(len(one.buckets)),
-        "a step": lambda one: format_duration(one.seconds),
-        "than DDP's default": lambda one: _saving_text(one, answer.ways[0].seconds),
+        "step time": lambda one: format_duration(one.seconds),
+        "vs default": lambda one: _saving_text(one, answer.ways[0].seconds),
         "exposed": lambda one: format_duration(one.exposed_seconds),
-        "sums": lambda one: format_duration(one.summing_seconds),
+        "reduce": lambda one: format_duration(one.summing_seconds),
         "gap": lambda one: f"{one.gap:.1%}",
     }
 
@@ -64,8 +63,8 @@ def _saving_text(one: WayToFill, default_seconds: float) -> str:
         return ""
     if one.against_default == "same":
         longer = one.seconds / default_seconds - 1
-        far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'}"
-        return far if abs(longer) > CLOCK_ERROR else "same"
+        far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'} time"
+        return far if abs(longer) > CLOCK_ERROR else "tie"
     ends = sorted(abs(end) / default_seconds for end in one.saved_seconds)
     low, high = (round(100 * end) for end in ends)
     share = f"{low}%" if low == high else f"{low}-{high}%"
@@ -74,18 +73,18 @@ def _saving_text(one: WayToFill, default_seconds: float) -> str:
 
 def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
     found = answer.ways[-1].buckets
-    yield table_of(enumerate(found[:_MOST_BUCKETS], 1), _BUCKETS, right="ours,bytes,tensors")
+    yield table_of(enumerate(found[:_MOST_BUCKETS], 1), _BUCKETS, right="bucket,bytes,tensors")
     if len(found) > _MOST_BUCKETS:
-        yield f"and {pluralize(len(found) - _MOST_BUCKETS, 'more bucket')}: --json has all"
+        yield f"and {pluralize(len(found) - _MOST_BUCKETS, 'more bucket')}: --json lists all"
 
 
 _Row = tuple[int, BucketOfGradients]
 _BUCKETS: Mapping[str, Callable[[_Row], str]] = {
-    "ours": lambda row: str(row[0]),
+    "bucket": lambda row: str(row[0]),
     "bytes": lambda row: format_bytes(row[1].bytes),
     "tensors": lambda row: str(row[1].tensors),
-    "of": lambda row: _tensor_range(row[1]),
-    "sent": lambda row: (
+    "gradients": lambda row: _tensor_range(row[1]),
+    "reduced": lambda row: (
         f"{format_duration(row[1].begin_seconds)} to {format_duration(row[1].end_seconds)}"
     ),
 }
@@ -97,9 +96,12 @@ def _tensor_range(one: BucketOfGradients) -> str:
 
 def _verdict(answer: BucketsReply) -> Iterator[str]:
     if answer.ways[-1].against_default == "faster":
-        yield "-o collsynth_buckets.py writes ours for your script, where two lines are then:"
+        yield "-o collsynth_buckets.py writes our buckets for your script, which adds two lines:"
     else:
-        yield "keep DDP's default: prices do not tell ours from it. Else -o collsynth_buckets.py:"
+        yield (
+            "keep DDP's default: ours ties with it (within prediction error). Otherwise"
+            " -o collsynth_buckets.py:"
+        )
     yield "    import collsynth_buckets"
     yield "    model = collsynth_buckets.wrap(model)  # was DistributedDataParallel(model)\n"
 
@@ -107,9 +109,12 @@ def _verdict(answer: BucketsReply) -> Iterator[str]:
 def _lower_bound_lines(answer: BucketsReply) -> Iterator[str]:
     least = answer.least
     yield (
-        f"gap: above {format_duration(least.seconds)}, the most of "
-        f"{format_duration(least.compute_seconds)} of"
-        f" computing, {format_duration(least.communication_seconds)} of sums and"
-        f" {format_duration(least.chain_seconds)} until the last gradient is summed"
+        f"gap: above {format_duration(least.seconds)}, the largest of"
+        f" {format_duration(least.compute_seconds)} of compute,"
+        f" {format_duration(least.communication_seconds)} of reductions and"
+        f" {format_duration(least.chain_seconds)} until the last gradient is reduced"
     )
-    yield "exposed: what the optimizer waits for sums; same, perhaps: prices do not tell"
+    yield (
+        "exposed: time the optimizer waits for reductions; tie, perhaps: within the prediction's"
+        " uncertainty"
+    )

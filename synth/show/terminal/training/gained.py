@@ -23,14 +23,14 @@ def render_program_gains(answer: StepPlanReply) -> Iterator[RenderableType]:
     if answer.programs:
         saved = sum(one.saved_seconds for one in answer.programs) / best.seconds
         yield (
-            "its seconds take these programs, and the runtime's own choices else; without them a"
-            f" step takes at least {saved:.1%} more:"
+            "its time assumes these programs, and the runtime's defaults elsewhere; without them a"
+            f" step takes at least {saved:.1%} longer:"
         )
     yield from render_programs(answer.programs)
     yield from _side_effect_lines(answer)
     if (perhaps := answer.perhaps_saved_seconds / best.seconds) >= LEAST_GAIN:
         yield (
-            f"worth measuring: other programs, if they are as fast as priced, would save"
+            "worth measuring: other programs, if they are as fast as predicted, would save"
             f" {perhaps:.1%} of a step"
         )
 
@@ -48,7 +48,7 @@ def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
             for one in answer.sent
             if one.request is request and (", ".join(one.over), one.bytes) not in calls
         )
-        here = f"; here also for {others} that are others" if others else ""
+        here = f"; here also for {others} other calls" if others else ""
         yield f"{line}: {explain_scope(request.value)}{here}"
     lines = Counter(request for _, request in meant)
     for request in (one for one, count in lines.items() if count > 1):
@@ -58,12 +58,12 @@ def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
 def render_programs(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
     """Collectives that gain by a program of ours, and how that is had."""
     if programs:
-        yield table_of(programs, _PROGRAMS, right="times,each,default,of a step", wraps="by")
+        yield table_of(programs, _PROGRAMS, right="times,per call,default,saved a step", wraps="by")
         yield from _mscclpp_lines([one for one in programs if one.files])
     else:
         yield (
-            "no program of ours gains 0.1% of a step over the runtime's own choices, as far as"
-            " prices can tell"
+            "no program gains 0.1% of a step over the runtime's defaults within the prediction's"
+            " uncertainty"
         )
 
 
@@ -77,12 +77,12 @@ def _mscclpp_lines(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
 
 
 _PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {
-    "sent": lambda one: (
+    "request": lambda one: (
         f"{one.request.value} of {format_bytes(one.bytes)} over {', '.join(one.over)}"
     ),
     "times": lambda one: str(one.times),
-    "each": lambda one: format_duration(one.seconds),
+    "per call": lambda one: format_duration(one.seconds),
     "default": lambda one: format_duration(one.default_seconds),
-    "of a step": lambda one: format_duration(one.saved_seconds),
+    "saved a step": lambda one: format_duration(one.saved_seconds),
     "by": lambda one: one.environment or one.program,
 }

@@ -25,7 +25,7 @@ def render_schedule(answer: OrderReply) -> RenderableType:
     return paragraphs(
         f"{answer.schedule or 'an order'}: {pluralize(ranks, 'rank')}, {stages}"
         f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
-        f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it idle; "
+        f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it bubble; "
         f"{_durations(answer)}\n",
         _grid(answer),
         "",
@@ -47,9 +47,9 @@ def _durations(answer: OrderReply) -> str:
     )
     found = f"forward {forward}, backward {backward}"
     if any(rank.waiting for rank in answer.ranks):
-        found += f" ({format_duration(answer.weight_seconds)} of it W)"
+        found += f" ({format_duration(answer.weight_seconds)} of it in W)"
     if not answer.transfer_seconds:
-        return f"{found}, transfers {'where they stand and ' * answer.communication}free"
+        return f"{found}, transfers {'explicit and ' * answer.communication}free"
     of = format_duration(answer.transfer_seconds)
     if answer.protocol is TransferProtocol.RENDEZVOUS:
         return f"{found}, transfers of {of} by rendezvous"
@@ -60,14 +60,14 @@ _Row = tuple[int, RankOfOrder]
 _RANKS: Mapping[str, Callable[[_Row], str]] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
-    "idle": lambda row: f"{row[1].idle_share:.1%}",
+    "bubble": lambda row: f"{row[1].idle_share:.1%}",
     "activations held": lambda row: str(row[1].held),
 }
-_WAITING_CELLS: Mapping[str, Callable[[_Row], str]] = {"W waiting": lambda row: str(row[1].waiting)}
+_WAITING_CELLS: Mapping[str, Callable[[_Row], str]] = {"pending W": lambda row: str(row[1].waiting)}
 
 
 def _grid(answer: OrderReply) -> str:
-    """The timeline in characters: each pass begins with its name, dots are idle time.
+    """The timeline in characters: each pass begins with its name, dots are bubble.
 
     Of one stage a rank names are without it; those of several stand apart. What is wider than a
     narrow screen goes on below; what would be many screens is not drawn.
@@ -76,12 +76,12 @@ def _grid(answer: OrderReply) -> str:
     rows = [_passes(rank, plain) for rank in answer.ranks]
     scale = _characters_per_second(rows, int(not plain))
     if not scale:
-        return "a pass that takes no time cannot be drawn: --json has all times"
+        return "a pass that takes no time cannot be drawn: --json lists all times"
     head = len(f"rank {len(rows) - 1}  ")
     columns = ceil(answer.seconds * scale)
     blocks = ceil(columns / (_WIDTH - head))
     if blocks * len(rows) > _MOST_LINES:
-        return "too long to draw here: --json has all times"
+        return "too long to draw here: --json lists all times"
     each = ceil(columns / blocks)
     lines = [_line(row, scale, int(not plain)).ljust(columns, ".") for row in rows]
     found = []

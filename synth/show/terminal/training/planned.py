@@ -57,7 +57,7 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         yield from _render_no_plan(answer)
         return
-    right = "#,a step,longer,tokens/s,samples/s,of peak,memory,waits,idle,gap"
+    right = "#,step time,slower by,tokens/s,samples/s,of peak,memory,communication,bubble,gap"
     yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
     yield from tie_lines(answer)
     yield from nearly_full_lines(answer)
@@ -98,23 +98,23 @@ def _columns(answer: StepPlanReply) -> Mapping[str, Callable[[_Row], str]]:
 _PLANS: Mapping[str, Callable[[_Row], str]] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
-    "a step": lambda row: format_duration(row[1].seconds),
-    "longer": lambda row: _extra_time_text(row[1], "same" if row[0] > 1 else ""),
+    "step time": lambda row: format_duration(row[1].seconds),
+    "slower by": lambda row: _extra_time_text(row[1], "tie" if row[0] > 1 else ""),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
     "of peak": lambda row: f"{row[1].utilisation:.1%}",
     "memory": lambda row: format_bytes(row[1].memory.bytes),
-    "waits": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
-    "idle": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
+    "communication": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
+    "bubble": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
     "gap": lambda row: f"{row[1].gap:.0%}",
     "placement": lambda row: str(row[1].placement),
 }
 
 
-def _extra_time_text(one: PlanOfStep, same: str) -> str:
-    """How much longer than the first a plan takes, as shares of it."""
+def _extra_time_text(one: PlanOfStep, tie: str) -> str:
+    """By which share of the first plan's time a plan is slower, as an interval."""
     first = one.seconds - one.more.seconds
     low, high = (f"{100 * end / first:.0f}" for end in one.more.interval)
-    return same if one.tied else f"{low}-{high}%"
+    return tie if one.tied else f"{low}-{high}%"
 
 
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
@@ -122,69 +122,61 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
     most = FULL_SHARE * answer.device_bytes
     full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
     if full:
-        leave = "leaves" if len(full) == 1 else "leave"
+        leave, they = ("leaves", "it") if len(full) == 1 else ("leave", "they")
         yield (
-            f"of these plans, {_join_numbers(full)} {leave} less than a tenth of the memory free: "
-            "may"
-            " slow down, or crash"
+            f"{_join_numbers(full)} {leave} less than a tenth of the memory free:"
+            f" {they} may slow down or crash"
         )
 
 
 def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
-    """What plans wait less by their buckets."""
+    """What plans save by their gradient buckets."""
     saved = [
-        f"number {number} by {format_duration(one.bucket_saved_seconds)}"
+        f"plan {number} {format_duration(one.bucket_saved_seconds)}"
         for number, one in enumerate(answer.plans, 1)
         if one.bucket_saved_seconds
     ]
     if saved:
-        yield (
-            "of these plans, a step waits less than with each gradient summed by itself:"
-            f" {', '.join(saved)}"
-        )
+        yield f"time saved by reducing gradients in buckets: {', '.join(saved)}"
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
-    """How much of what each plan computes goes by a profile."""
+    """Which share of each plan's local seconds comes from a profile."""
     shares = [
-        f"number {number} {one.measured.share:.0%} ({one.measured.measured_kinds} of"
+        f"plan {number} {one.measured.share:.0%} ({one.measured.measured_kinds} of"
         f" {pluralize(one.measured.kinds, 'kind')})"
         for number, one in enumerate(answer.plans, 1)
         if one.measured
     ]
     if not shares:
         return
-    yield (
-        "of the local seconds of these plans are measured, the rest is by the roofline:"
-        f" {', '.join(shares)}"
-    )
+    yield (f"measured share of local seconds (the rest is by the roofline): {', '.join(shares)}")
     measured = [one.measured.share for one in answer.plans if one.measured]
     if max(measured) - min(measured) > _AS_MUCH:
         yield (
-            "a plan of which less is measured may only look faster: simulate it with a profile of"
-            " its own"
+            "a plan with a smaller measured share may only look faster: simulate it with a profile"
+            " of its own"
         )
 
 
 def _join_numbers(numbers: Sequence[int]) -> str:
-    """``numbers 2, 3 and 5``, or ``number 2``."""
+    """``plans 2, 3 and 5``, or ``plan 2``."""
     *others, last = map(str, numbers)
-    return f"numbers {', '.join(others)} and {last}" if others else f"number {last}"
+    return f"plans {', '.join(others)} and {last}" if others else f"plan {last}"
 
 
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans prices cannot tell from the first, and by what one of all these is taken."""
+    """Which plans tie with the first, and why one of them is advised."""
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    by = ", and of such ".join(
+    reasons = ", ".join(
         _preference_lines(answer, [answer.plans[number - 1] for number in (1, *tied)])
     )
-    are = "is" if len(tied) == 1 else "are"
+    ties = "ties" if len(tied) == 1 else "tie"
     yield (
-        f"of these plans, {_join_numbers(tied)} {are} as fast as the first, as far as prices can "
-        "tell;"
-        f" take {answer.advised + 1}{f', with {by}' if by else ''}"
+        f"{_join_numbers(tied)} {ties} with the first within the prediction's uncertainty;"
+        f" take plan {answer.advised + 1}{f': {reasons}' if reasons else ''}"
     )
 
 
@@ -200,20 +192,22 @@ def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iter
             axes = sum(size > 1 for size in best.axes.values())
             longer = best.more.interval[1]
             worst = (
-                f" (at worst {format_duration(longer)} longer than the first)" if longer > 0 else ""
+                f" (at worst {format_duration(longer)} slower than the first)" if longer > 0 else ""
             )
             yield said.format(memory=format_bytes(best.memory.bytes), axes=axes, worst=worst)
         left = kept
 
 
 _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
-    "room in memory": lambda answer, one: one.memory.bytes > FULL_SHARE * answer.device_bytes,
-    "the fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
-    "axes as frameworks lay them out": lambda _, one: one.by_framework,
-    "nothing computed again": lambda _, one: parse_recipe(one.plan).remat,
+    "a tenth of the memory free": lambda answer, one: (
+        one.memory.bytes > FULL_SHARE * answer.device_bytes
+    ),
+    "fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
+    "axes in frameworks' own order": lambda _, one: one.by_framework,
+    "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
     "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
-    "the least at risk{worst}": lambda _, one: one.more.interval[1],
-    "the least memory ({memory})": lambda _, one: one.memory.bytes,
+    "least risk{worst}": lambda _, one: one.more.interval[1],
+    "least memory ({memory})": lambda _, one: one.memory.bytes,
 }
 
 
@@ -232,19 +226,19 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
 
 
 def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
-    """What lying elsewhere than frameworks put it is worth."""
+    """What the placement gains over frameworks' own order of axes."""
     more = answer.usual_more
     if answer.usual_seconds is None:
-        yield "no plan that fits lies as frameworks lay axes out"
+        yield "no plan in frameworks' own order of axes fits"
     elif more is None or not more.told:
-        yield "frameworks lay the axes out so, or as well as prices can tell"
+        yield "frameworks' own order of axes is this one, or ties with it"
     else:
         ends = (more.seconds, more.interval[0])
         first = answer.plans[0].seconds  # which they are more than
         gain, least = ((first + end) / best.seconds for end in ends)
         yield (
-            f"{gain:.2f} times as fast as the best that lies as frameworks lay axes out,"
-            f" {least:.2f} at least, as far as prices can tell"
+            f"{gain:.2f} times as fast as the best plan in frameworks' own order of axes (at least"
+            f" {least:.2f} within the prediction's uncertainty)"
         )
 
 
@@ -263,10 +257,10 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
             f"by\n{one.plan}"
         )
         for knob in one.freed:
-            fits = ", and fits" if knob.bytes <= answer.device_bytes else ""
+            fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
             yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
         if not one.freed and answer.complete:
-            yield "no pin, nor half the sequence or twice the devices, would help"
+            yield "neither fewer pins, half the sequence nor twice the devices would help"
 
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
@@ -280,14 +274,14 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
-    yield f"why not {answer.asked_why_not}? The best so: {other.plan}"
+    yield f"why not {answer.asked_why_not}? The best such plan: {other.plan}"
     if not answer.plans:
         return
     low, high = other.more.interval
     yield (
-        f"{format_duration(other.seconds)} a step, {difference_text(other.more.seconds)} than the "
-        "first"
-        f" ({difference_text(low)} to {difference_text(high)}, as far as prices can tell)"
+        f"{format_duration(other.seconds)} a step, {difference_text(other.more.seconds)} than the"
+        f" first ({difference_text(low)} to {difference_text(high)} within the prediction's"
+        " uncertainty)"
     )
 
 
@@ -300,9 +294,9 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     best = answer.plans[0]
     yield from ("", *said[:-1], f"{said[-1]}:")
     parts = {
-        "computing": (best.compute_seconds, other.compute_seconds),
-        "waiting for communication": (best.exposed_seconds, other.exposed_seconds),
-        "waiting for other stages": (best.idle_seconds, other.idle_seconds),
+        "compute": (best.compute_seconds, other.compute_seconds),
+        "exposed communication": (best.exposed_seconds, other.exposed_seconds),
+        "bubble": (best.idle_seconds, other.idle_seconds),
     }
     for what, (one, two) in parts.items():
         sign = "+" if two >= one else "-"
@@ -311,10 +305,10 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
     )
     if other.tied:
-        yield "as fast as the first, as far as prices can tell"
+        yield "a tie with the first within the prediction's uncertainty"
     for source in other.more.sources[:1]:
         yield (
-            f"most of what is not sure comes of {source.what}:"
+            f"largest source of uncertainty: {source.what},"
             f" {format_duration(source.less_seconds)} less to "
             f"{format_duration(source.more_seconds)} more"
         )
@@ -333,11 +327,11 @@ def _search_end_text(answer: StepPlanReply) -> str:
     )
     match answer.proved:
         case "optimal":
-            return f"{found}: none is faster as composed"
+            return f"{found}: none is faster by its composed estimate"
         case "best-found" if answer.above is not None:
             return (
-                f"{found}: the best found, as composed at most {answer.above:.0%} above what no"
-                f" plan can beat, all devices multiplying at their peak"
+                f"{found}: the best found, by its composed estimate at most {answer.above:.0%}"
+                " above the time in which all devices compute at their peak"
             )
     return found
 
@@ -349,34 +343,32 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
         return
     yield ""
     if found.sums is None or found.sums_gap is None or found.recipe_sums is None:
-        yield f"rows of single operations are not chosen together: {found.because}"
+        yield f"rows were not chosen for all operations together: {found.because}"
     elif found.rows_seconds is not None and found.rows_bytes is not None:
-        of_stages = ", stages too" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
+        of_stages = ", all stages" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
         yield (
-            f"rows of single operations, chosen together: {format_duration(found.sums)} one after "
-            "the"
-            f" other{of_stages} (the first plan's: {format_duration(found.recipe_sums)}), at most"
-            f" {found.sums_gap:.2g} of that above the least; on the clock"
+            f"rows chosen for all operations together: {format_duration(found.sums)} in sequence"
+            f"{of_stages} (the first plan: {format_duration(found.recipe_sums)}), at most"
+            f" {found.sums_gap:.2g} of that above the optimum; simulated"
             f" {format_duration(found.rows_seconds)}, {format_bytes(found.rows_bytes)}"
         )
     if found.rounded:
         yield (
-            "by these rows sums are added up on the other side of "
-            f"{pluralize(found.rounded, 'cast')},"
-            " so in the narrower type: part of what they gain, and other rounding"
+            f"these rows reduce on the other side of {pluralize(found.rounded, 'cast')}, in the"
+            " narrower type: part of the gain comes from that, and rounding differs"
         )
     yield (
-        f"{found.tried} substitutions where it redistributes: "
+        f"{found.tried} substitutions at redistributions: "
         + (
-            f"{format_duration(found.substituted_seconds)} by the best"
+            f"the best takes {format_duration(found.substituted_seconds)}"
             if found.pays
-            else "none pays"
+            else "none is faster"
         )
     )
     yield (
         "faster than the first; -o FOLDER writes it as rows.plan"
         if found.better
-        else "no rows of single operations beat the first plan"
+        else "no choice of rows is faster than the first plan"
     )
 
 
@@ -387,10 +379,11 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
         first = "the first is" if count == 1 else f"the first {count} are"
         yield f"{_search_end_text(answer)}; {first} simulated"
     for one in answer.refused[:3]:
-        yield f"{pluralize(one.plans, 'plan')} cannot be: {one.because}"
+        yield f"{pluralize(one.plans, 'plan')} are impossible: {one.because}"
     yield (
-        "waits, idle: for communication, for other stages; gap: above"
-        f" {format_duration(answer.least_seconds)}, if all devices computed all the time"
+        "communication: share of the step that only communicates; bubble: that waits for other"
+        f" stages; gap: above {format_duration(answer.least_seconds)}, in which all devices compute"
+        " all the time"
     )
     if not answer.complete:
         yield stopped_warning(answer.complete) or ""

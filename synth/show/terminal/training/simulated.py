@@ -57,9 +57,9 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     low, high = answer.interval
     yield (
-        f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to "
-        f"{format_duration(high)} as computing is"
-        f" fast or slow ({answer.how}); {price_basis(machine.prices)}"
+        f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to"
+        f" {format_duration(high)} for fast or slow compute ({answer.how});"
+        f" {price_basis(machine.prices)}"
     )
     if answer.measured:
         yield measured_share(answer.measured)
@@ -89,9 +89,9 @@ def _parts(answer: SimulateReply) -> RenderableType:
     rank = answer.ranks[answer.busiest]
     lines = table("a step of the busiest rank" if len(answer.ranks) > 1 else "a step", "", "share")
     for what, seconds in (
-        ("computing", rank.compute_seconds),
-        ("waiting for communication", rank.exposed_seconds),
-        *([("waiting for other stages", rank.idle_seconds)] if len(answer.ranks) > 1 else []),
+        ("compute", rank.compute_seconds),
+        ("exposed communication", rank.exposed_seconds),
+        *([("bubble", rank.idle_seconds)] if len(answer.ranks) > 1 else []),
     ):
         share = seconds / answer.seconds if answer.seconds else 0.0
         lines.add_row(what, format_duration(seconds), f"{share:.1%}")
@@ -103,21 +103,23 @@ def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
     rest = [one for one in answer.sent if one not in shown]
     yield ""
     if shown:
-        yield table_of(shown, _COLLECTIVE_CELLS, right="times,in all,exposed,hidden", wraps="sent")
+        yield table_of(
+            shown, _COLLECTIVE_CELLS, right="times,total,exposed,hidden", wraps="request"
+        )
     if rest:
         seconds = sum(one.seconds for one in rest)
         yield (
-            f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, next to all of "
-            "it hidden"
+            f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, almost all"
+            " hidden"
         )
     if not answer.sent:
-        yield "nothing is sent"
+        yield "no communication"
 
 
 _COLLECTIVE_CELLS: Mapping[str, Callable[[CollectiveOfRank], str]] = {
-    "sent": lambda one: one.request,
+    "request": lambda one: one.request,
     "times": lambda one: str(one.times),
-    "in all": lambda one: format_duration(one.seconds),
+    "total": lambda one: format_duration(one.seconds),
     "exposed": lambda one: format_duration(one.exposed_seconds),
     "hidden": lambda one: f"{one.hidden:.0%}",
 }
@@ -130,7 +132,7 @@ def _ranks(answer: SimulateReply) -> Iterator[RenderableType]:
         return
     yield ""
     rows = list(enumerate(answer.ranks))
-    yield table_of(rows[:_MOST_RANKS], _RANKS, right="computing,waiting,bubble,memory")
+    yield table_of(rows[:_MOST_RANKS], _RANKS, right="compute,communication,bubble,memory")
     if len(rows) > _MOST_RANKS:
         yield f"and {pluralize(len(rows) - _MOST_RANKS, 'more rank')}: --json has all"
     yield f"{answer.idle_share:.1%} of all ranks' time is bubble"
@@ -139,8 +141,8 @@ def _ranks(answer: SimulateReply) -> Iterator[RenderableType]:
 _RANKS: Mapping[str, Callable[[_Row], str]] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
-    "computing": lambda row: format_duration(row[1].compute_seconds),
-    "waiting": lambda row: format_duration(row[1].exposed_seconds),
+    "compute": lambda row: format_duration(row[1].compute_seconds),
+    "communication": lambda row: format_duration(row[1].exposed_seconds),
     "bubble": lambda row: f"{row[1].idle_share:.1%}",
     "memory": lambda row: format_bytes(row[1].memory.bytes),
 }
@@ -150,13 +152,12 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
     moment, there = answer.memory, answer.machine.device_bytes
     where = f" on rank {answer.fullest}" if len(answer.ranks) > 1 else ""
     yield (
-        f"memory: {format_bytes(moment.bytes)} of {format_bytes(there)}{where}, the most of all "
-        "moments, at"
+        f"peak memory: {format_bytes(moment.bytes)} of {format_bytes(there)}{where}, at"
         f" {format_duration(moment.seconds)}"
     )
     if not answer.fits:
         yield (
-            f"DOES NOT FIT: by {format_bytes(moment.bytes - there)}; the largest are"
+            f"DOES NOT FIT: {format_bytes(moment.bytes - there)} too much; the largest are"
             f" {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in moment.largest[:3])}"
         )
     yield table_of(moment.kinds, _KINDS, right="bytes")
@@ -169,16 +170,16 @@ _KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
 
 
 def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
-    yield table_of(answer.gains, _GAINS, right="a step,gains")
+    yield table_of(answer.gains, _GAINS, right="step time,gain")
     enough = [one.what for one in answer.gains if one.gain >= _TENTH]
     if enough:
-        yield f"10 % are gained by: {'; '.join(enough)}"
+        yield f"10 % or more are gained by: {'; '.join(enough)}"
     else:
         yield "none of these gains 10 %"
 
 
 _GAINS: Mapping[str, Callable[[GainOfStep], str]] = {
-    "if": lambda one: one.what,
-    "a step": lambda one: format_duration(one.seconds),
-    "gains": lambda one: f"{one.gain:.1%}",
+    "what if": lambda one: one.what,
+    "step time": lambda one: format_duration(one.seconds),
+    "gain": lambda one: f"{one.gain:.1%}",
 }

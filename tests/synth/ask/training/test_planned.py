@@ -119,7 +119,7 @@ def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
     waited = other.seconds - other.compute_seconds - (best.seconds - best.compute_seconds)
     assert best.bucket_saved_seconds == pytest.approx(waited)
     text = printed(TABLES["plan"](answer))
-    assert f"summed by itself: number 1 by {format_duration(best.bucket_saved_seconds)}" in text
+    assert f"gradients in buckets: plan 1 {format_duration(best.bucket_saved_seconds)}" in text
     files = {one.name: one.text for one in answer.files}
     megatron = megatron_parser().parse_args(words(files["megatron/arguments.sh"]))
     assert 4 * megatron.ddp_bucket_size == best.bucket_bytes

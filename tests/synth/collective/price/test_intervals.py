@@ -83,7 +83,7 @@ def test_without_measurements_there_is_no_interval_and_what_data_sheets_do_not_t
 def test_people_are_told_intervals_and_ties(calibrated: str) -> None:
     text = CliRunner().invoke(app, ["top", calibrated, *WHERE, "--bytes", "64MiB"]).stdout
     assert " us to " in text
-    assert "near: so many other programs that prices do not tell from it" in text
+    assert "near: number of other programs that tie with it" in text
     text = CliRunner().invoke(app, ["time", ORDER, calibrated, *WHERE]).stdout
     assert "(measurements took " in text
 

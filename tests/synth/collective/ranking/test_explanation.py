@@ -55,7 +55,7 @@ def test_the_reasons_on_a_machine_with_a_nic_for_each_device() -> None:
     assert "gpu is busy" in ours
     assert "(1.75 GiB a port)" in ours  # 7/8 of the payload inwards, and as much outwards
     assert overlap.startswith("its steps overlap in")
-    assert verdict == "prices do not tell it from the default: keep the default"
+    assert verdict == "tie with the default (within prediction error): keep the default"
     assert "keep the default" in explain_answer(last)[-1]
 
 
@@ -81,7 +81,7 @@ def test_stripes_are_told_with_what_each_keeps_busy() -> None:
     assert one.startswith("stripe 1, 50% of the payload, keeps busy: y 94%, x 6%")
     assert other.startswith("stripe 2, 50% of the payload, keeps busy: x 94%, y 6%")
     assert "wait for nothing of each other" in shared
-    assert verdict == "prices do not tell it from the default: keep the default"
+    assert verdict == "tie with the default (within prediction error): keep the default"
 
 
 def test_the_default_is_told_to_be_the_default() -> None:

@@ -67,7 +67,7 @@ SENT: dict[str, dict[str, Any]] = {
 COMES_TO = {
     "sweep": "is the fastest",
     "cost": "times as long",
-    "plan": "a step waits",
+    "plan": "exposed communication",
     "doctor": "1 run",
     "calibrate": "measured rows fitted",
     "tests": "2 tests",

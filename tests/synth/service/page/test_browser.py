@@ -404,11 +404,11 @@ KINDS: dict[str, tuple[str, dict[str, Any], str, str, int, int]] = {
     "job": (
         "top",
         {"system": "dgx-h100:2", "axes": {"data": 4, "model": 4}, "collectives": SENT, "k": 2},
-        *("2 collectives on dgx-h100", "a step waits", 2, 16),
+        *("2 collectives on dgx-h100", "exposed communication", 2, 16),
     ),
     "plan": (
         *("plan", {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2}),
-        *("Mixtral 8x7B", "a step waits", 8, 16),
+        *("Mixtral 8x7B", "exposed communication", 8, 16),
     ),
 }
 OVERLAPPING = """() => { const boxes = topology.machine.nodes("[kind = 'unit']").toArray();

@@ -92,7 +92,7 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
         "all-reduce of 1 GiB over data on dgx-h100:4",
         "18.8 ms",
         "99.91 GB/s",
-        "same",
+        "tie",
         "proved",
         "450 GB/s",
         "[[4, 2], [1, 4]]",
@@ -435,7 +435,7 @@ def test_plans_have_a_page(server: Served) -> None:
     page = server.ask.get(where)
     assert "tokens to experts and back" in page.text
     assert "Next best placements" in page.text
-    assert "a step waits 10.4 s for communication" in page.text
+    assert "exposed communication 10.4 s a step" in page.text
     entry = server.ask.get(f"{where}/timeline?answer=5", headers=PART)
     assert 'class="timeline"' in entry.text
 

@@ -230,13 +230,13 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     ]
     rows = {row[0]: row[1:] for row in cells if row}
     more = two["seconds"] - one["seconds"]
-    assert rows["a step"] == [
+    assert rows["step time"] == [
         format_duration(one["seconds"]),
         format_duration(two["seconds"]),
         f"{'+' if more > 0 else '-'}{format_duration(abs(more))} ({more / one['seconds']:+.0%})",
     ]
     assert rows["placement"] == [str(each["placement"]) for each in (one, two)]
-    assert rows["waiting for other stages"][2] == f"+{format_duration(two['idle_seconds'])}"
+    assert rows["bubble"][2] == f"+{format_duration(two['idle_seconds'])}"
     assert shown.count('class="timeline step"') == 2
     scales = re.findall(r'class="timeline step".*?data-seconds="(.*?)"', shown)
     assert [*map(float, scales)] == [max(one["seconds"], two["seconds"])] * 2

@@ -88,8 +88,8 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
 
     def said(*plans: PlanOfStep, taken: int) -> str:
         [line] = tie_lines(whole.model_copy(update={"plans": plans, "advised": taken}))
-        assert line.startswith("of these plans, number")
-        return line.rpartition("take ")[2]
+        assert line.startswith("plan")
+        return line.rpartition("take plan ")[2]
 
     def like(name: str, size: int = 9) -> PlanOfStep:
         memory = whole.plans[0].memory.model_copy(update={"bytes": size})
@@ -97,27 +97,29 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
         return whole.plans[0].model_copy(update=more)
 
     plain, again = "data=8; batch over data; zero=1", "data=8; batch over data; remat layers"
-    assert said(like(plain), like(plain, 4), taken=1) == "2, with the least memory (4 B)"
-    assert said(like(again, 4), like(plain), taken=1) == "2, with nothing computed again"
+    assert said(like(plain), like(plain, 4), taken=1) == "2: least memory (4 B)"
+    assert said(like(again, 4), like(plain), taken=1) == "2: no recomputation"
     three = like(again, 4), like(plain), like(plain, 8)
-    least = "3, with nothing computed again, and of such the least memory (8 B)"
+    least = "3: no recomputation, least memory (8 B)"
     assert said(*three, taken=2) == least
     at_worst = like(plain).more.model_copy(update={"interval": [-0.1, 0.25]})
     safe, lean = like(plain), like(plain, 4).model_copy(update={"more": at_worst})
-    assert said(safe, lean, taken=0) == "1, with the least at risk"
+    assert said(safe, lean, taken=0) == "1: least risk"
     worse = lean.model_copy(update={"more": at_worst.model_copy(update={"interval": [-0.1, 0.5]})})
-    assert said(lean, worse, taken=0).endswith("risk (at worst 250 ms longer than the first)")
+    assert said(lean, worse, taken=0).endswith("risk (at worst 250 ms slower than the first)")
     full = like(plain, whole.device_bytes), like(again)
-    assert said(*full, taken=1) == "2, with room in memory"
+    assert said(*full, taken=1) == "2: a tenth of the memory free"
     assert said(like(plain), like(plain), taken=0) == "1"
     snug = like(plain, round(0.85 * whole.device_bytes))
-    assert said(snug, lean, taken=1) == "2, with a fifth of the memory free"
+    assert said(snug, lean, taken=1) == "2: a fifth of the memory free"
 
 
 def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
     other = read().why_not
     assert other is not None
-    [said] = [line for line in view(0).verdict if line.startswith("Why not zero=3? The best so: ")]
+    [said] = [
+        line for line in view(0).verdict if line.startswith("Why not zero=3? The best such plan: ")
+    ]
     assert f"{other.plan}: {format_duration(other.seconds)} a step, " in said
     assert not any("Why not" in line for line in view(0, **{**FULL, "explain": ""}).verdict)
     [said] = [
@@ -133,12 +135,14 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     assert [one.label for one in found.detailed.seen] == ["plan 2", "plan 1"]
     told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
-    assert told.told.startswith("Than plan 1, as far as prices can tell: plan 2 ")
+    assert told.told.startswith(
+        "Compared with plan 1, within the prediction's uncertainty: plan 2 "
+    )
     assert told.told.count("tie") == (2 if first.tied else 0)  # and what a tie is
-    assert told.figures.headings == ["of a step", "plan 2", "plan 1", "difference"]
+    assert told.figures.headings == ["figure", "plan 2", "plan 1", "difference"]
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds
-    assert figures["a step"] == [
+    assert figures["step time"] == [
         format_duration(first.seconds),
         format_duration(other.seconds),
         f"-{format_duration(less)} ({-less / first.seconds:+.0%})",
@@ -148,9 +152,9 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     assert figures["tokens a second"][2].startswith("+")
     same = {row[0]: row[1] for row in told.same.rows}
     parts: dict[str, Callable[[PlanOfStep], float]] = {
-        "computing": lambda one: one.compute_seconds,
-        "waiting for communication": lambda one: one.exposed_seconds,
-        "waiting for other stages": lambda one: one.idle_seconds,
+        "compute": lambda one: one.compute_seconds,
+        "exposed communication": lambda one: one.exposed_seconds,
+        "bubble": lambda one: one.idle_seconds,
         "memory of the fullest device": lambda one: one.memory.bytes,
     }
     for what, of in parts.items():
@@ -175,7 +179,7 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         row[0]: row
         for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
     }
-    assert rows["a step"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
+    assert rows["step time"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
     assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
@@ -183,14 +187,14 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
             row[0]: row
             for row in compare_plans([ListedPlan("a", first), ListedPlan("b", near)]).figures.rows
         }
-        assert by["a step"][3].endswith(f" ({told})")
+        assert by["step time"][3].endswith(f" ({told})")
     assert first.idle_seconds > 0
-    assert rows["waiting for other stages"][3] == f"-{format_duration(first.idle_seconds)} (-100%)"
+    assert rows["bubble"][3] == f"-{format_duration(first.idle_seconds)} (-100%)"
     back = {
         row[0]: row
         for row in compare_plans([ListedPlan("b", other), ListedPlan("a", whole)]).figures.rows
     }
-    assert back["waiting for other stages"][3] == f"+{format_duration(first.idle_seconds)}"
+    assert back["bubble"][3] == f"+{format_duration(first.idle_seconds)}"
     alone = compare_plans([ListedPlan("a", first)])
     assert not alone.same.rows
     assert [len(row) for row in alone.figures.rows] == [2] * len(alone.figures.rows)

@@ -71,7 +71,7 @@ def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
     assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree")
     assert float(first.speedup[0].rstrip("x")) > 1.25
     plain = rows(ranking("dgx-h100:1", 2**30, stripes=False))[0]
-    assert (plain.by, plain.speedup) == ("", ("same",))
+    assert (plain.by, plain.speedup) == ("", ("tie",))
 
 
 def test_over_a_range_both_ends_have_their_interval() -> None:
@@ -104,7 +104,7 @@ def test_neighbouring_rows_of_a_range_say_different_things() -> None:
     kept = [(row, one) for row, one in zip(found, reply.stretches, strict=True) if row.proof == ""]
     assert kept
     for row, one in kept:
-        assert (row.speedup, row.by) == (("same",), "keep the default")
+        assert (row.speedup, row.by) == (("tie",), "keep the default")
         ends = (one.first.baseline_seconds, one.last.baseline_seconds)
         assert row.time == tuple(map(format_duration, ends))
         inside = [at for at in reply.sizes if one.from_bytes <= at.bytes <= one.until_bytes]
@@ -176,7 +176,7 @@ def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() ->
         assert one.runtime_seconds == pytest.approx(one.calls.own_seconds)
         assert one.speedup == pytest.approx(one.baseline_seconds / one.runtime_seconds)
         worth = one.worth_measuring
-        assert row.speedup[0] in ("same", "none", f"{one.speedup:.2f}x", f"{one.speedup:.2f}x?")
+        assert row.speedup[0] in ("tie", "none", f"{one.speedup:.2f}x", f"{one.speedup:.2f}x?")
         assert worth is None or worth.speedup == pytest.approx(one.speedup)
         assert row.as_run == (format_duration(one.runtime_seconds),)
         assert one.against_default is not DefaultComparison.FASTER or one.speedup > 1 + FINEST
