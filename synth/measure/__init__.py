@@ -6,5 +6,5 @@ its prediction, and ``profiles`` measures the local work of a step.
 >>> from hierarchies import load
 >>> from synth.measure.calibration.experiments import isolating_experiment
 >>> print(isolating_experiment(load("dgx-h100:2"), "gpu").program)
-all_reduce_perf -b 1K -e 1G -f 2 -g 1 -w 5 -n 20
+all_reduce_perf
 """

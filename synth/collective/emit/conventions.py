@@ -170,7 +170,7 @@ def _device_mesh(placement: Placement) -> Convention:
     if listed:
         shape, names = _shape(listed)
         line = f'init_device_mesh("cuda", {shape}, mesh_dim_names={names})'
-        return Convention("PyTorch DeviceMesh", plain == _axes_as_given(placement), line)
+        return Convention("PyTorch DeviceMesh", plain == _axes_in_input_order(placement), line)
     shape, names = _shape(axes)
     ranks = _fold_devices(f"torch.arange({placement.hierarchy.devices})", "permute", placement)
     line = f'DeviceMesh("cuda", {ranks}, mesh_dim_names={names})'
@@ -185,7 +185,7 @@ def _jax(placement: Placement, devices: str) -> Convention:
     shape, names = _shape(listed or axes)
     if listed and counted:
         line = f"Mesh(mesh_utils.create_device_mesh({shape}), {names})"
-        return Convention("JAX", plain == _axes_as_given(placement), line)
+        return Convention("JAX", plain == _axes_in_input_order(placement), line)
     if listed:
         line = f"Mesh(numpy.array({devices}).reshape{shape}, {names})"
     else:
@@ -211,7 +211,7 @@ def _axes_as_listed(axes: Sequence[Axis], plain: tuple[int, ...] | None) -> list
     return [*ones, *(axes[place] for place in plain)]
 
 
-def _axes_as_given(placement: Placement) -> tuple[int, ...]:
+def _axes_in_input_order(placement: Placement) -> tuple[int, ...]:
     return _select_axes_above_one(range(len(placement.axes)), placement)
 
 

@@ -325,7 +325,7 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
     """How often device d's value of chunk c contains contributor q: shape (k, k, k).
 
     Runs any program for the goal that names levels of the tree, sound or not, for one group of k
-    devices; ``wanted_multiplicities`` gives a correct program's counts. Failure if a step adds
+    devices; ``expected_multiplicities`` gives a correct program's counts. Failure if a step adds
     arrays of unequal chunks or gathers a chunk twice, which no runtime could execute. Raises
     InputError for bad names and for collectives that are not the goal's.
     """
@@ -360,7 +360,7 @@ def _initial_counts(k: int, goal: Goal) -> Array:
     return counts
 
 
-def wanted_multiplicities(counts: Array, goal: Goal) -> Array:
+def expected_multiplicities(counts: Array, goal: Goal) -> Array:
     """The ``multiplicities`` of a correct program; unchanged where they do not matter."""
     k = len(counts)
     match goal:

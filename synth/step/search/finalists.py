@@ -13,8 +13,8 @@ from hierarchies import InputError, Placement, System, row_major_placement
 from hierarchies.devices import Device
 from synth.collective.ranking.request import Request, StopFlag, Watcher
 from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
-from synth.measure.profiles import Kinds, Known, Profile, known
 from synth.search.forks import WorkControl, map_in_forks
+from synth.step.profiles import Kinds, Known, Profile, known
 from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import HALVES, SCHEDULES
 from synth.step.search.links import ComposedPlan, PlacedRecipe

@@ -15,8 +15,8 @@ from math import isqrt
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
-from synth.measure.profiles import Profile
 from synth.step.models import ModelSettings, zoo_step
+from synth.step.profiles import Profile
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.search.composing.reading import LAYERS
 from synth.step.search.composing.writing import MICROBATCHES

@@ -175,9 +175,9 @@ class _JaxprReader:
         operands: Sequence[Operand] | None = None,
     ) -> None:
         """Reads a call in place, with ``operands``, by default all of the equation's."""
-        jaxpr, consts = called, ()
-        if isinstance(called, ClosedJaxpr):
-            jaxpr, consts = called.jaxpr, called.consts
+        jaxpr, consts = (
+            (called.jaxpr, called.consts) if isinstance(called, ClosedJaxpr) else (called, ())
+        )
         given = list(map(self._operand, equation.invars)) if operands is None else operands
         self.known.update(zip(jaxpr.invars, given, strict=True))
         before, self.line = self.line, line_of(equation) or self.line

@@ -41,7 +41,7 @@ from synth.collective.emit.mscclpp.schema import (
     Remote,
     Sync,
 )
-from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, given_input, wanted_output
+from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, expected_output, initial_input
 
 LAUNCHES = 2
 
@@ -169,8 +169,8 @@ class _PlanExecutor:
         for group in groups:
             for rank in group:
                 chunks = gpus[rank].input_chunks
-                self.given[rank] = given_input(collective, group, rank, chunks)
-                self.wanted[rank] = wanted_output(collective, group, rank, chunks)
+                self.given[rank] = initial_input(collective, group, rank, chunks)
+                self.wanted[rank] = expected_output(collective, group, rank, chunks)
                 same = len(self.wanted[rank]) == gpus[rank].output_chunks
                 require(same, f"gpu {rank}: not an output for {chunks} chunks of input")
         self.memory = [_memory(gpu, IN_PLACE[collective]) for gpu in gpus]

@@ -19,13 +19,13 @@ IN_PLACE = {"allreduce": True, "reducescatter": False, "allgather": False, "allt
 """The collectives that are judged, by the executor's names, and whether they are in place."""
 
 
-def given_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+def initial_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
     """Returns what a rank's input of ``chunks`` chunks holds when a plan is launched."""
     first = members.index(rank) * chunks if collective == "allgather" else 0
     return [(first + chunk, 1 << rank) for chunk in range(chunks)]
 
 
-def wanted_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+def expected_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
     """Returns what its output must hold in the end; ``chunks`` are those of the input."""
     everyone = sum(1 << member for member in members)
     place, count = members.index(rank), len(members)
@@ -33,7 +33,7 @@ def wanted_output(collective: str, members: Sequence[int], rank: int, chunks: in
         return [(chunk, everyone) for chunk in range(chunks)]
     if collective == "allgather":
         return [
-            value for rank in members for value in given_input(collective, members, rank, chunks)
+            value for rank in members for value in initial_input(collective, members, rank, chunks)
         ]
     require(chunks % count == 0, f"rank {rank}: {chunks} chunks for {count} members")
     size = chunks // count

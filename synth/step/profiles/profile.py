@@ -20,10 +20,10 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
+from hierarchies.device_names import is_same_device, model_words
 from hierarchies.devices import Device
 from synth.compute import Estimate
-from synth.measure.logs.devices import is_same_device, model_words
-from synth.measure.profiles.events import ProfileEvent
+from synth.step.profiles.events import ProfileEvent
 
 FORMAT = "profile of local work, 2"
 """Format 1 had neither a format field nor a dtype."""

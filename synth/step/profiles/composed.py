@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from grammar.tensors.operations import Step
 from synth.compute import Estimate
-from synth.measure.profiles.blocks import OperationBlock
-from synth.measure.profiles.events import ProfileEvent, list_events
-from synth.measure.profiles.profile import Profile
 from synth.step.factors import part_of
+from synth.step.profiles.blocks import OperationBlock
+from synth.step.profiles.events import ProfileEvent, list_events
+from synth.step.profiles.profile import Profile
 from synth.step.sharding import LocalOperation, StepProgram
 from synth.step.simulation.groups import weight
 

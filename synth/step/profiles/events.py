@@ -31,9 +31,9 @@ from grammar.tensors.operations import Graph, Operand, Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.measure.profiles.blocks import OperationBlock, list_operations, split_blocks
 from synth.step.emit import ProgramSection, write_operations
 from synth.step.factors import OperationSharding, part_of
+from synth.step.profiles.blocks import OperationBlock, list_operations, split_blocks
 from synth.step.sharding import LocalOperation, RedistributedValue, StepProgram
 
 _COMMENT = re.compile(r"^\s*#.*\n|  # .*$", re.MULTILINE)

@@ -10,7 +10,7 @@ Two operations without communication between them are one event, here for PyTorc
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
->>> from synth.measure.profiles import list_events
+>>> from synth.step.profiles import list_events
 >>> text = "step two\\nin x: f32[8] batch\\na: f32[8] = tanh(x)\\nb: f32[8] = neg(a)\\nout b"
 >>> step = parse_step(text)
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
@@ -19,10 +19,10 @@ Two operations without communication between them are one event, here for PyTorc
 (2, ['f32[4]'])
 """
 
-from synth.measure.profiles.blocks import OperationBlock, split_blocks
-from synth.measure.profiles.composed import Kinds, Known, compose_seconds, known
-from synth.measure.profiles.events import ProfileEvent, list_events
-from synth.measure.profiles.profile import (
+from synth.step.profiles.blocks import OperationBlock, split_blocks
+from synth.step.profiles.composed import Kinds, Known, compose_seconds, known
+from synth.step.profiles.events import ProfileEvent, list_events
+from synth.step.profiles.profile import (
     MOST_DRIFT,
     MeasuredEvent,
     Profile,
@@ -32,7 +32,7 @@ from synth.measure.profiles.profile import (
     profile_text,
     read_profile,
 )
-from synth.measure.profiles.trial import ProfileTrial, measure_events
+from synth.step.profiles.trial import ProfileTrial, measure_events
 
 __all__ = [
     "MOST_DRIFT",

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from hierarchies import InputError
 from synth.collective.run.processes import Command, supervise
-from synth.measure.profiles.events import ProfileEvent
-from synth.measure.profiles.profile import (
+from synth.step.profiles.events import ProfileEvent
+from synth.step.profiles.profile import (
     FORMAT,
     MeasuredEvent,
     Profile,
@@ -86,7 +86,7 @@ def measure_events(
             },
         }
         (folder / "events.json").write_text(json.dumps(settings), encoding="utf-8")
-        words = (sys.executable, "-m", "synth.measure.profiles.measuring", str(folder))
+        words = (sys.executable, "-m", "synth.step.profiles.measuring", str(folder))
         environment = {"OMP_NUM_THREADS": str(trial.threads), **ALLOCATOR}
         commands = [
             Command(f"process {number}", (*words, str(number)), environment)

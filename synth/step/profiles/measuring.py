@@ -1,4 +1,4 @@
-"""Measures events in a separate process: ``python -m synth.measure.profiles.measuring FOLDER N``.
+"""Measures events in a separate process: ``python -m synth.step.profiles.measuring FOLDER N``.
 
 All events take turns, and their results are kept until their next one, so that each finds memory as
 in a step. Between them, about four times a second, the same reference is measured, so that changes
