@@ -9,7 +9,7 @@ issues 172668 and 188833).
 
 >>> from synth.step.schedules.communication import parse_comm_schedule
 >>> text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 / "
->>> text += "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1"
+>>> text += "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1"
 >>> print(parse_comm_schedule(text.replace(" / ", chr(10))).order)
 0F0 0F1 0B0 0B1
 1F0 1B0 1F1 1B1
