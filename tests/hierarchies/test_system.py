@@ -200,6 +200,7 @@ def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
     answer = {"rank": 1, "axes": {"data": 32}, "placement": [[4, 8]], "program": ""}
     ranking = {
         "system": full | {"title": "two\nlines"},
+        "request": "all-reduce",
         "reduce": ["data"],
         "bytes": 1,
         "answers": [answer],

@@ -436,7 +436,7 @@ def test_what_falls_short_is_said() -> None:
     data = record.read(campaign.REPORT)
     good = {"hits": 40, "of": 40, "wilson": [0.91, 1.0]}
     whole = {**data["all"]["fitted"], "top1": good, "ordered": {"right": 99, "of": 100}}
-    text = campaign.page({**data, "all": {**data["all"], "fitted": whole}})
+    text = campaign.page({**data, "all": {**data["all"], "fitted": whole}}).text
     [first] = [line for line in text.splitlines() if "the simulator's first |" in line]
     [order] = [line for line in text.splitlines() if "that are ordered right" in line]
     assert first.endswith("| yes |")

@@ -103,7 +103,7 @@ class LowerReply(Head, OrderedPart):
     )
 
     schema_version: Version  # type: ignore[assignment]  # never left out
-    version: Literal[1] = Field(description="The version of the document.")
+    version: int = Field(ge=1, le=1, description="The version of the document.")  # type: ignore[assignment]  # a literal takes True, too
     system: str = Field(description="The name of the machine.")
     program: ProgramText
     payload_bytes: Payload

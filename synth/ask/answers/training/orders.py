@@ -61,7 +61,7 @@ class OrderReply(ReplyModel):
     weight_seconds: Seconds = Field(description="Part of it for weight gradients.")
     transfer_seconds: Seconds = Field(description="Seconds of a transfer between ranks.")
     protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
-        description="When a transfer may start."
+        description="When a transfer between ranks may start."
     )
     communication: bool = Field(
         description="Whether the order has sends and receives, where transfers then are."
