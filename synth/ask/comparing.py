@@ -41,12 +41,12 @@ class DiffQuestion(Question):
     first: Annotated[
         dict[str, Any],
         CostLimit.TEXT,
-        Flag("What 'top --json' or 'plan --json' printed", spelled="FIRST", file=File.ANSWER),
+        Flag("Output of 'top --json' or 'plan --json'", spelled="FIRST", file=File.ANSWER),
     ]
     second: Annotated[
         dict[str, Any],
         CostLimit.TEXT,
-        Flag("The same, later or asked otherwise", spelled="SECOND", file=File.ANSWER),
+        Flag("A later answer, or one to a changed question", spelled="SECOND", file=File.ANSWER),
     ]
 
 

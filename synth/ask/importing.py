@@ -30,9 +30,9 @@ class ImportQuestion(Question):
     files: Annotated[
         list[NamedText],
         CostLimit.TEXT,
-        Flag("The files", spelled="FILE...", file=File.TOPOLOGIES),
+        Flag("Files", spelled="FILE...", file=File.TOPOLOGIES),
     ] = Field(min_length=1, max_length=MOST_FILES)
-    nodes: Annotated[Figure | None, Flag("How many such nodes there are")] = None
+    nodes: Annotated[Figure | None, Flag("Number of such nodes")] = None
     gpu: Annotated[str | None, Flag(f"Which GPU it is: {', '.join(MODELS)}")] = None
     keys: Annotated[
         Names,
@@ -40,9 +40,9 @@ class ImportQuestion(Question):
     ] = Field(default_factory=list)
     inside: Annotated[
         OptionalMachine,
-        Flag("The system whose nodes an imported network joins", spelled="--inside"),
+        Flag("System whose nodes an imported network joins", spelled="--inside"),
     ] = None
-    suggested: Annotated[bool, Flag("Take suggestions as values, marked unconfirmed")] = False
+    suggested: Annotated[bool, Flag("Use suggestions as values, marked unconfirmed")] = False
 
     def texts(self) -> dict[str, str]:
         """The texts by name. Raises InputError for a name that is given twice."""

@@ -41,7 +41,7 @@ from synth.collective.semantics.programs import Language, explore_states
 class SystemsQuestion(FaultyQuestion):
     """List the known machines, or show one with its links and their sources."""
 
-    system: Annotated[OptionalMachine, Flag("Show this one in full", spelled="NAME")] = None
+    system: Annotated[OptionalMachine, Flag("System to show in full", spelled="NAME")] = None
 
 
 class GraphQuestion(FaultyQuestion):
@@ -70,7 +70,9 @@ class PlaceQuestion(Question):
 class CountQuestion(Question):
     """Count the valid programs of a synthesis tree by their length."""
 
-    digits: Annotated[int, CostLimit.DIGITS, Flag("Digits of the synthesis tree")] = Field(ge=0)
+    digits: Annotated[int, CostLimit.DIGITS, Flag("Number of digits of the synthesis tree")] = (
+        Field(ge=0)
+    )
     max_steps: MaxSteps = 5
     across: AcrossGroups = False
     request: RequestedGoal = Goal.ALL_REDUCE

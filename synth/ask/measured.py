@@ -55,16 +55,16 @@ class LogsQuestion(Question):
     collective: Annotated[
         str | None,
         Flag(
-            "What was run, where a log does not say: all_gather, ...",
+            "Collective of a log that does not name it: all_gather, ...",
         ),
     ] = None
-    hosts: Annotated[Figure | None, Flag("On how many hosts, where a log does not say")] = Field(
-        default=None, ge=1
+    hosts: Annotated[Figure | None, Flag("Number of hosts of a log that does not state it")] = (
+        Field(default=None, ge=1)
     )
     members: Annotated[
         Numbers | None,
         Flag(
-            "How many children of each level a group had ranks in",
+            "Children of each level in which a group had ranks",
             ", as in 2,8",
             notation=notations.number_notation("are no members", "a number for each level"),
         ),
@@ -121,15 +121,15 @@ class LogsQuestion(Question):
 class CalibrateQuestion(LogsQuestion):
     """Fit a description to measurements, or say which to take."""
 
-    plan: Annotated[bool, Flag("Print the tests to run, and what each tells", unread="files")] = (
-        False
-    )
+    plan: Annotated[
+        bool, Flag("Print the tests to run and what each determines", unread="files")
+    ] = False
     launcher: Annotated[
-        Literal["mpirun", "srun"], Flag("What starts the tests of a plan: mpirun or srun")
+        Literal["mpirun", "srun"], Flag("Launcher of the tests: mpirun or srun")
     ] = "mpirun"
     only: Annotated[
         list[str],
-        Flag("Only these of the tests", ", by name", notation=notations.NAMES),
+        Flag("Only these tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
     def unusable(self, system: System, one: MatchedLog) -> str:

@@ -71,21 +71,21 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
 
     program: Annotated[
         ProgramText | None,
-        Flag("A program", ", a file, or -, unless --from", "PROGRAM", file=File.PROGRAM),
+        Flag("Program", ", a file, or -, unless --from", "PROGRAM", file=File.PROGRAM),
     ] = None
-    system: Annotated[OptionalMachine, Flag("Where it runs", ", unless --from")] = None
+    system: Annotated[OptionalMachine, Flag("System to run on", ", unless --from")] = None
     answer: Annotated[
         dict[str, Any] | None,
         CostLimit.ANSWER,
-        Flag("What 'top --json' printed", ": a file, or -", "--from ANSWER", file=File.ANSWER),
+        Flag("Output of 'top --json'", ": a file, or -", "--from ANSWER", file=File.ANSWER),
     ] = Field(default=None, alias="from")
-    rank: Annotated[Figure, Flag("Which answer of --from")] = 1
+    rank: Annotated[Figure, Flag("Rank of the answer in --from")] = 1
     entry: Annotated[
-        str | None, Flag("Which entry of a plan, by its name", "; all: every one, as one package")
+        str | None, Flag("Name of the entry of a plan", "; all: every entry as one package")
     ] = None
     bytes: OptionalBytes = None
     request: Annotated[
-        Goal | None, Field(strict=False), Flag("What the program does, if no all-reduce")
+        Goal | None, Field(strict=False), Flag("Request of the program, unless all-reduce")
     ] = None
     op: Annotated[
         ReductionKind,
@@ -93,12 +93,12 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
         Flag(f"The reduction operation: {', '.join(one.value for one in ReductionKind)}"),
     ] = ReductionKind.SUM
     algorithm: Annotated[
-        Choice | None, Field(strict=False), Flag("What is predicted, as in top")
+        Choice | None, Field(strict=False), Flag("Algorithms of the prediction, as in top")
     ] = None
     segments: Annotated[
         int | None,
         Field(ge=1, le=4096),
-        Flag("Into how many the payload is cut, to overlap"),
+        Flag("Number of segments the payload is pipelined in"),
     ] = None
 
     def chosen(self) -> EarlierAnswer:
@@ -192,12 +192,12 @@ class EmitQuestion(EmitInputQuestion):
     ] = RankOrder.MACHINE
     hosts: Annotated[
         Annotated[list[str], Field(max_length=MOST_HOSTS)] | None,
-        Flag("Names of the hosts, in order", ": a,b,c", notation=notations.NAMES),
+        Flag("Host names in order", ": a,b,c", notation=notations.NAMES),
     ] = None
-    host_level: Annotated[
-        str | None, Flag("The level whose units are hosts, if not node or host")
-    ] = None
-    channels: Annotated[Figure | None, Flag("NCCL's channels, for its tuner")] = Field(
+    host_level: Annotated[str | None, Flag("Level whose units are hosts, unless node or host")] = (
+        None
+    )
+    channels: Annotated[Figure | None, Flag("Number of NCCL channels, for its tuner")] = Field(
         default=None, ge=1
     )
 
@@ -205,14 +205,14 @@ class EmitQuestion(EmitInputQuestion):
 class RunQuestion(EmitInputQuestion):
     """Execute a program here, check it, and print measured beside predicted time."""
 
-    bytes: Annotated[OptionalBytes, Flag("The largest buffer of a device", ", e.g. 1MiB")] = 2**20
+    bytes: Annotated[OptionalBytes, Flag("Largest buffer of a device", ", e.g. 1MiB")] = 2**20
     backend: Annotated[str, Flag(f"One of: {', '.join(BACKENDS)}")] = "numpy"
-    dtype: Annotated[str, Flag("What the tensor is made of")] = "float32"
-    repeat: Annotated[int, Flag("How often it is timed")] = Field(default=5, ge=1, le=1000)
+    dtype: Annotated[str, Flag("Element type")] = "float32"
+    repeat: Annotated[int, Flag("Number of timed runs")] = Field(default=5, ge=1, le=1000)
     check: Annotated[bool, Flag("Compare with the plain collective")] = False
-    timeout_seconds: Annotated[
-        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
-    ] = Field(default=120.0, gt=0, strict=False)
+    timeout_seconds: Annotated[Measure, Flag("Timeout in seconds", spelled="--timeout")] = Field(
+        default=120.0, gt=0, strict=False
+    )
 
     def trial(self, payload_bytes: int) -> TrialRequest:
         """How it is run."""

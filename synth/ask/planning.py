@@ -74,24 +74,24 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
     reduce: Annotated[
         OptionalReducedAxes,
         Flag(
-            "Axes the request is over",
+            "Axes of the request",
             ", separated by commas. Again for each further collective of a job, "
             "with its own --bytes, --times, --hidden and --request after it",
         ),
     ] = None
     bytes: OneOrMoreBytes = 2**30
-    k: Annotated[int, CostLimit.K, Flag("How many answers", spelled="-k")] = 10
+    k: Annotated[int, CostLimit.K, Flag("Number of answers", spelled="-k")] = 10
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
     placement: OnePlacement = None
-    per_placement: Annotated[bool, Flag("Rank inside each placement")] = False
+    per_placement: Annotated[bool, Flag("Rank programs within each placement")] = False
     across: AcrossGroups = False
     collapse: Collapse = True
     request: RequestedGoal = Goal.ALL_REDUCE
     segments: Segments = "auto"
     stripes: Stripes = True
     exact: Annotated[bool, Flag("Rank programs that tie separately")] = False
-    explain: Annotated[bool, Flag("Say of every answer why, in words")] = False
+    explain: Annotated[bool, Flag("Explain every answer in words")] = False
     collectives: Collectives = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -187,7 +187,7 @@ class SweepQuestion(RankedQuestion):
             "Catalogue names, name:N or name:AxB, or files", spelled="SYSTEM...", file=File.SYSTEMS
         ),
     ] = Field(min_length=1, max_length=MOST_SYSTEMS)
-    k: Annotated[int, CostLimit.K, Flag("How many answers of each", spelled="-k")] = 10
+    k: Annotated[int, CostLimit.K, Flag("Number of answers for each system", spelled="-k")] = 10
     explain: bool = False  # asked with ``rank_programs``, whose table has room for reasons
 
     def tops(self) -> list[TopQuestion]:
@@ -199,7 +199,7 @@ class SweepQuestion(RankedQuestion):
 class CostQuestion(MachineQuestion):
     """Tell what it costs that something is missing or slower, and what to do about it."""
 
-    axes: Annotated[Axes, Flag("Those of the whole machine", ", as in data=32")]
+    axes: Annotated[Axes, Flag("Axes of the whole machine", ", as in data=32")]
     reduce: ReducedAxes
     bytes: Bytes = 2**30
     max_steps: MaxSteps = 5
@@ -221,7 +221,7 @@ class JobPlanQuestion(Question):
     job: Annotated[
         NameOrText | None,
         CostLimit.TEXT,
-        Flag("A job file, or the name of a shipped job", file=File.JOB),
+        Flag("Job file, or the name of a shipped job", file=File.JOB),
     ] = None
     max_steps: MaxSteps = 5
     algorithm: Algorithm = Choice.AUTO
@@ -235,7 +235,7 @@ class JobPlanQuestion(Question):
 class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
     """Plan a model's whole training step; or find the one placement for a job's collectives."""
 
-    k: Annotated[int, CostLimit.K, Flag("How many plans or placements to list", spelled="-k")] = 5
+    k: Annotated[int, CostLimit.K, Flag("Number of plans or placements to list", spelled="-k")] = 5
 
     @model_validator(mode="after")
     def _a_model_or_a_job(self) -> Self:
@@ -263,27 +263,29 @@ class JobQuestion(Question):
     layers: Annotated[Figure, Flag("Layers of the transformer")]
     hidden: Annotated[Figure, Flag("Width of the model")]
     heads: Annotated[Figure, Flag("Attention heads")]
-    vocabulary: Annotated[Figure, Flag("Tokens of the vocabulary")]
-    sequence: Annotated[Figure, Flag("Tokens in a sequence")]
-    name: Annotated[str, Flag("How the job is called")] = "transformer"
-    micro_batch: Annotated[Figure, Flag("Sequences in a micro-batch")] = 1
-    batch: Annotated[Figure | None, Flag("Sequences in a step, of all devices")] = None
-    micro_batches: Annotated[Figure | None, Flag("Micro-batches in a step, of each device")] = None
-    kv_heads: Annotated[Figure, Flag("Heads of keys and values, if fewer")] = 0
-    feed_forward: Annotated[Figure, Flag("Inner columns, if not 4 x hidden")] = 0
+    vocabulary: Annotated[Figure, Flag("Size of the vocabulary")]
+    sequence: Annotated[Figure, Flag("Tokens per sequence")]
+    name: Annotated[str, Flag("Name of the job")] = "transformer"
+    micro_batch: Annotated[Figure, Flag("Sequences per micro-batch")] = 1
+    batch: Annotated[Figure | None, Flag("Sequences per step, over all devices")] = None
+    micro_batches: Annotated[Figure | None, Flag("Micro-batches per step on each device")] = None
+    kv_heads: Annotated[Figure, Flag("Key and value heads, if fewer")] = 0
+    feed_forward: Annotated[
+        Figure, Flag("Width of the feed-forward network, unless 4 x hidden")
+    ] = 0
     gated: Annotated[bool, Flag("A gated network, as in Llama", also={"classic": False})] = False
     classic: bool = True
-    experts: Annotated[Figure, Flag("Experts in each layer")] = 0
-    experts_per_token: Annotated[Figure, Flag("Experts that see a token")] = 2
+    experts: Annotated[Figure, Flag("Experts per layer")] = 0
+    experts_per_token: Annotated[Figure, Flag("Experts per token")] = 2
     sharding: Annotated[
         StateSharding,
         Field(strict=False),
         Flag("none, optimizer, fsdp or hsdp"),
     ] = StateSharding.NONE
     sequence_parallel: bool = True
-    recompute: Annotated[bool, Flag("Activations are computed twice")] = False
+    recompute: Annotated[bool, Flag("Recompute activations")] = False
     memory_GB: Annotated[  # noqa: N815 - the unit
-        Measure | None, Flag("GB of a device for the training state", spelled="--memory")
+        Measure | None, Flag("GB per device for the training state", spelled="--memory")
     ] = Field(default=None, strict=False)
     most_bubble: Measure | None = Field(default=None, strict=False)
 

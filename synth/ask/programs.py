@@ -68,18 +68,18 @@ class CheckQuestion(ProgramQuestion):
     """Derive and prove a program, or say which step fails, with a counterexample."""
 
     program: ProgramText
-    system: Annotated[OptionalMachine, Flag("Where it runs", ", unless --tree")] = None
+    system: Annotated[OptionalMachine, Flag("System to run on", ", unless --tree")] = None
     tree: Annotated[
         Numbers | None,
         CostLimit.TREE,
         Flag(
-            "Sizes of the tree's digits",
+            "Sizes of the synthesis tree's digits",
             ", as in 2,8",
             notation=notations.number_notation("is not a tree", "sizes"),
         ),
     ] = None
     request: RequestedGoal = Goal.ALL_REDUCE
-    replay: Annotated[bool, Flag("Execute it on arrays too")] = False
+    replay: Annotated[bool, Flag("Also execute it on arrays")] = False
 
     def reduction(self) -> Reduction | Tree:
         """The tree, or the reduction whose tree the program is over.

@@ -41,10 +41,10 @@ class LineDifference(AnswerPart):
 class DiffReply(ReplyModel):
     """How two answers differ: in what was asked, in the machine, and in what is recommended."""
 
-    same: bool = Field(description="Whether they agree in all of it.")
-    asked: list[ValueDifference] = Field(description="What was asked.")
-    machine: list[ValueDifference] = Field(description="Numbers of the machine.")
-    lines: list[LineDifference] = Field(description="Recommendations that differ, in their order.")
+    same: bool = Field(description="Whether the two answers agree in all that follows.")
+    asked: list[ValueDifference] = Field(description="Differences between the questions.")
+    machine: list[ValueDifference] = Field(description="Differences between the machines.")
+    lines: list[LineDifference] = Field(description="Recommendations that differ.")
 
 
 class _KeptPart(BaseModel):

@@ -53,7 +53,7 @@ class RemainingMachine(AnswerPart):
 class GroupStepPart(AnswerPart):
     """A step over explicit groups of ranks."""
 
-    collective: GroupCollective = Field(description="What every group does.")
+    collective: GroupCollective = Field(description="Collective of every group.")
     groups: list[Ranks] = Field(min_length=1, description="Ranks; the first is the root.")
     pieces: list[list[list[Whole]]] | None = Field(
         description="For each group and member of a reduce-scatter the chunks it keeps; else null."
@@ -72,19 +72,19 @@ class GroupStepPart(AnswerPart):
 class UnevenAnswerPart(VerdictPart):
     """A program of explicit groups."""
 
-    rank: Positive = Field(description="1 is the best.")
+    rank: Positive = Field(description="Rank; 1 is the best.")
     axes: Axes = Field(description="The one axis, of all devices that are left.")
     program: str = Field(description="Its steps in words.")
-    chunks: Positive = Field(description="Into how many the payload is cut.")
-    segments: Positive = Field(description="Into how many each goes through the steps.")
+    chunks: Positive = Field(description="Number of pieces the payload is cut into.")
+    segments: Positive = Field(description="Number of segments each chunk is pipelined in.")
     seconds: PredictedSeconds
     speedup: Number = Field(description="flat_seconds / seconds.")
     against_default: Against = Field(
         description="The plain all-reduce, within the prediction's uncertainty."
     )
     limited_by: LimitedBy
-    steps: list[StepPricePart] = Field(description="Of one segment.")
-    group_steps: list[GroupStepPart] = Field(description="Who does what with whom.")
+    steps: list[StepPricePart] = Field(description="Steps of one segment.")
+    group_steps: list[GroupStepPart] = Field(description="Groups of every step.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
     others: Whole = Field(description="Number of other programs that tie with it.")
 
@@ -109,9 +109,9 @@ class EvenMachine(AnswerPart):
     """One of the largest even machines inside, by itself."""
 
     machine: str = Field(description="In words.")
-    devices: Positive = Field(description="How many it has.")
+    devices: Positive = Field(description="Number of them.")
     program: str = Field(description="Its best program.")
-    segments: Positive = Field(description="Into how many the payload is cut.")
+    segments: Positive = Field(description="Number of pieces the payload is cut into.")
     seconds: PredictedSeconds
 
     @classmethod
@@ -127,21 +127,21 @@ class EvenMachine(AnswerPart):
 class ProgramsConsidered(AnswerPart):
     """What the answers were chosen from."""
 
-    programs: Whole = Field(description="How many were ranked.")
+    programs: Whole = Field(description="Number of programs ranked.")
 
 
 class UnevenReply(CollectiveReply):
     """The best programs of explicit groups for a machine that lacks devices."""
 
-    bytes: Positive = Field(description="What each device has to reduce.")
-    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
-    uneven: RemainingMachine = Field(description="What is left.")
+    bytes: Positive = Field(description="Bytes that each device has to reduce.")
+    algorithm: ChoiceName = Field(description="Algorithms that steps may use.")
+    uneven: RemainingMachine = Field(description="Devices that are left.")
     answers: list[UnevenAnswerPart] = Field(description="Best first.")
     choices: list[EvenMachine] = Field(description="The largest even machines inside.")
     flat_seconds: Seconds = Field(description="The plain all-reduce in one step.")
-    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules.")
     bound_by: str = Field(description="The level whose links impose the bound.")
-    considered: ProgramsConsidered = Field(description="What they were chosen from.")
+    considered: ProgramsConsidered = Field(description="Candidates considered.")
     complete: Complete
 
     @classmethod
@@ -171,7 +171,7 @@ class BestAnswer(VerdictPart):
     program: str = Field(description="Its steps.")
     seconds: PredictedSeconds
     baseline_seconds: Seconds = Field(description="Of the default.")
-    bound_seconds: Seconds = Field(description="What no schedule can beat.")
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules.")
 
     @classmethod
     def of(cls, answer: planned.Answer) -> Self:
@@ -211,9 +211,9 @@ class FollowedProgram(AnswerPart):
     """One program followed link by link."""
 
     program: str = Field(description="Its steps.")
-    segments: Positive = Field(description="Into how many the payload was cut.")
-    healthy_seconds: Seconds = Field(description="On the machine as described.")
-    seconds: Seconds = Field(description="On the machine as it is.")
+    segments: Positive = Field(description="Number of segments of the payload.")
+    healthy_seconds: Seconds = Field(description="Figures of the machine as described.")
+    seconds: Seconds = Field(description="Figures of the machine with its faults.")
     busiest: list[BusyLink] = Field(description="The links that are busy most.")
 
     @classmethod
@@ -226,11 +226,11 @@ class CostReply(CollectiveReply):
     """What it costs that something is missing or slower."""
 
     bytes: Positive = Field(description="The largest buffer of a device.")
-    healthy: BestAnswer = Field(description="On the machine as described.")
+    healthy: BestAnswer = Field(description="Figures of the machine as described.")
     same_program_seconds: Seconds | None = Field(
         description="Its program on the machine as it is; null where devices are missing."
     )
-    best: BestAnswer = Field(description="On the machine as it is.")
+    best: BestAnswer = Field(description="Figures of the machine with its faults.")
     lost_seconds: float = Field(allow_inf_nan=False, description="The difference.")
     choices: list[EvenMachine] = Field(description="The largest even machines inside.")
     followed: FollowedProgram | None = Field(description="Null where devices are missing.")

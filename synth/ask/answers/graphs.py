@@ -28,12 +28,16 @@ class LevelOfGraph(AnswerPart):
     """What of a graph belongs to one level."""
 
     name: str = Field(description="The level.")
-    domain: DomainName = Field(description="How the children of one parent are joined.")
+    domain: DomainName = Field(description="How children of one parent are connected.")
     middles: Whole = Field(description="Switches, or buses.")
     ports: Whole = Field(description="Ports that are nodes: NICs and uplinks.")
     links: Whole = Field(description="Cables; both directions of one are one.")
-    slowest_GB_per_s: Number | None = Field(description="Of a cable; null where there is none.")
-    fastest_GB_per_s: Number | None = Field(description="Of a cable; null as well.")
+    slowest_GB_per_s: Number | None = Field(
+        description="Bandwidth of the slowest cable; null without cables."
+    )
+    fastest_GB_per_s: Number | None = Field(
+        description="Bandwidth of the fastest cable; null without cables."
+    )
 
     @classmethod
     def all_of(cls, system: System, graph: MachineGraph) -> list[Self]:
@@ -63,7 +67,7 @@ class Nodes(AnswerPart):
 
     device: Whole = Field(description="GPUs, TPUs.")
     port: Whole = Field(description="NICs, uplinks, and where units stand in a ring or mesh.")
-    switch: Whole = Field(description="What joins the children of a unit.")
+    switch: Whole = Field(description="Switches between the children of a unit.")
     bus: Whole = Field(description="Media that children share.")
 
 
@@ -72,17 +76,17 @@ class Edges(AnswerPart):
 
     link: Whole = Field(description="Cables.")
     attached: Whole = Field(description="Where ports and buses hang.")
-    detour: Whole = Field(description="From dead ports to others.")
+    detour: Whole = Field(description="Edges from dead ports to others.")
 
 
 class GraphReply(ReplyModel):
     """A machine as a graph."""
 
     system: MachineInBrief = Field(description="The machine.")
-    exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
-    format: GraphFormat = Field(strict=False, description="How the file is written.")
-    nodes: Nodes = Field(description="What stands in it.")
-    edges: Edges = Field(description="What joins that.")
+    exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
+    format: GraphFormat = Field(strict=False, description="Format of the file.")
+    nodes: Nodes = Field(description="Numbers of nodes by kind.")
+    edges: Edges = Field(description="Numbers of edges by kind.")
     levels: list[LevelOfGraph] = Field(min_length=1, description="Outermost first.")
     files: OneFile = Field(description="The graph.")
 

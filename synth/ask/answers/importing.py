@@ -25,15 +25,15 @@ from synth.ask.answers.parts import (
 class DraftedLevel(AnswerPart):
     """One level as far as it is known: null where it is blank, left out where there is no such."""
 
-    name: str = Field(description="What its units are called.")
-    count: Positive | None = optional_key("How many in each unit above.")
-    domain: DomainName | None = Field(description="How the children of one parent are joined.")
-    bandwidth_GB_per_s: Number | None = Field(description="Of one port, in one direction.")
-    latency_us: Number | None = Field(description="Of a message by protocol Simple.")
-    ll_latency_us: Number | None = optional_key("By LL.")
-    ll128_latency_us: Number | None = optional_key("By LL128.")
-    ports: Positive | None = optional_key("Of one child.")
-    reduces: bool | None = optional_key("Whether its switches can add up.")
+    name: str = Field(description="Name of its units.")
+    count: Positive | None = optional_key("Number of units in each parent.")
+    domain: DomainName | None = Field(description="How children of one parent are connected.")
+    bandwidth_GB_per_s: Number | None = Field(description="Bandwidth of one port in one direction.")
+    latency_us: Number | None = Field(description="Latency of a message by protocol Simple.")
+    ll_latency_us: Number | None = optional_key("Latency of a message by protocol LL.")
+    ll128_latency_us: Number | None = optional_key("Latency of a message by protocol LL128.")
+    ports: Positive | None = optional_key("Ports of one child.")
+    reduces: bool | None = optional_key("Whether its switches reduce.")
     through: list[str] = Field(description="Inner levels whose links are crossed, too.")
     sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
 
@@ -51,14 +51,16 @@ class DraftedLevel(AnswerPart):
 
 
 class DraftPart(AnswerPart):
-    """What the files say."""
+    """Recipe that the files express."""
 
-    name: str = Field(description="What the description is called.")
-    title: str = Field(description="What people call it; may be empty.")
+    name: str = Field(description="Name of the description.")
+    title: str = Field(description="Title; may be empty.")
     device: str = Field(description="The model of its devices; empty where it is not said.")
-    memory_GB_per_s: Number | None = Field(description="Of a device; null where it is blank.")
+    memory_GB_per_s: Number | None = Field(
+        description="Memory bandwidth of a device; null where it is blank."
+    )
     levels: list[DraftedLevel] = Field(min_length=1, description="Outermost first.")
-    counted: dict[str, Whole] = Field(description="How many of what were found, by name.")
+    counted: dict[str, Whole] = Field(description="Numbers of units found, by name.")
     warnings: list[str] = Field(description="Contradictions and faults that the files show.")
     notes: list[str] = Field(description="What no description can hold.")
 
@@ -82,10 +84,10 @@ class BlankPart(AnswerPart):
     """A value that the files do not say."""
 
     place: str = Field(description="device, or the name of a level.")
-    key: str = Field(description="Which value.")
+    key: str = Field(description="Name of the value.")
     needed: bool = Field(description="False if it may be left out.")
-    suggestion: Value | None = Field(description="What it often is; null where nobody says.")
-    reason: str = Field(description="Who suggests it, and why.")
+    suggestion: Value | None = Field(description="Usual value; null if unknown.")
+    reason: str = Field(description="Source of the suggestion and its reason.")
 
     @classmethod
     def of(cls, place: str, key: str, blank: importers.Blank) -> Self:
@@ -102,10 +104,10 @@ class BlankPart(AnswerPart):
 class ImportReply(ReplyModel):
     """What files say of a machine, what they leave open, and the description to be completed."""
 
-    kind: str = Field(description="What the files were said to be.")
-    draft: DraftPart = Field(description="What they say.")
-    blanks: list[BlankPart] = Field(description="What they do not say.")
-    complete: bool = Field(description="Whether nothing needed is blank.")
+    kind: str = Field(description="Kind of the files.")
+    draft: DraftPart = Field(description="The draft that the files give.")
+    blanks: list[BlankPart] = Field(description="Values that the files do not give.")
+    complete: bool = Field(description="Whether all required values are known.")
     files: OneFile = Field(description="The description, in TOML.")
 
     @classmethod

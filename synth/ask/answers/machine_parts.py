@@ -39,15 +39,21 @@ class LevelInBrief(LevelPart, AnswerPart):
 class LevelInFull(LevelInBrief):
     """One level, every number of its links, and who says so."""
 
-    domain: DomainName = Field(description="How the children of one parent are joined.")
-    medium: str = Field(description="What its links are: nvlink, infiniband, ...; may be empty.")
-    bandwidth_GB_per_s: Number = Field(description="Of one port, in one direction.")
-    latency_us: Number = Field(description="Of a message by protocol Simple, in microseconds.")
-    ll_latency_us: Number | None = Field(description="By LL; null where there is no such protocol.")
-    ll128_latency_us: Number | None = Field(description="By LL128; null as well.")
-    reduces: bool = Field(description="Whether its switches can add up.")
-    ports: Positive = Field(description="Of one child.")
-    wraps: bool = Field(description="Whether the ends of a ring or torus are joined.")
+    domain: DomainName = Field(description="How children of one parent are connected.")
+    medium: str = Field(description="Medium of its links: nvlink, infiniband, ...; may be empty.")
+    bandwidth_GB_per_s: Number = Field(description="Bandwidth of one port in one direction.")
+    latency_us: Number = Field(
+        description="Latency of a message by protocol Simple, in microseconds."
+    )
+    ll_latency_us: Number | None = Field(
+        description="Latency by protocol LL; null where it does not exist."
+    )
+    ll128_latency_us: Number | None = Field(
+        description="Latency by protocol LL128; null where it does not exist."
+    )
+    reduces: bool = Field(description="Whether its switches reduce.")
+    ports: Positive = Field(description="Ports of one child.")
+    wraps: bool = Field(description="Whether the ends of a ring or torus are connected.")
     through: list[str] = Field(description="Inner levels whose links are crossed, too.")
     sources: dict[str, str] = Field(description="Where each number comes from, by its key.")
     unconfirmed: list[str] = Field(description="Keys whose numbers no primary source confirms.")
@@ -86,10 +92,12 @@ class DevicePart(AnswerPart):
 class MachineException(AnswerPart):
     """Something of a machine that is missing or slower than its description says."""
 
-    unit: str = Field(description="Which: a path like rack0/node3, numbers from 0.")
-    missing: bool = Field(description="Whether it is missing altogether.")
-    bandwidth_share: Share | None = Field(description="What is left; null if it is missing.")
-    source: str = Field(description="Who says so.")
+    unit: str = Field(description="Path of the unit, such as rack0/node3, counted from 0.")
+    missing: bool = Field(description="Whether it is missing.")
+    bandwidth_share: Share | None = Field(
+        description="Remaining share of its bandwidth; null if it is missing."
+    )
+    source: str = Field(description="Source of the information.")
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:
@@ -107,83 +115,99 @@ class MachineException(AnswerPart):
 class _FitScopePart(AnswerPart):
     """What a fitted number is of; a key that is left out stands for all of them."""
 
-    collective: NonEmptyText = optional_key("Of this collective only.", "")
-    algorithm: NonEmptyText = optional_key("Of this algorithm only.", "")
-    protocol: NonEmptyText = optional_key("Of this protocol only.", "")
+    collective: NonEmptyText = optional_key("The only collective it holds for.", "")
+    algorithm: NonEmptyText = optional_key("The only algorithm it holds for.", "")
+    protocol: NonEmptyText = optional_key("The only protocol it holds for.", "")
 
 
 class FitPart(_FitScopePart):
     """Fitted numbers of one way, by level."""
 
-    launch_us: Number = Field(description="What a call costs, whatever its size.")
-    hop_us: dict[str, Number] = Field(description="Waited for with every message.")
-    gap_us: dict[str, Number] = Field(description="What must lie between two messages.")
-    share: dict[str, Number] = Field(description="Of the bandwidth described, what is had.")
+    launch_us: Number = Field(description="Cost of a call, whatever its size.")
+    hop_us: dict[str, Number] = Field(description="Latency of every message.")
+    gap_us: dict[str, Number] = Field(description="Minimal gap between two messages.")
+    share: dict[str, Number] = Field(
+        description="Share of the described bandwidth that is reached."
+    )
     peer_us: dict[str, Number] = optional_key(
-        "For each member that one exchanges with at once.", {}
+        "Cost of each member that a device exchanges with at once.", {}
     )
-    wide: dict[str, Number] = optional_key("Of the share, what more than two children have.", {})
-    loss: dict[str, Number] = optional_key(
-        "Of the share, what each doubling of children loses.", {}
-    )
-    rows: Whole = Field(description="How many measured rows were taken to have gone this way.")
+    wide: dict[str, Number] = optional_key("Factor on that share for more than two children.", {})
+    loss: dict[str, Number] = optional_key("Loss of that share per doubling of children.", {})
+    rows: Whole = Field(description="Number of measured rows attributed to this algorithm.")
 
 
 class ResidualPart(_FitScopePart):
     """How far measured times lay from fitted ones, in one class of sizes."""
 
-    from_bytes: Whole = Field(description="Where the class begins.")
-    rows: Positive = Field(description="How many rows it has.")
-    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
-    median: Number = Field(description="The middle one.")
-    high: Number = Field(description="Nine of ten lie below.")
+    from_bytes: Whole = Field(description="Size at which the class begins.")
+    rows: Positive = Field(description="Number of its rows.")
+    low: Number = Field(
+        description="Lower end of the range of 9 in 10 ratios of measured to fitted."
+    )
+    median: Number = Field(description="Median ratio.")
+    high: Number = Field(description="Upper end of that range.")
 
 
 class MeasuredTablePart(AnswerPart):
     """What measured rows were of."""
 
     collective: str = Field(description="Of this collective.")
-    members: dict[str, Positive] = Field(description="By level: children a group has ranks in.")
+    members: dict[str, Positive] = Field(
+        description="By level: number of children in which a group has ranks."
+    )
     ways: list[str] = Field(description="Algorithm and protocol, with a space between.")
     from_bytes: Positive = Field(description="The smallest size.")
     to_bytes: Positive = Field(description="The largest size.")
-    forced: bool = Field(description="Whether the algorithm is known to have run; else: assigned.")
+    forced: bool = Field(
+        description="Whether the algorithm is known to have run, or else was assigned."
+    )
 
 
 class StrayPart(AnswerPart):
     """How far tables lay from fits without them, in one class of sizes."""
 
-    collective: NonEmptyText = optional_key("Of this collective only.", "")
-    from_bytes: Whole = Field(description="Where the class begins.")
-    tables: Whole = Field(description="How many were left out, one after the other.")
-    low: Number = Field(description="Nine of ten ratios of measured to fitted lie above.")
-    high: Number = Field(description="Nine of ten lie below.")
+    collective: NonEmptyText = optional_key("The only collective it holds for.", "")
+    from_bytes: Whole = Field(description="Size at which the class begins.")
+    tables: Whole = Field(description="Number of tables left out in turn.")
+    low: Number = Field(
+        description="Lower end of the range of 9 in 10 ratios of measured to fitted."
+    )
+    high: Number = Field(description="Upper end of that range.")
 
 
 class AmbiguityPart(AnswerPart):
     """Levels of which one is slower than expected, and no row tells which."""
 
-    levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
+    levels: Annotated[list[str], Field(min_length=2)] = Field(
+        description="Levels of which one is slow."
+    )
     taken: str = Field(description="The one that is taken to be.")
 
 
 class CalibrationPart(AnswerPart):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
-    runtime: Literal["fastest", "model"] = Field(description="How the runtime was seen to choose.")
-    families: Whole = Field(description="Of how many machines of others, where none is this one.")
-    sources: list[str] = Field(description="Which measurements.")
-    undetermined: list[str] = Field(description="What they do not tell.")
+    runtime: Literal["fastest", "model"] = Field(description="Observed choices of the runtime.")
+    families: Whole = Field(
+        description="Number of other machines it is taken from, if none is this one."
+    )
+    sources: list[str] = Field(description="Measurements used.")
+    undetermined: list[str] = Field(description="Numbers that they do not determine.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     fit: list[FitPart] = Field(min_length=1, description="The fitted numbers.")
-    residual: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key("How far off.", [])
+    residual: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
+        "Residuals of the fit.", []
+    )
     measured: Annotated[list[MeasuredTablePart], Field(min_length=1)] = optional_key("Of what.", [])
-    stray: Annotated[list[StrayPart], Field(min_length=1)] = optional_key("How far off others.", [])
+    stray: Annotated[list[StrayPart], Field(min_length=1)] = optional_key(
+        "Residuals where tables were left out.", []
+    )
     machines: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
-        "How far machines with such links lie from each other: nothing else is farther off.", []
+        "Spread of machines with such links.", []
     )
     untold: Annotated[list[AmbiguityPart], Field(min_length=1)] = optional_key(
-        "Levels not told apart.", []
+        "Levels that cannot be distinguished.", []
     )
 
 
@@ -191,8 +215,8 @@ class MachineInBrief(AnswerPart):
     """A machine in a few words."""
 
     name: str = Field(description="Its name in the catalogue, or in its description.")
-    title: str = Field(description="What people call it; may be empty.")
-    devices: Positive = Field(description="How many devices it has.")
+    title: str = Field(description="Title; may be empty.")
+    devices: Positive = Field(description="Number of devices.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
 
     @classmethod
@@ -203,9 +227,11 @@ class MachineInBrief(AnswerPart):
 class TellingTest(AnswerPart):
     """A test that tells levels apart of which one is slow: the innermost one alone."""
 
-    levels: Annotated[list[str], Field(min_length=2)] = Field(description="Of which one is slow.")
+    levels: Annotated[list[str], Field(min_length=2)] = Field(
+        description="Levels of which one is slow."
+    )
     test: NonEmptyText = Field(description="Its name, in a plan of tests.")
-    where: NonEmptyText = Field(description="On which devices, in words.")
+    where: NonEmptyText = Field(description="Devices it runs on, in words.")
     line: NonEmptyText = Field(
         description="The line that runs it, TESTS being the folder of nccl-tests."
     )
@@ -232,19 +258,19 @@ class MachineInFull(AnswerPart):
     """A machine with every number of its links, and who says so."""
 
     name: str = Field(description="Its name in the catalogue, or in its description.")
-    title: str = Field(description="What people call it; may be empty.")
-    devices: Positive = Field(description="How many devices it has, the missing ones included.")
+    title: str = Field(description="Title; may be empty.")
+    devices: Positive = Field(description="Number of devices, including missing ones.")
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
-    exceptions: list[MachineException] = Field(description="What is missing or slower.")
-    device: DevicePart = Field(description="What its devices are.")
-    launches: bool = Field(description="Whether a call costs its launch where it is not fitted.")
-    runtime: RuntimeName = Field(description="What carries its collectives out.")
-    prices: PricesName = Field(description="What prices follow: see --prices.")
+    exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
+    device: DevicePart = Field(description="The accelerator.")
+    launches: bool = Field(description="Whether calls without a fit pay for their launch.")
+    runtime: RuntimeName = Field(description="Runtime of its collectives.")
+    prices: PricesName = Field(description="Basis of prices: see --prices.")
     calibration: CalibrationPart | None = Field(
-        description="What prices follow: measurements, or what such links reach; null: as stated."
+        description="Basis of prices: measurements, or typical links; null: as stated."
     )
     tells: Annotated[list[TellingTest], Field(min_length=1)] = optional_key(
-        "The tests that tell levels apart which measurements do not.", []
+        "Tests that distinguish levels which the measurements do not.", []
     )
 
     @classmethod

@@ -43,8 +43,8 @@ class FrameworkOrder(AnswerPart):
     """What a placement asks of a framework that counts ranks in an order of its own."""
 
     framework: str = Field(description="Its name.")
-    default: bool = Field(description="Whether its own order is this placement already.")
-    possible: bool = Field(description="False if its order cannot have these axes.")
+    default: bool = Field(description="Whether its default order gives this placement.")
+    possible: bool = Field(description="False if its order does not support these axes.")
     say: str = Field(min_length=1, description="The line to write or to change, or why not.")
 
 
@@ -52,7 +52,7 @@ class PlacementInWords(AnswerPart):
     """A placement as people say it."""
 
     lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
-    orders: list[FrameworkOrder] = Field(description="What it asks of each framework.")
+    orders: list[FrameworkOrder] = Field(description="What each framework needs for it.")
 
     @classmethod
     def of(cls, placement: Placement, torus: bool) -> Self:
@@ -65,7 +65,7 @@ class PlaceReply(ReplyModel):
 
     system: MachineInBrief = Field(description="The machine.")
     axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
-    count: Positive = Field(description="How many placements there are.")
+    count: Positive = Field(description="Number of placements.")
     placements: list[Matrix] = Field(description="One row an axis, one column a level.")
     described: list[PlacementInWords] = Field(description="The same in words, in that order.")
 
@@ -73,8 +73,8 @@ class PlaceReply(ReplyModel):
 class CountReply(ReplyModel):
     """How many valid programs a tree of so many digits has."""
 
-    request: GoalName = Field(description="What they are for.")
+    request: GoalName = Field(description="Request of the programs.")
     digits: Whole = Field(description="Of the tree.")
     by_length: list[Whole] = Field(description="Valid programs of 1, 2, ... steps.")
-    instructions: Whole = Field(description="What the tree admits.")
+    instructions: Whole = Field(description="Number of instructions on the tree.")
     complete: bool = Field(description="False if the search was ended.")

@@ -46,18 +46,22 @@ from synth.measure.logs.matching import MatchedLog
 class ExperimentPart(AnswerPart):
     """One test to run."""
 
-    name: str = Field(description="What findings call it.")
+    name: str = Field(description="Name used in findings.")
     file: str = Field(description="Where its output is kept.")
-    collective: str = Field(description="What is timed.")
-    groups: str = Field(description="Who, in words.")
-    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
-    busy: list[Positive] = Field(description="By level: children that all have ranks in.")
-    algorithm: str | None = Field(description="What it is forced to; null: the runtime chooses.")
-    protocol: ProtocolName | None = Field(description="What it is forced to, as well.")
+    collective: str = Field(description="Collective that is timed.")
+    groups: str = Field(description="Groups, in words.")
+    members: list[Positive] = Field(
+        description="By level: number of children in which one group has ranks."
+    )
+    busy: list[Positive] = Field(
+        description="By level: number of children in which all groups have ranks."
+    )
+    algorithm: str | None = Field(description="Forced algorithm; null: the runtime chooses.")
+    protocol: ProtocolName | None = Field(description="Forced protocol; null: the runtime chooses.")
     environment: dict[str, str] = Field(description="Variables to set.")
     smallest_bytes: Positive = Field(description="The smallest size.")
     largest_bytes: Positive = Field(description="The largest size.")
-    tells: list[str] = Field(description="Which numbers of the system.")
+    tells: list[str] = Field(description="Numbers of the system that it determines.")
     seconds: Seconds = Field(description="A rough run time.")
     mpirun: str = Field(description="The line that runs it with mpirun.")
     srun: str = Field(description="The line that runs it with srun.")
@@ -94,11 +98,11 @@ class TestsReply(ReplyModel):
 class ClassResidual(AnswerPart):
     """How far measured times lay from fitted ones, in one class."""
 
-    collective: str = Field(description="Of this collective; empty: of any.")
-    algorithm: str = Field(description="Of this algorithm; empty: of any.")
-    protocol: str = Field(description="Of this protocol; empty: of any.")
-    smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
-    rows: Positive = Field(description="How many there are.")
+    collective: str = Field(description="Collective; empty: any.")
+    algorithm: str = Field(description="Algorithm; empty: any.")
+    protocol: str = Field(description="Protocol; empty: any.")
+    smallest_bytes: Whole = Field(description="Size at which the class begins.")
+    rows: Positive = Field(description="Total number.")
     low: Number = Field(description="The lower end of nine of ten ratios.")
     median: Number = Field(description="The median ratio of measured to fitted.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
@@ -107,9 +111,9 @@ class ClassResidual(AnswerPart):
 class ClassStray(AnswerPart):
     """How far tables lay from fits without them, in one class of sizes."""
 
-    collective: str = Field(description="Of this collective; empty: of any other.")
-    smallest_bytes: Whole = Field(description="Where the class of sizes begins.")
-    tables: Whole = Field(description="How many were left out, one after the other.")
+    collective: str = Field(description="Collective; empty: any other.")
+    smallest_bytes: Whole = Field(description="Size at which the class begins.")
+    tables: Whole = Field(description="Number of tables left out in turn.")
     low: Number = Field(description="The lower end of nine of ten ratios.")
     high: Number = Field(description="The upper end of nine of ten ratios.")
 
@@ -117,9 +121,11 @@ class ClassStray(AnswerPart):
 class OffRow(AnswerPart):
     """A measured size that lies off its fitted time."""
 
-    source: str = Field(description="Of which log.")
-    collective: str = Field(description="What was timed.")
-    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
+    source: str = Field(description="Log of the row.")
+    collective: str = Field(description="Collective that was timed.")
+    members: list[Positive] = Field(
+        description="By level: number of children in which one group has ranks."
+    )
     bytes: Positive = Field(description="Its size.")
     times: Number = Field(description="Measured over fitted seconds.")
 
@@ -131,7 +137,7 @@ class OffRow(AnswerPart):
 class UnexpectedRow(OffRow):
     """A measured size of which prices tell something else."""
 
-    low: Number = Field(description="The lower end of what prices tell by all other sizes.")
+    low: Number = Field(description="Lower end of the range predicted from all other sizes.")
     high: Number = Field(description="The upper end of it.")
 
 
@@ -139,14 +145,16 @@ class CarriedLevel(AnswerPart):
     """Which share of their stated rate the links of a level carried."""
 
     level: str = Field(description="Its name.")
-    GB_per_s: Number = Field(description="As stated, of one port in one direction.")
+    GB_per_s: Number = Field(description="Stated bandwidth of one port in one direction.")
     shares: dict[str, Number] = Field(
-        min_length=1, description="Of that, by the algorithm that may have run."
+        min_length=1, description="Share of it reached, by the algorithm that may have run."
     )
-    told: bool = Field(description="Whether it is one share, whichever ran.")
-    least: bool = Field(description="Whether they may do more, as another level may have limited.")
-    source: str = Field(description="By which log.")
-    tests: list[str] = Field(description="The test of a plan that tells more, if any does.")
+    told: bool = Field(description="Whether the share is the same whichever ran.")
+    least: bool = Field(
+        description="Whether they may reach more, as another level may have been the limit."
+    )
+    source: str = Field(description="Log of the evidence.")
+    tests: list[str] = Field(description="Test that would tell more, if any.")
 
     @classmethod
     def of(cls, system: System, one: CarriedShare) -> Self:
@@ -161,8 +169,8 @@ class AmbiguousLevels(AmbiguityPart):
     """The same, and the tests that tell."""
 
     text: str = Field(min_length=1, description="In words.")
-    tests: list[str] = Field(description="Names of tests of a plan that would tell them apart.")
-    tells: TellingTest | None = Field(description="One that is enough; null where none can be.")
+    tests: list[str] = Field(description="Names of tests that would distinguish them.")
+    tells: TellingTest | None = Field(description="One that suffices; null if none does.")
 
     @classmethod
     def of(cls, system: System, one: hierarchies.UndeterminedLevels) -> Self:
@@ -177,14 +185,14 @@ SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")
 class FindingPart(AnswerPart):
     """One statement about a run."""
 
-    kind: FindingKind = Field(description="What sort of statement it is.")
-    source: str = Field(description="Of which run.")
-    level: str | None = Field(description="Of which level; null: none.")
-    share: Number | None = Field(description="How much of what was predicted, if it is told.")
+    kind: FindingKind = Field(description="Kind of finding.")
+    source: str = Field(description="Run it is about.")
+    level: str | None = Field(description="Level it is about, or null.")
+    share: Number | None = Field(description="Share of the prediction that was reached, if known.")
     text: str = Field(min_length=1, description="In words.")
-    suspects: list[str] = Field(description="Levels that were not told apart.")
-    tests: list[str] = Field(description="Names of experiments that would tell them apart.")
-    then: list[str] = Field(description="What to run to find what is slow in the level.")
+    suspects: list[str] = Field(description="Levels that cannot be distinguished.")
+    tests: list[str] = Field(description="Names of experiments that would distinguish them.")
+    then: list[str] = Field(description="Commands that find what is slow in the level.")
 
     @classmethod
     def of(cls, finding: Finding) -> Self:
@@ -195,26 +203,28 @@ class CalibratedReply(ReplyModel):
     """A system's numbers fitted to measured rows."""
 
     system: MachineInBrief = Field(description="The machine.")
-    sources: list[str] = Field(description="Which logs.")
-    rows: Whole = Field(description="How many were fitted.")
-    median_error: Number | None = Field(description="Of the fit, relative; null without rows.")
-    levels: list[CarriedLevel] = Field(description="What links carried, outermost first.")
+    sources: list[str] = Field(description="Logs used.")
+    rows: Whole = Field(description="Number of fitted rows.")
+    median_error: Number | None = Field(
+        description="Relative median error of the fit; null without rows."
+    )
+    levels: list[CarriedLevel] = Field(description="Measured load of links, outermost level first.")
     worst: OffRow | None = Field(description="The size that is off most; null without rows.")
     unexpected: list[UnexpectedRow] = Field(
-        description="Sizes that are off by more than prices tell, the farthest first."
+        description="Sizes off by more than prediction error, the farthest first."
     )
-    residuals: list[ClassResidual] = Field(description="How far off, class by class.")
-    strays: list[ClassStray] = Field(description="How far off where tables were left out.")
-    undetermined: list[str] = Field(description="What the rows do not tell.")
-    untold: list[AmbiguousLevels] = Field(description="Levels that the rows do not tell apart.")
+    residuals: list[ClassResidual] = Field(description="Residuals by class.")
+    strays: list[ClassStray] = Field(description="Residuals where tables were left out.")
+    undetermined: list[str] = Field(description="Numbers that the rows do not determine.")
+    untold: list[AmbiguousLevels] = Field(description="Levels that the rows do not distinguish.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     short: list[FindingPart] = Field(
-        description="What falls short in the logs, of what such links reach: prices are of that."
+        description="Levels that fall short of such links in the logs; prices include it."
     )
     contradicted: list[FindingPart] = Field(
         description="Rows that beat what the description allows: it, or the log, is wrong."
     )
-    warnings: list[str] = Field(description="What was wrong with logs, and left out.")
+    warnings: list[str] = Field(description="Faulty parts of logs that were left out.")
     files: OneFile = Field(description="The calibrated description.")
 
     @classmethod
@@ -277,15 +287,21 @@ class RunRow(AnswerPart):
     bytes: Positive = Field(description="The size.")
     in_place: bool = Field(description="Whether it was timed in place.")
     seconds: Seconds = Field(description="Measured.")
-    predicted_seconds: Seconds = Field(description="By the description, or its calibration.")
+    predicted_seconds: Seconds = Field(
+        description="Prediction by the description or its calibration."
+    )
     predicted_low_seconds: Seconds | None = Field(description="With a calibration; else null.")
     predicted_high_seconds: Seconds | None = Field(description="With a calibration; else null.")
-    bound_seconds: Seconds = Field(description="What nothing can beat.")
-    busbw_GB_per_s: Number | None = Field(description="Of the measured seconds.")
-    predicted_busbw_GB_per_s: Number | None = Field(description="Of the predicted ones.")
-    bound_busbw_GB_per_s: Number | None = Field(description="Of the bound; null where it is 0.")
-    predicted_algorithm: str = Field(description="What the runtime is taken to choose.")
-    predicted_protocol: ProtocolName = Field(description="By which protocol.")
+    bound_seconds: Seconds = Field(description="Lower bound.")
+    busbw_GB_per_s: Number | None = Field(description="Bus bandwidth by measured seconds.")
+    predicted_busbw_GB_per_s: Number | None = Field(
+        description="Bus bandwidth by predicted seconds."
+    )
+    bound_busbw_GB_per_s: Number | None = Field(
+        description="Bus bandwidth at the bound; null where it is 0."
+    )
+    predicted_algorithm: str = Field(description="Algorithm that the runtime is assumed to choose.")
+    predicted_protocol: ProtocolName = Field(description="Protocol.")
 
     @classmethod
     def of(cls, reading: SizeReading, factor: float) -> Self:
@@ -314,24 +330,28 @@ class RunRow(AnswerPart):
 class DiagnosedRun(AnswerPart):
     """One table of a log, row by row."""
 
-    source: str = Field(description="Which file, and which table of it.")
-    collective: str = Field(description="What was timed.")
-    members: list[Positive] = Field(description="By level: children that one group has ranks in.")
-    busy: list[Positive] = Field(description="By level: children that all have ranks in.")
-    algorithm: str | None = Field(description="What it was forced to; null: the runtime chose.")
-    protocol: str | None = Field(description="What it was forced to, as well.")
-    version: str | None = Field(description="Of NCCL, if the log says so.")
-    devices: list[str] = Field(description="Their models, if the log says so.")
+    source: str = Field(description="File, and table in it.")
+    collective: str = Field(description="Collective that was timed.")
+    members: list[Positive] = Field(
+        description="By level: number of children in which one group has ranks."
+    )
+    busy: list[Positive] = Field(
+        description="By level: number of children in which all groups have ranks."
+    )
+    algorithm: str | None = Field(description="Forced algorithm; null: the runtime chose.")
+    protocol: str | None = Field(description="Forced protocol; null: the runtime chose.")
+    version: str | None = Field(description="Version of NCCL, if the log has it.")
+    devices: list[str] = Field(description="Models of devices, if the log has them.")
     predicted_algorithm: str = Field(description="At the largest size.")
     share: Number | None = Field(description="Predicted over measured at large sizes, if any.")
     slower: Number | None = Field(description="Measured over predicted at small sizes, if any.")
     extra_seconds: float | None = Field(
         allow_inf_nan=False, description="Their difference at small sizes, if any."
     )
-    limited_by: str = Field(description="The level that the prediction waits for.")
+    limited_by: str = Field(description="Level that limits the prediction.")
     delivered: dict[str, Number] = Field(description="Of each level's bandwidth at least so much.")
-    warnings: list[str] = Field(description="What was wrong with the log, and left out.")
-    rows: list[RunRow] = Field(description="In the order of the log.")
+    warnings: list[str] = Field(description="Faulty parts of the log that were left out.")
+    rows: list[RunRow] = Field(description="Rows in the order of the log.")
 
     @classmethod
     def of(cls, run: MeasuredRun) -> Self:
@@ -350,9 +370,9 @@ class DoctorReply(ReplyModel):
     """What a system should give, beside what it gave."""
 
     system: MachineInBrief = Field(description="The machine.")
-    prices: PricesName = Field(description="What predictions follow: see --prices.")
+    prices: PricesName = Field(description="Basis of predictions: see --prices.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
-    findings: list[FindingPart] = Field(description="What they say together.")
+    findings: list[FindingPart] = Field(description="Findings over all runs.")
     left_out: list[str] = Field(description="Tables that cannot be compared, and why.")
 
     @classmethod

@@ -43,8 +43,10 @@ class PayloadStripe(AnswerPart):
     """One of the programs that share the payload."""
 
     program: str = Field(description="Its steps.")
-    bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
-    segments: Positive = Field(description="Into how many its slice is cut.")
+    bytes: Positive = Field(
+        description="Bytes of its slice; those of all stripes add up to the payload."
+    )
+    segments: Positive = Field(description="Number of segments of its slice.")
 
     @classmethod
     def all_of(cls, source: EmitSource) -> list[Self]:
@@ -58,15 +60,15 @@ class PayloadStripe(AnswerPart):
 class EmittedReply(ReplyModel):
     """A program in the words of a runtime or tool."""
 
-    target: str = Field(description="Which runtime or tool.")
+    target: str = Field(description="Runtime or tool.")
     system: str = Field(description="The name of the machine.")
     program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
     op: OperationName = Field(description="The reduction operation.")
-    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    proof: Literal["proved", "unknown"] = Field(description="Verdict of z3.")
     segments: Positive = Field(description="1 for targets that cannot overlap.")
     stripes: list[PayloadStripe] = Field(min_length=1, description="The programs side by side.")
     seconds: PredictedSeconds
-    files: list[AnyFile] = Field(min_length=1, description="What to save.")
+    files: list[AnyFile] = Field(min_length=1, description="Files to save.")
 
     @classmethod
     def of(cls, source: EmitSource, target: str, files: Files) -> Self:
@@ -89,18 +91,18 @@ class EmittedGroupsReply(ReplyModel):
     system: str = Field(description="The name of the machine.")
     program: str = Field(description="Its steps in words.")
     op: OperationName = Field(description="The reduction operation.")
-    proof: Literal["proved"] = Field(description="What z3 says now.")
+    proof: Literal["proved"] = Field(description="Verdict of z3.")
     proved_for: Positive = Field(description="The proof is for so many devices.")
-    files: OneFile = Field(description="What to save.")
+    files: OneFile = Field(description="Files to save.")
 
 
 class EmittedEntry(AnswerPart):
     """One of the collectives of a plan."""
 
-    name: str = Field(description="What the job calls it.")
-    request: GoalName = Field(description="What is to be done.")
+    name: str = Field(description="Name in the job.")
+    request: GoalName = Field(description="Request.")
     program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
-    proof: Literal["proved", "unknown"] = Field(description="What z3 says now.")
+    proof: Literal["proved", "unknown"] = Field(description="Verdict of z3.")
     seconds: PredictedSeconds
 
     @classmethod
@@ -118,10 +120,10 @@ class EmittedEntry(AnswerPart):
 class EmittedPlanReply(ReplyModel):
     """All collectives of a plan in the words of a runtime or tool."""
 
-    target: str = Field(description="Which runtime or tool.")
+    target: str = Field(description="Runtime or tool.")
     system: str = Field(description="The name of the machine.")
-    entries: list[EmittedEntry] = Field(min_length=1, description="What was planned.")
-    files: list[AnyFile] = Field(min_length=1, description="What to save, in one folder.")
+    entries: list[EmittedEntry] = Field(min_length=1, description="Entries of the plan.")
+    files: list[AnyFile] = Field(min_length=1, description="Files to save in one folder.")
 
     @classmethod
     def of(cls, entries: Sequence[PackageEntry], target: str, files: Files) -> Self:
@@ -145,10 +147,10 @@ EmitReply = Annotated[
 class ResultCheck(AnswerPart):
     """How a result compares with what it should be; null where a backend cannot tell."""
 
-    equal: bool | None = Field(description="Whether it is right, as far as rounding allows.")
-    error: Number | None = Field(description="A multiple of what rounding allows.")
+    equal: bool | None = Field(description="Whether the result is right up to rounding.")
+    error: Number | None = Field(description="Largest error as a multiple of the rounding bound.")
     bitwise_equal: bool | None = Field(
-        description="Whether all devices have the bits they must have."
+        description="Whether all devices hold identical bits where required."
     )
 
 
@@ -156,18 +158,20 @@ class RunReply(ReplyModel):
     """What was seen when a program ran here, beside what was predicted for its system."""
 
     system: str = Field(description="The name of the machine that was asked about.")
-    request: GoalName = Field(description="What the program is for.")
+    request: GoalName = Field(description="Request of the program.")
     op: OperationName = Field(description="The reduction operation.")
     program: str = Field(description="Its steps.")
-    backend: str = Field(description="What ran it.")
-    devices: Positive = Field(description="How many there were.")
-    bytes: Positive = Field(description="As run: whole elements.")
+    backend: str = Field(description="Backend that ran it.")
+    devices: Positive = Field(description="Number of them.")
+    bytes: Positive = Field(description="Bytes as run, in whole elements.")
     padded_bytes: Positive = Field(description="With the padding at the end of each slice.")
-    segments: Positive = Field(description="Into how many the first slice was cut.")
+    segments: Positive = Field(description="Number of segments of the first slice.")
     stripes: list[PayloadStripe] = Field(description="Side by side; none of explicit groups.")
-    dtype: str = Field(description="What was reduced.")
+    dtype: str = Field(description="Element type.")
     check: ResultCheck | None = Field(description="Null unless it was asked for.")
     measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
-    measured_plain_seconds: Seconds = Field(description="Of the plain collective.")
+    measured_plain_seconds: Seconds = Field(description="Measured seconds of the plain collective.")
     predicted_seconds: Seconds = Field(description="For the system that was asked about.")
-    predicted_plain_seconds: Seconds = Field(description="Of the plain collective there.")
+    predicted_plain_seconds: Seconds = Field(
+        description="Predicted seconds of the plain collective."
+    )

@@ -111,14 +111,16 @@ class StepPricePart(AnswerPart):
     """What one step costs, and why."""
 
     collective: StepName = Field(description="What it does.")
-    algorithm: AlgorithmName | None = Field(description="How; null where nothing is sent.")
-    protocol: ProtocolName | None = Field(description="By which; null where nothing is sent.")
-    members: Positive = Field(description="How many devices each group has.")
+    algorithm: AlgorithmName | None = Field(description="Algorithm; null without communication.")
+    protocol: ProtocolName | None = Field(description="Protocol; null without communication.")
+    members: Positive = Field(description="Number of devices in each group.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
-    seconds: Seconds = Field(description="How long it takes.")
-    latency_seconds: Seconds = Field(description="What of that is waiting for messages.")
+    seconds: Seconds = Field(description="Seconds of the step.")
+    latency_seconds: Seconds = Field(description="Part of it that is latency.")
     limited_by: str = Field(description="A level, memory or latency.")
-    bytes_per_port: dict[str, Number] = Field(description="Of the busiest port of each level.")
+    bytes_per_port: dict[str, Number] = Field(
+        description="Bytes of the busiest port of each level."
+    )
 
     @classmethod
     def of(cls, price: PricedStep) -> Self:
@@ -141,8 +143,10 @@ class Counterexample(AnswerPart):
     device: list[Whole] = Field(description="The device, as digits.")
     other: list[Whole] | None = Field(description="The second device, if it takes two.")
     chunk: list[Whole] | None = Field(description="The chunk, as digits, if it is about one.")
-    contributor: list[Whole] | None = Field(description="Whose contribution, if it is about one.")
-    reason: str = Field(min_length=1, description="The same in a sentence.")
+    contributor: list[Whole] | None = Field(
+        description="Device of the contribution, if it is about one."
+    )
+    reason: str = Field(min_length=1, description="The violation in a sentence.")
 
 
 _NO_REASON: Json = {"not": {"required": ["proof_reason"]}}
@@ -190,9 +194,11 @@ class VerdictPart(OrderedPart):
         }
     )
 
-    proof: Literal["proved", "refuted", "unknown"] = Field(description="What z3 says.")
-    counterexample: Counterexample | None = Field(description="Of a refuted program; else null.")
-    proof_reason: NonEmptyText = optional_key("Why z3 does not know; only if it does not.", "")
+    proof: Literal["proved", "refuted", "unknown"] = Field(description="Verdict of z3.")
+    counterexample: Counterexample | None = Field(
+        description="Counterexample of a refuted program, or null."
+    )
+    proof_reason: NonEmptyText = optional_key("Why z3 returned unknown.", "")
 
     @model_validator(mode="after")
     def _agrees(self) -> VerdictPart:
@@ -224,15 +230,15 @@ class AdvicePart(AnswerPart):
 class DecidingRunPart(AnswerPart):
     """A run that decides between an answer and the default: they tie."""
 
-    speedup: Number = Field(description="Over the default: what is expected.")
+    speedup: Number = Field(description="Expected speed-up over the default.")
     speedup_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = Field(
         description="Its range within the prediction's uncertainty."
     )
-    seconds: Seconds = Field(description="Expected of it, as a runtime would run it.")
-    default_seconds: Seconds = Field(description="Expected of the default.")
-    commands: list[str] = Field(min_length=1, description="What to run, in turn.")
-    decides_speedup: Number = Field(description="Take it from this measured speed-up on.")
-    advice: AdvicePart = Field(description="How to get it then.")
+    seconds: Seconds = Field(description="Expected seconds as a runtime would run it.")
+    default_seconds: Seconds = Field(description="Expected seconds of the default.")
+    commands: list[str] = Field(min_length=1, description="Commands to run in turn.")
+    decides_speedup: Number = Field(description="Measured speed-up from which to take it.")
+    advice: AdvicePart = Field(description="How to get it if it is taken.")
     said: str = Field(min_length=1, description="What is expected, in a line.")
     decides: str = Field(min_length=1, description="What decides, in a line.")
 
@@ -254,31 +260,31 @@ class DecidingRunPart(AnswerPart):
 class DefaultChoice(AnswerPart):
     """What the runtime would choose for the plain collective."""
 
-    name: DefaultName = Field(description="Which way.")
-    protocol: ProtocolName = Field(description="By which protocol.")
-    seconds: Seconds = Field(description="What that takes.")
-    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    name: DefaultName = Field(description="Algorithm.")
+    protocol: ProtocolName = Field(description="Protocol.")
+    seconds: Seconds = Field(description="Seconds of that algorithm.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
     advice: AdvicePart = Field(description="How to get it: by setting nothing.")
 
 
 class LaterDefault(AnswerPart):
     """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
 
-    name: DefaultName = Field(description="Which way.")
-    protocol: ProtocolName = Field(description="By which protocol.")
-    seconds: Seconds = Field(description="What that takes.")
+    name: DefaultName = Field(description="Algorithm.")
+    protocol: ProtocolName = Field(description="Protocol.")
+    seconds: Seconds = Field(description="Seconds of that algorithm.")
 
 
 class DefaultsPart(OrderedPart):
     """What the runtime could do for the plain collective, and what it would choose."""
 
     defaults: dict[DefaultName, Seconds] = Field(
-        min_length=1, description="The seconds of each way there is."
+        min_length=1, description="Seconds of each available algorithm."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
-    later_default: LaterDefault | None = optional_key(
-        "What NCCL after 2.28 would choose, where that is another way."
-    )
+    later_default: LaterDefault | None = optional_key("Choice of NCCL after 2.28, if it differs.")
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:

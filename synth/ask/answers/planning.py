@@ -40,7 +40,9 @@ class PlacementOption(AnswerPart):
     axes: Axes = Field(description="Sizes by name, also of axes that the job leaves open.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     exposed_seconds: Seconds = Field(description="Exposed communication of a step.")
-    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
     tied: bool = Field(description="Whether it ties with the first.")
 
     @classmethod
@@ -57,14 +59,16 @@ class PlacementOption(AnswerPart):
 class PlannedEntry(AnswerPart):
     """One of the job's collectives on the best placement."""
 
-    name: str = Field(description="What the job calls it.")
-    request: GoalName = Field(description="What is to be done.")
+    name: str = Field(description="Name in the job.")
+    request: GoalName = Field(description="Request.")
     over: list[str] = Field(min_length=1, description="The axes it is over.")
     bytes: Positive = Field(description="The largest buffer of a device.")
-    times: Number = Field(description="In one step.")
+    times: Number = Field(description="Calls in one step.")
     hidden: float = Field(ge=0, le=1, description="The share that compute can run beside.")
     exposed_seconds: Seconds = Field(description="times * (1 - hidden) * seconds of a call.")
-    default_exposed_seconds: Seconds = Field(description="The same of the runtime's choice.")
+    default_exposed_seconds: Seconds = Field(
+        description="Exposed seconds with the runtime's default."
+    )
     alone_seconds: Seconds = Field(description="One call where it is best for this entry alone.")
     alone_placement: Matrix = Field(description="The placement on which it is.")
     loss: Number = Field(description="Seconds of one call / alone_seconds.")
@@ -95,10 +99,10 @@ class PlannedEntry(AnswerPart):
 class UnpricedEntry(AnswerPart):
     """Communication of a job that no collective can say."""
 
-    name: str = Field(description="What the job calls it.")
+    name: str = Field(description="Name in the job.")
     over: list[str] = Field(min_length=1, description="The axes it is over.")
     bytes: Positive = Field(description="The largest buffer of a device.")
-    times: Number = Field(description="In one step.")
+    times: Number = Field(description="Calls in one step.")
     why: str = Field(description="Why it has no price.")
 
     @classmethod
@@ -109,8 +113,8 @@ class UnpricedEntry(AnswerPart):
 class PlacementsConsidered(AnswerPart):
     """What a placement was chosen from."""
 
-    placements: Whole = Field(description="How many were looked at.")
-    of_placements: Whole = Field(description="How many there are, over all sizes of open axes.")
+    placements: Whole = Field(description="Number of placements examined.")
+    of_placements: Whole = Field(description="Number of placements, over all sizes of open axes.")
 
 
 class PlanReply(ReplyModel):
@@ -119,13 +123,15 @@ class PlanReply(ReplyModel):
     system: MachineInFull = Field(description="The machine.")
     job: str = Field(description="The job's name.")
     title: str = Field(description="Its title; may be empty.")
-    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
-    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    algorithm: ChoiceName = Field(description="Algorithms that steps may use.")
+    collapse: bool = Field(description="Whether each level is one digit in programs.")
     ranking: list[PlacementOption] = Field(description="Placements, best first.")
-    default_exposed_seconds: Seconds = Field(description="Of the runtime's choices, on the best.")
+    default_exposed_seconds: Seconds = Field(
+        description="Exposed seconds with the runtime's defaults on the best placement."
+    )
     entries: list[PlannedEntry] = Field(description="The job's collectives on the best.")
-    unpriced: list[UnpricedEntry] = Field(description="What no collective can say.")
-    considered: PlacementsConsidered = Field(description="What it was chosen from.")
+    unpriced: list[UnpricedEntry] = Field(description="Communication that is not a collective.")
+    considered: PlacementsConsidered = Field(description="Candidates considered.")
     complete: bool = Field(description="False if a better placement may be missing.")
 
     @property
@@ -173,7 +179,9 @@ PlanAnswer = Annotated[
 class SystemsRankedReply(ReplyModel):
     """One question put to several systems."""
 
-    systems: list[TopReply] = Field(min_length=1, description="What top answers of each, in order.")
+    systems: list[TopReply] = Field(
+        min_length=1, description="Answers of top for each system, in order."
+    )
     complete: bool = Field(description="False if something of one, or one, may be missing.")
 
     @property

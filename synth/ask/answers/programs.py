@@ -55,18 +55,16 @@ class RefusalPart(AnswerPart):
     """Where the rules refuse a program."""
 
     step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
-    kind: Annotated[DemandKind, Field(strict=False)] = Field(
-        description="What sort of mistake it is."
-    )
+    kind: Annotated[DemandKind, Field(strict=False)] = Field(description="Kind of mistake.")
     reason: str = Field(min_length=1, description="In a sentence.")
 
 
 class ReplayPart(AnswerPart):
     """What was seen when a program was carried out on arrays."""
 
-    devices: Positive = Field(description="How many there were.")
-    elements: Positive = Field(description="How many each began with.")
-    equal: bool = Field(description="Whether all ended as they should.")
+    devices: Positive = Field(description="Number of them.")
+    elements: Positive = Field(description="Number of elements on each device.")
+    equal: bool = Field(description="Whether the result is right.")
     reason: str | None = Field(description="What went wrong; else null.")
 
     @classmethod
@@ -80,12 +78,12 @@ class CheckReply(ReplyModel, VerdictPart):
 
     last = (*VERDICT, "replay")
 
-    request: GoalName = Field(description="What it is to do.")
+    request: GoalName = Field(description="Request of the program.")
     given: str = Field(description="The program as it was read.")
     program: str = Field(description="Its canonical spelling.")
     tree: TreePart = Field(description="The tree it is over.")
     valid: bool = Field(description="Derived by the rules, and proved by z3.")
-    states: list[list[str]] = Field(description="Who holds what, before and after each step.")
+    states: list[list[str]] = Field(description="States before and after each step.")
     refused: RefusalPart | None = Field(description="Why the rules refuse it; else null.")
     replay: ReplayPart | None = Field(description="Null unless it was asked for.")
 
@@ -129,19 +127,23 @@ class TimeReply(ReplyModel, DefaultsPart):
     axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
-    prices: PricesName = Field(description="What prices follow: see --prices.")
-    exceptions: list[MachineException] = Field(description="What of it is missing or slower.")
-    request: GoalName = Field(description="What the program is to do.")
+    prices: PricesName = Field(description="Basis of prices: see --prices.")
+    exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
+    request: GoalName = Field(description="Request of the program.")
     program: str = Field(description="Its canonical spelling.")
     bytes: Positive = Field(description="The largest buffer of a device.")
-    segments: Positive = Field(description="Into how many the payload is cut.")
-    steps: list[StepPricePart] = Field(description="Of one segment.")
+    segments: Positive = Field(description="Number of pieces the payload is cut into.")
+    steps: list[StepPricePart] = Field(description="Steps of one segment.")
     seconds: PredictedSeconds
     barrier_seconds: Seconds = Field(description="In one segment.")
-    baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
-    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
-    baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
-    bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
+    baseline_seconds: Seconds = Field(description="Seconds of the default on the same placement.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
+    baseline_interval_seconds: Interval | None = Field(
+        description="Interval of the default, or null."
+    )
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules on this placement.")
     bound_by: str = Field(description="The level whose links impose the bound.")
     limited_by: LimitedBy
 
@@ -150,12 +152,12 @@ class CallOfProgram(AnswerPart):
     """A call of a program, of one segment."""
 
     collective: CollectiveName = Field(description="What it does.")
-    members: Positive = Field(description="How many devices each group has.")
+    members: Positive = Field(description="Number of devices in each group.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
-    way: str = Field(min_length=1, description="What its price takes it by: ring, tree, nvls, ...")
-    protocol: ProtocolName = Field(description="By which protocol.")
-    own_way: str = Field(min_length=1, description="What the runtime would take by itself.")
-    own_protocol: ProtocolName = Field(description="By which protocol.")
+    way: str = Field(min_length=1, description="Algorithm of the price: ring, tree, nvls, ...")
+    protocol: ProtocolName = Field(description="Protocol.")
+    own_way: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
+    own_protocol: ProtocolName = Field(description="Protocol.")
 
     @classmethod
     def of(cls, call: settings.RuntimeCall) -> Self:
@@ -176,8 +178,10 @@ class CallsOfProgram(AnswerPart):
     """The calls of a program, and what is to be set for them to go as priced."""
 
     own_seconds: Seconds = Field(description="If nothing is set.")
-    environment: str = Field(description="What to set; empty if nothing, or no line says it.")
-    each: list[CallOfProgram] = Field(min_length=1, description="Of all stripes in turn.")
+    environment: str = Field(
+        description="Variables to set; empty if there are none or none would do."
+    )
+    each: list[CallOfProgram] = Field(min_length=1, description="Calls of all stripes in turn.")
 
     @classmethod
     def of(cls, calls: settings.RuntimeCalls) -> Self:

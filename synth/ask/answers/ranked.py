@@ -53,9 +53,11 @@ class RankedStripe(VerdictPart):
 
     program: str = Field(description="Its steps, separated by '; '.")
     share: Share = Field(description="Of the payload.")
-    bytes: Positive = Field(description="Of the payload; all stripes' sum to it.")
-    segments: Positive = Field(description="Into how many its slice is cut.")
-    steps: Whole = Field(description="How many there are.")
+    bytes: Positive = Field(
+        description="Bytes of its slice; those of all stripes add up to the payload."
+    )
+    segments: Positive = Field(description="Number of segments of its slice.")
+    steps: Whole = Field(description="Total number.")
 
     @classmethod
     def of(cls, stripe: planned.PricedStripe, payload_bytes: int) -> Self:
@@ -86,32 +88,38 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
         *VERDICT,
     )
 
-    rank: Positive = Field(description="1 is the best; of an entry, its number.")
+    rank: Positive = Field(description="Rank, 1 is the best; of a job, the number of the entry.")
     axes: Axes = Field(description="Sizes by name.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     program: str = Field(description="Its steps; empty where there is nothing to do.")
-    segments: Positive = Field(description="Into how many the first stripe's slice is cut.")
+    segments: Positive = Field(description="Number of segments of the first stripe's slice.")
     seconds: PredictedSeconds
-    barrier_seconds: Seconds = Field(description="Of the first stripe's program, uncut.")
-    baseline_seconds: Seconds = Field(description="Of the default on the same placement.")
+    barrier_seconds: Seconds = Field(
+        description="Seconds of the first stripe's program without segments."
+    )
+    baseline_seconds: Seconds = Field(description="Seconds of the default on the same placement.")
     speedup: Number = Field(description="baseline_seconds / runtime_seconds.")
-    bound_seconds: Seconds = Field(description="What no schedule can beat on this placement.")
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules on this placement.")
     limited_by: LimitedBy
-    steps: list[StepPricePart] = Field(description="Of one segment; of all stripes in turn.")
+    steps: list[StepPricePart] = Field(description="Steps of one segment, for all stripes in turn.")
     stripes: list[RankedStripe] = Field(min_length=1, description="The programs side by side.")
-    interval_seconds: Interval | None = Field(description="Of a calibrated system; else null.")
-    baseline_interval_seconds: Interval | None = Field(description="The same of the default.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
+    baseline_interval_seconds: Interval | None = Field(
+        description="Interval of the default, or null."
+    )
     why: list[str] = Field(min_length=1, description="Sentences: what the prices say.")
     against_default: Against = Field(
         description="As the runtime runs it, within the prediction's uncertainty."
     )
-    runtime_seconds: Seconds = Field(description="As the runtime runs it.")
+    runtime_seconds: Seconds = Field(description="Seconds as the runtime runs it.")
     advice: AdvicePart = Field(description="How to get it.")
     worth_measuring: DecidingRunPart | None = optional_key(
         "The run that decides, where it ties with the default and may gain."
     )
     calls: CallsOfProgram | None = optional_key(
-        "Of a program of several calls, or segments: what its price takes them by."
+        "Algorithms of the price, for programs of several calls or segments."
     )
     unmeasured: str | None = optional_key(
         "What of its prices, and of the default's, no row of a calibration measured, in words."
@@ -169,7 +177,7 @@ class RankedAnswer(PlacedAnswer):
 
     tied: bool = Field(description="Whether it ties with the first.")
     against_best_default: Against | None = optional_key(
-        "The same of the fastest default of all placements, where that is on another one."
+        "Comparison with the fastest default, if that is on another placement."
     )
 
     @classmethod
@@ -187,10 +195,10 @@ class RankedAnswer(PlacedAnswer):
 
 
 class CollectiveReply(ReplyModel):
-    """What was asked."""
+    """Differences between the questions."""
 
     system: MachineInFull = Field(description="The machine.")
-    request: GoalName = Field(description="What is to be done.")
+    request: GoalName = Field(description="Request.")
     reduce: list[str] = Field(min_length=1, description="The axes it is over.")
 
 
@@ -208,9 +216,9 @@ def _request_keys(system: System, request: planned.Request) -> Json:
 class CandidatesConsidered(AnswerPart):
     """What the answers were chosen from."""
 
-    placements: Whole = Field(description="How many were looked at.")
-    of_placements: Whole = Field(description="How many there are.")
-    programs: Whole = Field(description="How many were ranked.")
+    placements: Whole = Field(description="Number of placements examined.")
+    of_placements: Whole = Field(description="Total number.")
+    programs: Whole = Field(description="Number of programs ranked.")
 
 
 class FasterPlacement(AnswerPart):
@@ -237,13 +245,15 @@ class RankingReply(CollectiveReply):
     """The best placements and programs for one size, best first."""
 
     bytes: Positive = Field(description="The largest buffer of a device.")
-    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
-    collapse: bool = Field(description="Whether a level has one digit in programs.")
+    algorithm: ChoiceName = Field(description="Algorithms that steps may use.")
+    collapse: bool = Field(description="Whether each level is one digit in programs.")
     answers: list[RankedAnswer] = Field(description="Best first.")
-    best_default_seconds: Seconds = Field(description="Of the fastest default of all placements.")
-    considered: CandidatesConsidered = Field(description="What they were chosen from.")
+    best_default_seconds: Seconds = Field(
+        description="Seconds of the fastest default over all placements."
+    )
+    considered: CandidatesConsidered = Field(description="Candidates considered.")
     complete: Complete
-    explain: bool = Field(description="Whether the table says why of every answer.")
+    explain: bool = Field(description="Whether every answer is explained.")
     laid_out_by: LaidOutBy = LAID_OUT_BY
     elsewhere: list[FasterPlacement] = optional_key(
         "Faster placements, if nothing else were sent.", []
@@ -295,7 +305,7 @@ class StretchPart(AnswerPart):
     until_bytes: Positive = Field(description="Its largest size.")
     first: PlacedAnswer = Field(description="The answer at the smallest size.")
     last: PlacedAnswer = Field(description="The answer at the largest size.")
-    trial: StretchTrial | None = optional_key("What is worth measuring, if anything is.")
+    trial: StretchTrial | None = optional_key("Run worth measuring, if any.")
 
     @classmethod
     def of(cls, stretch: by_size.SizeRange) -> Self:
@@ -318,15 +328,17 @@ class SizeFigures(AnswerPart):
     """The figures of one size."""
 
     bytes: Positive = Field(description="The size.")
-    seconds: Seconds = Field(description="Of the best answer.")
-    runtime_seconds: Seconds = Field(description="The same as the runtime runs it.")
-    baseline_seconds: Seconds = Field(description="Of the default on its placement.")
-    default_name: DefaultName = Field(description="Which way the default is.")
-    default_protocol: ProtocolName = Field(description="By which protocol.")
+    seconds: Seconds = Field(description="Seconds of the best answer.")
+    runtime_seconds: Seconds = Field(
+        description="Seconds of the best answer as the runtime runs it."
+    )
+    baseline_seconds: Seconds = Field(description="Seconds of the default on its placement.")
+    default_name: DefaultName = Field(description="Algorithm of the default.")
+    default_protocol: ProtocolName = Field(description="Protocol.")
     against_default: Against = Field(description="Comparison of the best answer with it.")
-    bound_seconds: Seconds = Field(description="What no schedule can beat there.")
-    program: str = Field(description="Of the best answer, its steps separated by '; '.")
-    worth_measuring: bool = Field(description="Whether it may gain what a run would tell.")
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules there.")
+    program: str = Field(description="Steps of the best answer, separated by '; '.")
+    worth_measuring: bool = Field(description="Whether a run would decide about a gain.")
 
     @classmethod
     def of(cls, size_bytes: int, answer: PlacedAnswer) -> Self:
@@ -340,9 +352,9 @@ class SweepReply(CollectiveReply):
     """From which size on which placement and program is the best."""
 
     bytes: list[Positive] = Field(min_length=2, max_length=2, description="Both ends.")
-    algorithm: ChoiceName = Field(description="Which algorithms steps may use.")
-    collapse: bool = Field(description="Whether a level has one digit in programs.")
-    stretches: list[StretchPart] = Field(description="From the smallest size on.")
+    algorithm: ChoiceName = Field(description="Algorithms that steps may use.")
+    collapse: bool = Field(description="Whether each level is one digit in programs.")
+    stretches: list[StretchPart] = Field(description="Stretches from the smallest size on.")
     sizes: list[SizeFigures] = Field(description="Every size that was asked.")
     complete: Complete
     laid_out_by: LaidOutBy = LAID_OUT_BY

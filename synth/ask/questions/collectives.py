@@ -38,13 +38,13 @@ class CollectiveRequest(Question):
     times: Annotated[
         Measure,
         Field(gt=0),
-        Flag("How often in a training step", ", of one of several", notation=notations.NUMBER),
+        Flag("Calls per training step", ", of one of several", notation=notations.NUMBER),
     ] = 1
     hidden: Annotated[
         Measure,
         Field(ge=0, le=1),
         Flag(
-            "Which share of its time compute can run beside",
+            "Share of its time that compute can hide",
             ", of one of several",
             notation=notations.NUMBER,
         ),

@@ -1,6 +1,6 @@
 """The marks on a field of a question: how a user types it, and what a service limits about it.
 
-``k: Annotated[int, Limited.K, Flag("How many answers", spelled="-k")] = 10`` is all there is to
+``k: Annotated[int, Limited.K, Flag("Number of answers", spelled="-k")] = 10`` is all there is to
 ``-k``: commands, forms and documents are made from it, and a service limits it. This module loads
 no other package, so that help and forms can be shown before anything that answers is loaded.
 """

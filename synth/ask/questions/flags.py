@@ -43,7 +43,9 @@ _NO_LIMIT = LimitExemption("it is reckoned with: a larger one takes no longer")
 _FACTOR = LimitExemption("the product must be that of the system's devices")
 
 
-_ONE_SIZE = Flag("The whole tensor on each device", ", e.g. 64MiB", notation=notations.SIZES)
+_ONE_SIZE = Flag(
+    "Size of the whole tensor on each device", ", e.g. 64MiB", notation=notations.SIZES
+)
 
 Figure = Annotated[int, _NO_LIMIT]
 Measure = Annotated[float, _NO_LIMIT]
@@ -53,12 +55,14 @@ OneOrMoreBytes = Annotated[
     Figure | tuple[Figure, Figure],
     BeforeValidator(_parse_sizes, json_schema_input_type=int | str | tuple[int | str, int | str]),
     _ONE_SIZE,
-    Flag("The whole tensor on each device", f", e.g. 64MiB; or a range: {notations.A_RANGE}"),
+    Flag(
+        "Size of the whole tensor on each device", f", e.g. 64MiB; or a range: {notations.A_RANGE}"
+    ),
 ]
 OptionalBytes = Annotated[Size | None, _ONE_SIZE]
 
-_AXES = Flag("Names and sizes", ", as in data=8,model=4", notation=notations.AXES)
-_REDUCE = Flag("Axes the request is over", ", separated by commas", notation=notations.NAMES)
+_AXES = Flag("Names and sizes of axes", ", as in data=8,model=4", notation=notations.AXES)
+_REDUCE = Flag("Axes of the request", ", separated by commas", notation=notations.NAMES)
 Axes = Annotated[dict[str, Annotated[int, _FACTOR]], Field(max_length=MOST_AXES), _AXES]
 OptionalAxes = Annotated[Axes | None, _AXES]
 Names = Annotated[list[str], Field(max_length=MOST_AXES)]
@@ -70,7 +74,9 @@ OnePlacement = Annotated[
     Matrix | None,
     Flag("One placement", ", as in '[[1, 8], [4, 1]]'", notation=notations.MATRIX),
 ]
-Collapse = Annotated[bool, Flag("One tree digit for each axis on a level", spelled="--no-collapse")]
+Collapse = Annotated[
+    bool, Flag("Use one tree digit for each axis on a level", spelled="--no-collapse")
+]
 RequestedGoal = Annotated[
     Goal,
     Field(strict=False),
@@ -79,34 +85,34 @@ RequestedGoal = Annotated[
 ProgramText = Annotated[
     str,
     Field(max_length=2**16),
-    Flag("A program", ", a file with one, or - for stdin", "PROGRAM", file=File.PROGRAM),
+    Flag("Program", ", a file with one, or - for stdin", "PROGRAM", file=File.PROGRAM),
 ]
 _SYSTEM = Flag(
     "A catalogue name, name:N or name:AxB, or a TOML file", spelled="SYSTEM", file=File.SYSTEM
 )
 Machine = Annotated[NameOrText, CostLimit.SYSTEM, _SYSTEM]
 OptionalMachine = Annotated[NameOrText | None, CostLimit.SYSTEM, _SYSTEM]
-MaxSteps = Annotated[int, CostLimit.MAX_STEPS, Flag("The longest programs to look at")]
-AcrossGroups = Annotated[bool, Flag("Also groups over any set of digits")]
+MaxSteps = Annotated[int, CostLimit.MAX_STEPS, Flag("Maximal number of steps of a program")]
+AcrossGroups = Annotated[bool, Flag("Also search groups over any set of digits")]
 Algorithm = Annotated[
     Choice,
     Field(strict=False),
     Flag(
-        "auto: for each step the fastest that the runtime has; any: that the links allow; or one: "
+        "auto: the fastest that the runtime has for each step; any: the fastest on the links; or "
         + ", ".join(choice.value for choice in Choice if choice.one)
     ),
 ]
 Segments = Annotated[
     Annotated[int, Field(ge=1, le=4096)] | Literal["auto"],
     Flag(
-        "N: in one or in N segments, whose steps overlap; auto: the best of several",
+        "Segments the payload is pipelined in: N for one or N, or auto for the best",
         notation=notations.SEGMENTS,
     ),
 ]
 Prices = Annotated[
     Literal["typical", "stated"],
-    Flag("Where nothing is calibrated: typical, what such links reach; stated, data sheets"),
+    Flag("Prices without a calibration: typical of such links, or stated by data sheets"),
 ]
 Stripes = Annotated[
-    bool, Flag("One program for the whole payload, none side by side", spelled="--no-stripes")
+    bool, Flag("Use one program for the whole payload, without stripes", spelled="--no-stripes")
 ]

@@ -58,7 +58,7 @@ class FaultyQuestion(Question):
     without: Annotated[
         list[str],
         Flag(
-            "What is missing: node3, node3/gpu5, node3/nic2",
+            "Missing units: node3, node3/gpu5, node3/nic2",
             ". Repeatable",
             "--without...",
             notations.SEVERAL_NAMES,
@@ -67,7 +67,7 @@ class FaultyQuestion(Question):
     slow: Annotated[
         dict[str, Measure],
         Flag(
-            "What has less bandwidth",
+            "Units with a share of their bandwidth",
             ", as in node3/nic2=0.5. Repeatable",
             "--slow...",
             notations.SHARES,

@@ -26,7 +26,7 @@ from synth.step.bucketing import write_script as script_of
 class BucketsQuestion(ModelQuestion, MachineQuestion):
     """Find the buckets of gradients with which DDP is fastest; -o for two lines in its script."""
 
-    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples in a step, of all devices")] = 256
+    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples per step, over all devices")] = 256
     device: Accelerator = None
 
     def checked(self) -> System:

@@ -26,7 +26,7 @@ Accelerator = Annotated[
     NameOrText | None,
     CostLimit.TEXT,
     Flag(
-        "The accelerator",
+        "Accelerator",
         ", as in 'H100 SXM5 80 GB' or h100, or a TOML file: the system's own, if not given",
         file=File.DEVICE,
     ),
@@ -36,7 +36,7 @@ PerhapsProfile = Annotated[
     NamedText | None,
     CostLimit.TEXT,
     Flag(
-        "What 'collsynth profile' measured: local seconds that are taken before those by rates",
+        "Profile of 'collsynth profile': measured local seconds replace the roofline's",
         file=File.PROFILE,
     ),
 ]
@@ -79,7 +79,7 @@ def _normalize_name(name: str) -> str:
 class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
     """A training step, the plan that cuts it, and where it runs, if that is said."""
 
-    system: Annotated[OptionalMachine, Flag("Where it runs", ", to have seconds, too")] = None
+    system: Annotated[OptionalMachine, Flag("System to run on", ", to have seconds, too")] = None
     placement: OnePlacement = None
 
     def placed(self, axes: Mapping[str, int]) -> tuple[System, Placement, bool] | None:

@@ -58,17 +58,17 @@ class OrderQuestion(Question):
         Count | None,
         Flag("Stages of the model", ": as many as there are ranks, unless --chunks or in a V"),
     ] = None
-    microbatches: Annotated[Count | None, Flag("Microbatches of a step")] = None
-    chunks: Annotated[Count | None, Flag("Stages of each rank, where they are interleaved")] = None
+    microbatches: Annotated[Count | None, Flag("Microbatches per step")] = None
+    chunks: Annotated[Count | None, Flag("Stages per rank of an interleaved schedule")] = None
     forward: Annotated[
         Seconds, Flag("Seconds of a microbatch's forward pass on all stages of a rank")
     ] = 1.0
     backward: Annotated[Seconds, Flag("Seconds of its backward pass")] = 2.0
     weight: Annotated[
         Seconds | None,
-        Flag("Seconds of that for the gradients of weights, where it is in halves", "; else half"),
+        Flag("Seconds of it for weight gradients, if it is split in halves", "; else half"),
     ] = None
-    transfer: Annotated[Seconds, Flag("Seconds from rank to rank")] = 0.0
+    transfer: Annotated[Seconds, Flag("Seconds of a transfer between ranks")] = 0.0
     protocol: Annotated[
         TransferProtocol | None,
         Field(strict=False),

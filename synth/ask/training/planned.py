@@ -44,26 +44,30 @@ class StepPlanQuestion(Question):
     model: Annotated[
         str | None, Flag("A model of the zoo, as llama3-70b: plan its whole training step")
     ] = None
-    batch: Annotated[Figure, Field(ge=1), Flag("Samples in a step, of all devices")] = 256
+    batch: Annotated[Figure, Field(ge=1), Flag("Samples per step, over all devices")] = 256
     sequence: Annotated[
-        Figure | None, Field(ge=1), Flag("Tokens of a sample, if not as many as the model has")
+        Figure | None, Field(ge=1), Flag("Tokens per sample, unless the model's")
     ] = None
     sizes: Annotated[
         dict[str, Figure],
         Field(max_length=16),
-        Flag("Other sizes than it has", ", as layers=2,vocabulary=512", notation=notations.AXES),
+        Flag(
+            "Sizes that differ from the model's",
+            ", as layers=2,vocabulary=512",
+            notation=notations.AXES,
+        ),
     ] = Field(default_factory=dict)
     dtype: Annotated[
         Literal["bfloat16", "float32"],
-        Flag("What it computes in: bfloat16 with parameters in float32, or float32"),
+        Flag("Data type of compute: bfloat16 with float32 parameters, or float32"),
     ] = "bfloat16"
-    optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
+    optimizer: Annotated[Literal["adamw", "sgd"], Flag("Optimizer: adamw or sgd")] = "adamw"
     device: Accelerator = None
     profile: PerhapsProfile = None
     pin: Annotated[
         str,
         Field(max_length=1024),
-        Flag("What plans must have", ", as in 'tensor=8 zero=1 schedule=1f1b remat=no'"),
+        Flag("Pinned decisions of plans", ", as in 'tensor=8 zero=1 schedule=1f1b remat=no'"),
     ] = ""
     explain: Annotated[
         str,
@@ -72,7 +76,7 @@ class StepPlanQuestion(Question):
     ] = ""
     rows: Annotated[
         bool,
-        Flag("Also look at the first plan operation by operation: rows chosen together"),
+        Flag("Also choose shardings operation by operation for the first plan"),
     ] = False
 
     def pins(self) -> tuple[Pins, Pins]:

@@ -61,13 +61,13 @@ class PlannedQuestion(ModelQuestion):
         str | None,
         Field(max_length=2**20),
         Flag(
-            "How it is cut",
+            "Plan of the step",
             ', a file or -: "data=8 tensor=4; batch over data; weights over tensor as Megatron;'
             ' zero=1"',
             file=File.PLAN,
         ),
     ] = None
-    axes: Annotated[OptionalAxes, Flag("Names and sizes, unless the plan says them")] = None
+    axes: Annotated[OptionalAxes, Flag("Names and sizes of axes, unless the plan has them")] = None
 
     def planned(self, step: Step) -> StepWithPlan:
         """The step cut by the plan.

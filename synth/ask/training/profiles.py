@@ -19,27 +19,25 @@ from synth.measure.profiles import ProfileTrial, list_events, measure_events
 class ProfileQuestion(PlannedQuestion):
     """Measure the local work of a plan here: equal work once, beside a reference."""
 
-    runtime: Annotated[Literal["jax", "torch"], Flag("What does it: jax or torch")] = "jax"
+    runtime: Annotated[Literal["jax", "torch"], Flag("Runtime: jax or torch")] = "jax"
     measure: Annotated[
         bool,
         CostLimit.HERE,
-        Flag("Only say what would be measured", spelled="--no-measure"),
+        Flag("Only list what would be measured", spelled="--no-measure"),
     ] = True
     processes: Annotated[
         int,
         Field(ge=1, le=64),
-        Flag("How many processes measure at once", ": as many as will share the machine"),
+        Flag("Processes that measure at once", ": as many as will share the machine"),
     ] = 1
-    threads: Annotated[int, Field(ge=1, le=256), Flag("How many threads each of them has")] = 1
-    samples: Annotated[
-        int, Field(ge=5, le=1000), Flag("How often each event is measured, if there is time")
-    ] = 15
+    threads: Annotated[int, Field(ge=1, le=256), Flag("Threads per process")] = 1
+    samples: Annotated[int, Field(ge=5, le=1000), Flag("Samples per event, if there is time")] = 15
     seconds: Annotated[
-        Measure, Flag("About how long to measure; five samples are taken anyway")
+        Measure, Flag("Approximate seconds to measure; at least five samples are taken")
     ] = Field(default=60.0, gt=0, strict=False)
-    timeout_seconds: Annotated[
-        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
-    ] = Field(default=600.0, gt=0, strict=False)
+    timeout_seconds: Annotated[Measure, Flag("Timeout in seconds", spelled="--timeout")] = Field(
+        default=600.0, gt=0, strict=False
+    )
 
 
 def profile(question: ProfileQuestion, watcher: Watcher) -> Reply:

@@ -57,7 +57,7 @@ from synth.step.work import count_primitives
 class SimulateQuestion(StepOnMachineQuestion):
     """Put a training step on the clock: seconds, memory, what waits for what; nothing is run."""
 
-    system: Annotated[OptionalMachine, Flag("Where it is to run")] = None
+    system: Annotated[OptionalMachine, Flag("System to run on")] = None
     device: Accelerator = None
     profile: PerhapsProfile = None
     overlap: Annotated[

@@ -51,21 +51,25 @@ class ModelQuestion(Question):
     sizes: Annotated[
         dict[str, Annotated[int, SHAPE]],
         Field(max_length=16),
-        Flag("Other sizes than it has", ", as layers=2,sequence=128", notation=notations.AXES),
+        Flag(
+            "Sizes that differ from the model's",
+            ", as layers=2,sequence=128",
+            notation=notations.AXES,
+        ),
     ] = Field(default_factory=dict)
-    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples in a batch")] = 8
-    optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
+    batch: Annotated[int, SHAPE, Field(ge=1), Flag("Samples per batch")] = 8
+    optimizer: Annotated[Literal["adamw", "sgd"], Flag("Optimizer: adamw or sgd")] = "adamw"
     dtype: Annotated[
         Literal["float32", "bfloat16"],
-        Flag("What it computes in: float32, or bfloat16 with parameters in float32"),
+        Flag("Data type of compute: float32, or bfloat16 with float32 parameters"),
     ] = "float32"
-    unrolled: Annotated[bool, Flag("Layers one after the other, not as a loop")] = False
-    remat: Annotated[bool, Flag("Compute layers again instead of keeping their values")] = False
+    unrolled: Annotated[bool, Flag("Unroll layers instead of tracing them as a loop")] = False
+    remat: Annotated[bool, Flag("Recompute layers instead of keeping their activations")] = False
     infer: Annotated[
         int | None,
         SHAPE,
         Field(ge=1),
-        Flag("No training: a pass over so many new tokens, with a cache of those before"),
+        Flag("Inference: a pass over this many new tokens, with a cache of earlier ones"),
     ] = None
 
     def spelling(self) -> ModelSettings:

@@ -52,7 +52,7 @@ class TrainQuestion(StepOnMachineQuestion):
 
     system: Annotated[
         OptionalMachine,
-        Flag("Where it is to run", ": it has as many devices as the axes multiply to"),
+        Flag("System to run on", ": it has as many devices as the axes multiply to"),
     ] = None
     runtime: Annotated[
         Literal["jax", "torch"] | Framework,
@@ -72,21 +72,21 @@ class TrainQuestion(StepOnMachineQuestion):
     check: Annotated[
         bool,
         CostLimit.HERE,
-        Flag("Train some steps in processes here, and compare with one device"),
+        Flag("Train some steps in local processes and compare with one device"),
     ] = False
-    backend: Annotated[Literal["gloo"], Flag("What processes send by: gloo")] = "gloo"
-    steps: Annotated[int, Field(ge=1, le=100), Flag("How many steps are compared")] = 3
+    backend: Annotated[Literal["gloo"], Flag("Backend of communication: gloo")] = "gloo"
+    steps: Annotated[int, Field(ge=1, le=100), Flag("Number of steps to compare")] = 3
     processes: Annotated[
         int | None,
         Field(ge=1, le=64),
         Flag(
-            "How many processes",
+            "Number of processes",
             ": one for each device; of jax also fewer, with several each, and one for stages",
         ),
     ] = None
-    timeout_seconds: Annotated[
-        Measure, Flag("Seconds after which all are ended", spelled="--timeout")
-    ] = Field(default=120.0, gt=0, strict=False)
+    timeout_seconds: Annotated[Measure, Flag("Timeout in seconds", spelled="--timeout")] = Field(
+        default=120.0, gt=0, strict=False
+    )
 
     def check_runtime(self) -> None:
         """Raises InputError for what is said of a step written out beside a framework's own.

@@ -105,6 +105,6 @@ Store = Annotated[
         envvar="COLLSYNTH_STORE",
         metavar="URL",
         callback=_choose,
-        help="Keep answers, and give them again: sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        help="Store that keeps answers: sqlite:///FILE or postgresql://USER@HOST/NAME.",
     ),
 ]

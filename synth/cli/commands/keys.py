@@ -17,24 +17,28 @@ from synth.cli.commands.serving import AsJson, StoreUrl, report_mistakes
 if TYPE_CHECKING:
     from synth.service.store import EndedSessions, RevokedKey, Store
 
-Cancel = Annotated[
-    bool, typer.Option("--cancel", help="Cancel what was asked that has not ended, too.")
-]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Also cancel unfinished jobs.")]
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
 
 
 @keys.command("create")
 def create(
-    team: Annotated[str, typer.Argument(metavar="TEAM", help="Whose jobs and systems it sees.")],
-    name: Annotated[str, typer.Option(help="What it is for, so that it is known again.")] = "",
-    rate: Annotated[float | None, typer.Option(help="Requests a second; else as set up.")] = None,
-    jobs_per_day: Annotated[int | None, typer.Option(help="Jobs a day; else as set up.")] = None,
+    team: Annotated[
+        str, typer.Argument(metavar="TEAM", help="Team whose jobs and systems it can see.")
+    ],
+    name: Annotated[str, typer.Option(help="Name to recognise it by.")] = "",
+    rate: Annotated[
+        float | None, typer.Option(help="Requests per second; default: the server's setting.")
+    ] = None,
+    jobs_per_day: Annotated[
+        int | None, typer.Option(help="Jobs per day; default: the server's setting.")
+    ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36500, help="Days until it expires; else never.")
+        int | None, typer.Option(min=1, max=36500, help="Days until it expires; default: never.")
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do: ask, keep (systems), admin; else 'ask,keep'."),
+        typer.Option(help="Scopes: ask, keep (systems), admin; default: 'ask,keep'."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -64,7 +68,7 @@ def create(
 
 @keys.command("list")
 def list_(
-    team: Annotated[str | None, typer.Option(help="Only those of this team.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only keys of this team.")] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +93,9 @@ def list_(
 
 @keys.command("revoke")
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'collsynth keys list' has it.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id as listed by 'collsynth keys list'.")
+    ],
     cancel: Cancel = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -140,10 +146,10 @@ def _revoked_json(gone: RevokedKey, cancelled: bool) -> dict[str, Any]:
 @keys.command("sign-out")
 def sign_out(
     person: Annotated[
-        str | None, typer.Argument(metavar="PERSON", help="As the proxy calls them.")
+        str | None, typer.Argument(metavar="PERSON", help="Name that the proxy gives.")
     ] = None,
     everybody: Annotated[
-        bool, typer.Option("--all", help="Everybody, who signed in with a key, too.")
+        bool, typer.Option("--all", help="Everybody, including those signed in with a key.")
     ] = False,
     cancel: Cancel = False,
     store: StoreUrl = None,

@@ -33,7 +33,7 @@ StoreUrl = Annotated[
         " COLLSYNTH_STORE, or a file in your data folder.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")]
 
 
@@ -46,22 +46,20 @@ def _option(usual: Any, help: str, **bounds: int) -> Any:
 class ServeOptions:
     """What a server is told: each is a flag, and a variable COLLSYNTH_* of the same name."""
 
-    host: str = _option("127.0.0.1", "The address to listen on.")
-    port: int = _option(8000, "0: any that is free.", min=0, max=65535)
-    workers: int | None = _option(None, "Processes; else one a processor.", min=1)
-    executor: str | None = _option(None, "A cluster instead: dask://HOST:PORT.")
-    keys: bool = _option(False, "Ask for keys on this machine, too.")
-    name: str | None = _option(None, "Who claims jobs; else machine and address.")
-    wait: float = _option(2.0, "Seconds until a question is a job.", min=0)
-    grace: float = _option(10.0, "Seconds for running jobs at the end.", min=0)
-    job_seconds: float = _option(600.0, "The most that a job takes.", min=1)
-    job_memory: str = _option("4GiB", "The most memory that a job takes.")
+    host: str = _option("127.0.0.1", "Address to listen on.")
+    port: int = _option(8000, "Port; 0: any free port.", min=0, max=65535)
+    workers: int | None = _option(None, "Worker processes; default: one per processor.", min=1)
+    executor: str | None = _option(None, "Dask cluster instead of processes: dask://HOST:PORT.")
+    keys: bool = _option(False, "Require keys on this machine as well.")
+    name: str | None = _option(None, "Name that claims jobs; default: machine and address.")
+    wait: float = _option(2.0, "Seconds until a question becomes a job.", min=0)
+    grace: float = _option(10.0, "Seconds that running jobs have at shutdown.", min=0)
+    job_seconds: float = _option(600.0, "Maximal seconds of a job.", min=1)
+    job_memory: str = _option("4GiB", "Maximal memory of a job.")
     keep_days: int = _option(
         30, "Days until ended jobs, and answers, are forgotten; 0: never.", min=0, max=36500
     )
-    work_hours: float = _option(
-        24.0, "Hours of work that a team with keys may ask for in a day.", min=0
-    )
+    work_hours: float = _option(24.0, "Hours of work per day for a team with keys.", min=0)
     proxy_secret: str | None = _option(
         None, "Believe who a proxy says has signed in, if it sends this secret along."
     )

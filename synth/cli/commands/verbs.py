@@ -19,7 +19,7 @@ from synth.ask.questions.fields import FlagEntry
 from synth.cli.commands.asking import Verbose, ask_and_exit
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
-_FILES = "A file or folder instead of the screen; with --json, for the JSON."
+_FILES = "File or folder instead of the screen; with --json, for the JSON."
 _OUTPUTS = {
     "import": "A file for the description; with --json, the JSON.",
     "plan": "A folder for files of frameworks that run a model's best plan; with --json, a file.",
@@ -30,7 +30,7 @@ _OUTPUTS = {
     "trace": "A file for the text of the step; with --json, the JSON.",
     "shard": "A file for the text of the sharded step; with --json, the JSON.",
     "simulate": "A folder for the timeline and the job; with --json, a file for the JSON.",
-    "buckets": "A file for what a training script imports; with --json, the JSON.",
+    "buckets": "File for the module a training script imports; with --json, for the JSON.",
     "train": "A file for the sharded step, or a folder; with --json, the JSON.",
     "profile": "A file for the profile; with --json, the JSON.",
     "calibrate": "A file for the description or script; with --json, the JSON.",
@@ -49,10 +49,10 @@ _ORDER = "collsynth.order"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Report = Annotated[
     str | None,
-    typer.Option(metavar="FILE.html", help="Also write the answer, with drawings, as a page."),
+    typer.Option(metavar="FILE.html", help="Also write the answer with drawings as an HTML page."),
 ]
 Budget = Annotated[
-    float | None, typer.Option(help="Seconds after which to stop with what there is.")
+    float | None, typer.Option(help="Seconds after which to stop with a partial answer.")
 ]
 
 

@@ -29,11 +29,11 @@ class BucketOfGradients(AnswerPart):
 
     first: str = Field(description="The gradient that is made first of its own: its parameter.")
     last: str = Field(description="The one that is made last.")
-    tensors: Positive = Field(description="How many there are.")
-    elements: Positive = Field(description="Of all of them.")
-    bytes: Positive = Field(description="Likewise.")
-    begin_seconds: Seconds = Field(description="When its sum begins.")
-    end_seconds: Seconds = Field(description="When that ends.")
+    tensors: Positive = Field(description="Total number.")
+    elements: Positive = Field(description="Number of elements in all of them.")
+    bytes: Positive = Field(description="Bytes of all of them.")
+    begin_seconds: Seconds = Field(description="Start of its reduction.")
+    end_seconds: Seconds = Field(description="End of its reduction.")
 
     @classmethod
     def of(cls, found: BucketComparison, one: Bucket) -> Self:
@@ -52,20 +52,22 @@ class BucketOfGradients(AnswerPart):
 class WayToFill(AnswerPart):
     """Buckets filled in one way, on the clock."""
 
-    filling: _Filling = Field(description="By whom, and how.")
-    seconds: Seconds = Field(description="Of a step.")
-    exposed_seconds: Seconds = Field(description="What of that the optimizer waits for sums.")
-    summing_seconds: Seconds = Field(description="Of all sums, hidden ones too.")
-    gap: Number = Field(description="By which share a step is longer than no buckets allow.")
+    filling: _Filling = Field(description="Policy that fills buckets.")
+    seconds: Seconds = Field(description="Seconds of a step.")
+    exposed_seconds: Seconds = Field(
+        description="Part of it in which the optimizer waits for reductions."
+    )
+    summing_seconds: Seconds = Field(description="Seconds of all reductions, hidden ones included.")
+    gap: Number = Field(description="Share by which a step exceeds the lower bound.")
     saved_seconds: list[_Signed] = Field(
         min_length=2,
         max_length=2,
-        description="What DDP's default takes more than it, in nine of ten cases between these.",
+        description="Range in which DDP's default takes longer in 9 of 10 cases.",
     )
     against_default: Literal["faster", "same", "slower"] = Field(
         description="Compared with DDP's default; same: a tie."
     )
-    buckets: list[BucketOfGradients] = Field(min_length=1, description="In their order.")
+    buckets: list[BucketOfGradients] = Field(min_length=1, description="In order.")
 
     @classmethod
     def of(cls, found: BucketComparison, one: PolicyResult) -> Self:
@@ -87,31 +89,29 @@ class StepLowerBounds(AnswerPart):
     seconds: Seconds = Field(description="The most of the others.")
     compute_seconds: Seconds = Field(description="All that is computed.")
     communication_seconds: Seconds = Field(description="The first gradient, then sums only.")
-    chain_seconds: Seconds = Field(description="Until the last gradient, then its own sum.")
+    chain_seconds: Seconds = Field(description="Time until the last gradient, and its reduction.")
 
 
 class BucketsReply(ReplyModel):
     """Buckets of gradients for DDP, beside its own; and the file that gives them to it."""
 
-    name: str = Field(description="What the step is called.")
+    name: str = Field(description="Name of the step.")
     system: str = Field(description="The machine's name.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
-    prices: PricesName = Field(description="What prices of communication follow.")
-    device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
-    devices: Positive = Field(description="How many there are, each a replica.")
-    samples: Positive = Field(description="In a step, of all devices.")
-    gradients: Positive = Field(description="How many tensors.")
-    bytes: Positive = Field(description="Of all of them, on each device.")
+    prices: PricesName = Field(description="Basis of communication prices.")
+    device: str = Field(description="Accelerator whose rates are used.")
+    devices: Positive = Field(description="Number of devices, each a replica.")
+    samples: Positive = Field(description="Samples per step, over all devices.")
+    gradients: Positive = Field(description="Number of gradients.")
+    bytes: Positive = Field(description="Bytes of all gradients on each device.")
     dtype: str = Field(description="Their element type.")
-    how: SecondsSource = Field(
-        description="How seconds of computing are known, of the least known."
-    )
-    compute_seconds: Seconds = Field(description="Until the backward pass ends.")
-    update_seconds: Seconds = Field(description="Of the optimizer, once all is summed.")
-    least: StepLowerBounds = Field(description="What no buckets go below.")
+    how: SecondsSource = Field(description="Source of compute seconds, the least certain one.")
+    compute_seconds: Seconds = Field(description="Seconds until the backward pass ends.")
+    update_seconds: Seconds = Field(description="Seconds of the optimizer after all reductions.")
+    least: StepLowerBounds = Field(description="Lower bounds for any buckets.")
     cap_mib: Positive = Field(description="The best bucket_cap_mb for all buckets alike.")
     ways: list[WayToFill] = Field(min_length=1, description="DDP's default first, ours last.")
-    files: OneFile = Field(description="What a training script imports.")
+    files: OneFile = Field(description="Module that a training script imports.")
 
     @classmethod
     def of(cls, name: str, samples: int, found: BucketComparison, device: str, script: str) -> Self:

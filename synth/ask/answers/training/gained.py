@@ -23,14 +23,14 @@ def describe_gain(gain: CollectiveGain) -> str:
 class ProgramOfPlan(AnswerPart):
     """A collective of the first plan for which a proved program gains over the runtime's choice."""
 
-    request: GoalName = Field(description="What is done.")
-    over: list[str] = Field(min_length=1, description="Over which axes.")
+    request: GoalName = Field(description="Request.")
+    over: list[str] = Field(min_length=1, description="Axes.")
     bytes: Positive = Field(description="The largest buffer of a device.")
-    times: Positive = Field(description="How often in a step.")
+    times: Positive = Field(description="Calls in a step.")
     program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
-    seconds: Seconds = Field(description="What it takes once, by algorithms of the runtime.")
-    default_seconds: Seconds = Field(description="What the runtime's own choice takes.")
-    saved_seconds: Seconds = Field(description="Of a step, of what nothing is computed beside.")
+    seconds: Seconds = Field(description="Seconds of a call by algorithms of the runtime.")
+    default_seconds: Seconds = Field(description="Seconds with the runtime's default.")
+    saved_seconds: Seconds = Field(description="Exposed seconds saved in a step.")
     environment: str = Field(description="The line that makes the runtime choose so; else empty.")
     files: list[str] = Field(
         description="The names of its files: a framework each, and a plan for MSCCL++."

@@ -16,17 +16,19 @@ class FreedMemory(AnswerPart):
     """A change with which a plan would need less memory."""
 
     what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
-    bytes: Whole = Field(description="Of the fullest device then, at least.")
-    freed_bytes: Whole = Field(description="How much less that is.")
+    bytes: Whole = Field(description="Lower bound of the bytes of the fullest device then.")
+    freed_bytes: Whole = Field(description="Bytes saved.")
 
 
 class LeastMemory(AnswerPart):
     """The plan that needs the least memory, where none fits."""
 
-    plan: str = Field(description="As simulate takes it.")
-    bytes: Whole = Field(description="Of the fullest device.")
-    excess_bytes: Whole = Field(description="How much of that is too much.")
-    freed: list[FreedMemory] = Field(description="What would help, the most first.")
+    plan: str = Field(description="Plan, as simulate reads it.")
+    bytes: Whole = Field(description="Bytes of the fullest device.")
+    excess_bytes: Whole = Field(description="Excess over the device's memory.")
+    freed: list[FreedMemory] = Field(
+        description="Changes that would help, the largest effect first."
+    )
 
     @classmethod
     def of(

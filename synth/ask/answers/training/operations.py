@@ -14,16 +14,18 @@ class RowsOfOperations(AnswerPart):
     """The first plan looked at operation by operation."""
 
     because: str = Field(description="Why rows were not chosen together; empty if they were.")
-    sums: Seconds | None = Field(description="Of the rows chosen, one after the other; or null.")
-    sums_gap: Number | None = Field(description="How far above the least that is, at most.")
-    recipe_sums: Seconds | None = Field(description="Of the first plan so.")
-    rows_seconds: Seconds | None = Field(description="Of a step by these rows, simulated.")
-    rows_bytes: Whole | None = Field(description="Of the fullest device by them.")
+    sums: Seconds | None = Field(description="Seconds of the chosen rows in sequence, or null.")
+    sums_gap: Number | None = Field(description="Upper limit of the gap to the optimum.")
+    recipe_sums: Seconds | None = Field(description="Seconds of the first plan in sequence.")
+    rows_seconds: Seconds | None = Field(description="Simulated seconds of a step with these rows.")
+    rows_bytes: Whole | None = Field(description="Bytes of the fullest device with them.")
     rounded: Whole = Field(
         description="Casts that these have sums on the other side of: added up narrower."
     )
     tried: Whole = Field(description="Substitutions where the first plan redistributes.")
-    substituted_seconds: Seconds = Field(description="Of the best of them, or of the first plan.")
+    substituted_seconds: Seconds = Field(
+        description="Seconds of the best of them, or of the first plan."
+    )
     pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
     substitutions: list[str] = Field(description="The rows that this has otherwise.")
     better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")

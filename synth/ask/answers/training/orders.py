@@ -32,8 +32,8 @@ class ActionOfOrder(AnswerPart):
     """One pass of one microbatch on one stage."""
 
     action: str = Field(description="In PyTorch's notation: stage, F, B, I or W, microbatch.")
-    begin_seconds: Seconds = Field(description="When it begins.")
-    end_seconds: Seconds = Field(description="When it ends.")
+    begin_seconds: Seconds = Field(description="Start.")
+    end_seconds: Seconds = Field(description="End.")
 
 
 class RankOfOrder(AnswerPart):
@@ -41,32 +41,36 @@ class RankOfOrder(AnswerPart):
 
     stages: list[Whole] = Field(min_length=1, description="Its stages.")
     held: Positive = Field(
-        description="Of how many microbatches, stage by stage, it holds activations at most."
+        description="Maximal number of microbatches, stage by stage, whose activations it holds."
     )
-    waiting: Whole = Field(description="How many gradients of weights wait at most: I done, W not.")
-    idle_share: _Idle = Field(description="The part of the time in which it does nothing.")
-    actions: list[ActionOfOrder] = Field(min_length=1, description="In their order.")
+    waiting: Whole = Field(
+        description="Maximal number of pending weight gradients (I done, W not)."
+    )
+    idle_share: _Idle = Field(description="Share of the time in which it is in a bubble.")
+    actions: list[ActionOfOrder] = Field(min_length=1, description="In order.")
 
 
 class OrderReply(ReplyModel):
     """A pipeline schedule on a clock."""
 
     schedule: str | None = Field(description="Its name; null for an order given as text.")
-    stages: Positive = Field(description="Of the model.")
-    microbatches: Positive = Field(description="Of a step.")
-    forward_seconds: Seconds = Field(description="Of a microbatch on all stages of a rank.")
-    backward_seconds: Seconds = Field(description="Likewise, both halves.")
-    weight_seconds: Seconds = Field(description="What of that is the gradients of weights.")
-    transfer_seconds: Seconds = Field(description="From rank to rank.")
+    stages: Positive = Field(description="Stages of the model.")
+    microbatches: Positive = Field(description="Microbatches per step.")
+    forward_seconds: Seconds = Field(description="Seconds of a microbatch on all stages of a rank.")
+    backward_seconds: Seconds = Field(description="Seconds of its backward pass, both halves.")
+    weight_seconds: Seconds = Field(description="Part of it for weight gradients.")
+    transfer_seconds: Seconds = Field(description="Seconds of a transfer between ranks.")
     protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
-        description="When it may start."
+        description="When a transfer may start."
     )
     communication: bool = Field(
         description="Whether the order has sends and receives, where transfers then are."
     )
-    seconds: Seconds = Field(description="Until all is done.")
-    idle_share: _Idle = Field(description="The part of all ranks' time in which they do nothing.")
-    ranks: list[RankOfOrder] = Field(min_length=1, description="What each does, rank 0 first.")
+    seconds: Seconds = Field(description="Seconds until all is done.")
+    idle_share: _Idle = Field(description="Bubble as a share of all ranks' time.")
+    ranks: list[RankOfOrder] = Field(
+        min_length=1, description="Actions of each rank, rank 0 first."
+    )
     files: OneFile = Field(description="The CSV for PyTorch's _PipelineScheduleRuntime.")
 
     @classmethod

@@ -49,7 +49,7 @@ class RefusedPlans(AnswerPart):
     """Plans that cannot be."""
 
     because: str = Field(description="Why.")
-    plans: Whole = Field(description="Of how many that is so.")
+    plans: Whole = Field(description="Number of plans.")
 
 
 class UnsupportedFramework(AnswerPart):
@@ -78,21 +78,21 @@ def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | 
 class StepPlanReply(ReplyModel):
     """Plans of a whole training step on a machine, the fastest first."""
 
-    model: str = Field(description="What is trained.")
+    model: str = Field(description="Model.")
     system: str = Field(description="The machine, as it was asked for.")
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
-    devices: Positive = Field(description="How many it has.")
-    prices: PricesName = Field(description="What prices of communication follow.")
-    device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
+    devices: Positive = Field(description="Number of them.")
+    prices: PricesName = Field(description="Basis of communication prices.")
+    device: str = Field(description="Accelerator whose rates are used.")
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")
     dtype: str = Field(description="The element type that most is multiplied in.")
-    samples: Positive = Field(description="In a step.")
-    tokens: Whole = Field(description="In a step; 0 where samples are no texts.")
-    sizes: dict[str, Whole] = Field(description="What is other than the model has it.")
+    samples: Positive = Field(description="Samples per step.")
+    tokens: Whole = Field(description="Tokens per step; 0 if samples are not text.")
+    sizes: dict[str, Whole] = Field(description="Sizes that differ from the model's.")
     computed_in: str = Field(description="The flag --dtype.")
-    optimizer: str = Field(description="What updates it.")
-    pins: str = Field(description="What plans must have.")
+    optimizer: str = Field(description="Optimizer.")
+    pins: str = Field(description="Pinned decisions.")
     proved: SearchVerdict = Field(
         description="Of composed seconds: optimal, nothing searched is faster; best-found;"
         " infeasible, nothing fits; or none-found, nothing was met that fits."
@@ -109,12 +109,12 @@ class StepPlanReply(ReplyModel):
         " longer than the first, and the least memory. It is what is written. Null if nothing fits."
     )
     front: list[PlanOfFront] = Field(
-        description="Of those that fit, which none beats in seconds and bytes; the fastest first."
+        description="Pareto front in seconds and bytes of plans that fit; the fastest first."
     )
-    least_seconds: Seconds = Field(description="What no plan can beat: all compute, always.")
+    least_seconds: Seconds = Field(description="Lower bound: all devices compute all the time.")
     considered: Whole = Field(description="Recipes times placements.")
-    fitting: Whole = Field(description="Those that fit in memory.")
-    priced: Whole = Field(description="Those that no bound ruled out, put on the clock.")
+    fitting: Whole = Field(description="Number of plans that fit in memory.")
+    priced: Whole = Field(description="Number of plans that no bound ruled out.")
     usual_seconds: Seconds | None = Field(
         description="Expected of the best where axes lie as frameworks lay them out; null: none."
     )

@@ -22,19 +22,19 @@ class SourceOfError(AnswerPart):
     """What one source of error lets a difference be."""
 
     what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
-    less_seconds: Seconds = Field(description="By how much less it may be.")
-    more_seconds: Seconds = Field(description="By how much more.")
+    less_seconds: Seconds = Field(description="How much less it may be.")
+    more_seconds: Seconds = Field(description="How much more it may be.")
 
 
 class MoreSeconds(AnswerPart):
     """How much longer than the first a plan takes; below 0, how much less."""
 
-    seconds: Signed = Field(description="As simulated.")
+    seconds: Signed = Field(description="Simulated difference.")
     interval: list[Signed] = Field(
         min_length=2, max_length=2, description="Its range within the prediction's uncertainty."
     )
     sources: list[SourceOfError] = Field(
-        description="Why it is not sure: what the errors of both do not have in common."
+        description="Sources of uncertainty that the two do not share."
     )
 
     @property
@@ -57,20 +57,24 @@ class MoreSeconds(AnswerPart):
 class PlanOfStep(AnswerPart):
     """A plan, simulated."""
 
-    plan: str = Field(description="As simulate, shard and train take it.")
+    plan: str = Field(description="Plan, as simulate, shard and train read it.")
     axes: Axes = Field(description="Sizes by name, in the order of the placement.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
-    by_framework: bool = Field(description="Whether frameworks lay the axes out so by themselves.")
-    seconds: Seconds = Field(description="Of a step.")
-    more: MoreSeconds = Field(description="Than the first.")
+    by_framework: bool = Field(description="Whether this is frameworks' own order of axes.")
+    seconds: Seconds = Field(description="Seconds of a step.")
+    more: MoreSeconds = Field(description="Difference from the first plan.")
     tied: bool = Field(description="Whether it ties with the first.")
-    composed_seconds: Seconds = Field(description="What the search had expected.")
-    tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
-    utilisation: Number = Field(description="Of the peak of all devices, in products of matrices.")
-    compute_seconds: Seconds = Field(description="Those in which the busiest rank computes.")
-    exposed_seconds: Seconds = Field(description="Those in which it waits for communication.")
-    idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
-    memory: MomentOfStep = Field(description="Of the rank that needs the most.")
+    composed_seconds: Seconds = Field(description="Estimate of the search.")
+    tokens_per_second: Number = Field(
+        description="Tokens per second of all devices; 0 if samples are not text."
+    )
+    utilisation: Number = Field(description="Share of all devices' peak spent on matrix products.")
+    compute_seconds: Seconds = Field(description="Seconds in which the busiest rank computes.")
+    exposed_seconds: Seconds = Field(
+        description="Exposed communication: seconds in which it only communicates."
+    )
+    idle_seconds: Seconds = Field(description="Bubble: seconds in which it waits for other stages.")
+    memory: MomentOfStep = Field(description="Memory of the rank that needs the most.")
     ranks: list[RankOfStep] = Field(
         min_length=1,
         description="Of the pipeline, with what each does; its streams only of the busiest.",
@@ -96,10 +100,10 @@ class PlanOfStep(AnswerPart):
 class PlanOfFront(AnswerPart):
     """A plan that no other beats both in seconds and in memory, as the search prices it."""
 
-    plan: str = Field(description="As simulate takes it.")
+    plan: str = Field(description="Plan, as simulate reads it.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
-    seconds: Seconds = Field(description="Expected of a step.")
-    bytes: Whole = Field(description="Expected of the fullest device.")
+    seconds: Seconds = Field(description="Estimated seconds of a step.")
+    bytes: Whole = Field(description="Estimated bytes of the fullest device.")
 
     @classmethod
     def of(cls, one: ComposedPlan) -> Self:

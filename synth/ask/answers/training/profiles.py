@@ -24,15 +24,15 @@ from synth.measure.profiles import OperationBlock, Profile, ProfileEvent, profil
 class EventRow(AnswerPart):
     """Work that a device does without a break, which is measured once."""
 
-    key: str = Field(min_length=1, description="What equal work has in common.")
+    key: str = Field(min_length=1, description="Key that equal work shares.")
     name: str = Field(min_length=1, description="Its first and last operation, and whose line.")
-    times: Positive = Field(description="How often it stands in the step, in loops once.")
-    operations: Positive = Field(description="How many operations it is.")
+    times: Positive = Field(description="Occurrences in the step, counting loops once.")
+    operations: Positive = Field(description="Number of operations.")
     flops: Whole = Field(description="Its floating-point operations.")
-    bytes: Whole = Field(description="What its operations read and write, one by one.")
+    bytes: Whole = Field(description="Bytes that its operations read and write, one by one.")
     seconds: Seconds | None = Field(description="The median; null if not measured.")
     spread: Number | None = Field(
-        description="How far apart the middle half of its samples is, as a share of the median."
+        description="Interquartile range of its samples as a share of the median."
     )
 
 
@@ -40,11 +40,11 @@ class MeasurementPlace(AnswerPart):
     """What the seconds hold for."""
 
     processor: str = Field(description="The processor's name.")
-    cores: Positive = Field(description="How many it has.")
+    cores: Positive = Field(description="Number of them.")
     device: str = Field(description="The GPU's name, or cpu.")
-    versions: dict[str, str] = Field(description="Of Python and of the runtime.")
-    threads: Positive = Field(description="How many each process had.")
-    processes: Positive = Field(description="How many measured at once.")
+    versions: dict[str, str] = Field(description="Versions of Python and of the runtime.")
+    threads: Positive = Field(description="Threads per process.")
+    processes: Positive = Field(description="Processes that measured at once.")
     date: str = Field(description="The day.")
     drift: Annotated[Number, Field(description="How far the reference moved, as a share.")]
 
@@ -52,10 +52,10 @@ class MeasurementPlace(AnswerPart):
 class ProfileReply(ReplyModel):
     """The local work of a plan: what is measured once, and what was measured."""
 
-    name: str = Field(description="What the step is called.")
+    name: str = Field(description="Name of the step.")
     plan: str = Field(description="The plan.")
-    runtime: Literal["jax", "torch"] = Field(description="By what it is done.")
-    operations: Positive = Field(description="Of the step, in loops once.")
+    runtime: Literal["jax", "torch"] = Field(description="Runtime.")
+    operations: Positive = Field(description="Operations of the step, counting loops once.")
     blocks: Positive = Field(description="Operations one after the other, nothing sent between.")
     events: Annotated[
         list[EventRow], Field(min_length=1, description="Blocks that differ, the longest first.")

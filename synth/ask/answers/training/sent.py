@@ -13,16 +13,16 @@ from synth.step.search.gaining import CollectiveGain
 class CollectiveOfStep(AnswerPart):
     """A collective that the busiest rank sends in a step."""
 
-    request: GoalName = Field(description="What is done.")
-    over: list[str] = Field(min_length=1, description="Over which axes.")
+    request: GoalName = Field(description="Request.")
+    over: list[str] = Field(min_length=1, description="Axes.")
     bytes: Positive = Field(description="The largest buffer of a device.")
-    times: Positive = Field(description="How often in a step.")
-    seconds: Seconds = Field(description="Of one.")
-    all_seconds: Seconds = Field(description="Of all: times * seconds.")
+    times: Positive = Field(description="Calls in a step.")
+    seconds: Seconds = Field(description="Seconds of a call.")
+    all_seconds: Seconds = Field(description="Total: times * seconds.")
     hidden: Annotated[float, Field(ge=0, le=1)] = Field(
         description="The share in which the device computes."
     )
-    exposed_seconds: Seconds = Field(description="Of the rest: (1 - hidden) * all_seconds.")
+    exposed_seconds: Seconds = Field(description="Exposed: (1 - hidden) * all_seconds.")
 
     @classmethod
     def of(cls, one: CollectiveGain) -> Self:

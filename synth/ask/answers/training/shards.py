@@ -68,11 +68,11 @@ class TargetMachine:
 class InputOfStep(AnswerPart):
     """A value that a step takes in, and how it lies."""
 
-    label: str = Field(description="What its user calls it.")
+    label: str = Field(description="Name given by the user.")
     role: RoleName = Field(description="What it is.")
     type: str = Field(description="Its type, with the axes that cut it: f32[8@data,16].")
-    bytes: Whole = Field(description="Of all of it.")
-    device_bytes: Whole = Field(description="Of one device's part.")
+    bytes: Whole = Field(description="Bytes of the whole value.")
+    device_bytes: Whole = Field(description="Bytes of one device's part.")
 
     @classmethod
     def of(cls, value: Value, part: Value, label: str, role: str) -> Self:
@@ -91,7 +91,7 @@ class BytesOfStep(AnswerPart):
 
     parameter: Whole = Field(description="Parameters.")
     gradient: Whole = Field(description="Their gradients, each where it is complete.")
-    moment: Whole = Field(description="What the optimizer keeps.")
+    moment: Whole = Field(description="State of the optimizer.")
     state: Whole = Field(description="Counters, and constant arrays.")
     batch: Whole = Field(description="A batch.")
     values: Whole = Field(
@@ -127,14 +127,16 @@ class MovedValue(AnswerPart):
 class RequestOfStep(AnswerPart):
     """A collective, or a permute, that a sharded step asks for once or more."""
 
-    request: HowName = Field(description="What is to be done.")
-    reduction: Operator | None = Field(description="What puts parts together; null: nothing does.")
-    axes: list[str] = Field(min_length=1, description="Over which axes at once.")
+    request: HowName = Field(description="Request.")
+    reduction: Operator | None = Field(description="Reduction that combines parts, or null.")
+    axes: list[str] = Field(min_length=1, description="Axes, taken together.")
     bytes: Positive = Field(description="The largest buffer of a device, as top's --bytes.")
-    least_bytes: Number = Field(description="What one device must send or receive at least, once.")
-    times: Whole = Field(description="How often in a step.")
+    least_bytes: Number = Field(
+        description="Lower bound of bytes that one device sends or receives, per call."
+    )
+    times: Whole = Field(description="Calls in a step.")
     values: list[MovedValue] = Field(min_length=1, description="For which values.")
-    seconds: Seconds | None = Field(description="Of one; null without a machine.")
+    seconds: Seconds | None = Field(description="Seconds of a call; null without a machine.")
     program: str | None = Field(
         description="The fastest, on the machine; null for a permute, and without a machine."
     )
@@ -158,16 +160,18 @@ class LocalMoves(AnswerPart):
     move: HowName = Field(
         description="Slice, mask, widen; or another over axes of size 1, or microbatches."
     )
-    times: Whole = Field(description="How often in a step.")
+    times: Whole = Field(description="Calls in a step.")
 
 
 class RequestTotal(AnswerPart):
     """All that a step sends by one kind of request over some axes."""
 
-    request: HowName = Field(description="What is done.")
-    axes: list[str] = Field(min_length=1, description="Over which axes.")
-    times: Whole = Field(description="How often in a step.")
-    least_bytes: Number = Field(description="What one device must send or receive at least.")
+    request: HowName = Field(description="Request.")
+    axes: list[str] = Field(min_length=1, description="Axes.")
+    times: Whole = Field(description="Calls in a step.")
+    least_bytes: Number = Field(
+        description="Lower bound of bytes that one device sends or receives."
+    )
     seconds: Seconds | None = Field(description="One after the other; null without a machine.")
 
     @classmethod
@@ -216,14 +220,16 @@ class StageOfStep(AnswerPart):
     """What each device of a stage holds and computes."""
 
     stage: Whole = Field(description="Its number, from 0.")
-    device: BytesOfStep = Field(description="Of values those of one microbatch.")
+    device: BytesOfStep = Field(
+        description="Bytes on each device; values are those of one microbatch."
+    )
     flops: Whole = Field(description="Floating-point operations of a step, of all microbatches.")
 
 
 class StageTransferPart(AnswerPart):
     """A value that goes from each device of a stage to its twin on another, point to point."""
 
-    request: Literal["send"] = Field(description="What is to be done.")
+    request: Literal["send"] = Field(description="Request.")
     name: str = Field(description="Its name where it arrives.")
     type: str = Field(description="Its type.")
     source: Whole = Field(description="The stage that it comes from.")
@@ -231,8 +237,8 @@ class StageTransferPart(AnswerPart):
     when: Literal["before", "forward", "backward", "weight", "after"] = Field(
         description="In which pass of each microbatch, or once before or after them."
     )
-    bytes: Whole = Field(description="What one device sends, once.")
-    times: Positive = Field(description="How often in a step.")
+    bytes: Whole = Field(description="Bytes that one device sends, per call.")
+    times: Positive = Field(description="Calls in a step.")
 
     @classmethod
     def of(cls, one: PipelineTransfer, sizes: Mapping[str, int]) -> Self:
@@ -250,11 +256,11 @@ class StageTransferPart(AnswerPart):
 class ShardReply(ReplyModel):
     """A sharded training step: types, redistributions, and what a device holds and computes."""
 
-    name: str = Field(description="What the step is called.")
+    name: str = Field(description="Name of the step.")
     axes: Axes = Field(description="Sizes by name, in the order of the placement.")
     devices: Positive = Field(description="The product of the axes.")
-    plan: str | None = Field(description="What cuts it; null for a text that was sharded before.")
-    inputs: list[InputOfStep] = Field(description="How what the step takes in lies.")
+    plan: str | None = Field(description="Plan; null for a text that was already sharded.")
+    inputs: list[InputOfStep] = Field(description="Shardings of the inputs.")
     whole: BytesOfStep = Field(description="On one device that does all of it.")
     device: BytesOfStep = Field(
         description="On each of these devices; in stages, of the one that holds the most."
@@ -265,9 +271,9 @@ class ShardReply(ReplyModel):
     )
     microbatches: Positive = Field(description="Parts of a batch, one after the other; often 1.")
     stages: list[StageOfStep] = Field(description="Each stage; empty where there is one.")
-    transfers: list[StageTransferPart] = Field(description="What goes from stage to stage.")
-    requests: list[RequestOfStep] = Field(description="What is sent; the most bytes first.")
-    sent: list[RequestTotal] = Field(description="The same by kind and axes, the most bytes first.")
+    transfers: list[StageTransferPart] = Field(description="Transfers between stages.")
+    requests: list[RequestOfStep] = Field(description="Requests, the most bytes first.")
+    sent: list[RequestTotal] = Field(description="Totals by kind and axes, the most bytes first.")
     local: list[LocalMoves] = Field(description="Redistributions that send nothing, by kind.")
     machine: MachineOfStep | None = Field(description="Where it runs; null if none was given.")
     files: OneFile = Field(description="The text of the sharded step.")

@@ -47,11 +47,11 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 class CollectiveOfRank(AnswerPart):
     """All that a rank sends by one request."""
 
-    request: str = Field(description="What is done, over which axes.")
-    times: Whole = Field(description="How often in a step.")
-    seconds: Seconds = Field(description="Of all of them.")
-    exposed_seconds: Seconds = Field(description="What of that nothing is computed beside.")
-    hidden: _Share = Field(description="The other part, as a share.")
+    request: str = Field(description="Request and its axes.")
+    times: Whole = Field(description="Calls in a step.")
+    seconds: Seconds = Field(description="Seconds of all calls.")
+    exposed_seconds: Seconds = Field(description="Exposed part of it.")
+    hidden: _Share = Field(description="Hidden share of it.")
 
     @classmethod
     def of(cls, one: RequestSummary) -> Self:
@@ -81,7 +81,7 @@ class MomentOfStep(AnswerPart):
 
     seconds: Seconds = Field(description="When.")
     bytes: Whole = Field(description="How much.")
-    kinds: list[BytesOfKind] = Field(description="By what it is used for, the most first.")
+    kinds: list[BytesOfKind] = Field(description="Bytes by kind, the largest first.")
     largest: list[NamedBytes] = Field(description="The largest of all.")
 
     @classmethod
@@ -103,8 +103,8 @@ class RowOfStep(AnswerPart):
     kind: Annotated[Activity, Field(strict=False)] = Field(
         description="Which kind of pass, computing or communication; several: not all the same."
     )
-    begin_seconds: Seconds = Field(description="When it begins.")
-    end_seconds: Seconds = Field(description="When it ends.")
+    begin_seconds: Seconds = Field(description="Start.")
+    end_seconds: Seconds = Field(description="End.")
     parts: dict[Annotated[Activity, Field(strict=False)], _Share] = optional_key(
         "Of several as one: which part of that time is of which kind.", {}
     )
@@ -118,10 +118,12 @@ class RankOfStep(AnswerPart):
     """What the devices of one rank of the pipeline do: the three add up to the step."""
 
     stages: list[Whole] = Field(description="Its stages; none where there is no pipeline.")
-    compute_seconds: Seconds = Field(description="Those in which it computes.")
-    exposed_seconds: Seconds = Field(description="Those in which it waits for communication.")
-    idle_seconds: Seconds = Field(description="Those in which it waits for other stages.")
-    idle_share: _Share = Field(description="The same as a share of the step: its bubble.")
+    compute_seconds: Seconds = Field(description="Seconds in which it computes.")
+    exposed_seconds: Seconds = Field(
+        description="Exposed communication: seconds in which it only communicates."
+    )
+    idle_seconds: Seconds = Field(description="Bubble: seconds in which it waits for other stages.")
+    idle_share: _Share = Field(description="Bubble as a share of the step.")
     memory: MomentOfStep = Field(description="The most memory that it needs.")
     rows: list[RowOfStep] = Field(
         description="Its timeline; of very many rows the longest, or some of them as one."
@@ -165,9 +167,9 @@ class MeasuredOfStep(AnswerPart):
 class GainOfStep(AnswerPart):
     """What a step would take if something were better."""
 
-    what: str = Field(description="What is changed, and nothing else.")
-    seconds: Seconds = Field(description="Of a step then.")
-    gain: float = Field(description="By how much faster: 0.1 is a tenth more steps in a time.")
+    what: str = Field(description="The only change.")
+    seconds: Seconds = Field(description="Seconds of a step then.")
+    gain: float = Field(description="Speed-up: 0.1 means a tenth more steps per time.")
 
 
 class MachineOfSimulation(AnswerPart):
@@ -176,8 +178,8 @@ class MachineOfSimulation(AnswerPart):
     system: str = Field(description="Its name.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
-    prices: PricesName = Field(description="What prices of communication follow.")
-    device: str = Field(description="The accelerator by whose rates seconds are reckoned.")
+    prices: PricesName = Field(description="Basis of communication prices.")
+    device: str = Field(description="Accelerator whose rates are used.")
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")
     dtype: str = Field(description="The element type that most is multiplied in.")
@@ -187,35 +189,41 @@ class MachineOfSimulation(AnswerPart):
 class SimulateReply(ReplyModel):
     """A training step on the clock: seconds, memory, what waits for what, and what would help."""
 
-    name: str = Field(description="What the step is called.")
-    plan: str = Field(description="What cuts it.")
+    name: str = Field(description="Name of the step.")
+    plan: str = Field(description="Plan.")
     axes: Axes = Field(description="Sizes by name, in the order of the placement.")
     devices: Positive = Field(description="The product of the axes.")
-    microbatches: Positive = Field(description="Of a step.")
+    microbatches: Positive = Field(description="Microbatches per step.")
     machine: MachineOfSimulation = Field(description="Where it runs.")
     protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
         description="When transfers between stages may start."
     )
-    how: SecondsSource = Field(
-        description="How seconds of computing are known, of the least known."
-    )
+    how: SecondsSource = Field(description="Source of compute seconds, the least certain one.")
     measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
-    seconds: Seconds = Field(description="Of a step.")
-    interval: Interval = Field(description="Between which that is, as computing is fast or slow.")
-    samples: Positive = Field(description="In a step.")
-    tokens: Whole = Field(description="In a step; 0 where samples are no texts.")
-    tokens_per_second: Number = Field(description="By all devices; 0 where samples are no texts.")
-    flops: Whole = Field(description="Of a step's products of matrices, none done twice.")
-    utilisation: Number = Field(description="Those in the time, against the peak of all devices.")
+    seconds: Seconds = Field(description="Seconds of a step.")
+    interval: Interval = Field(description="Its range for fast or slow compute.")
+    samples: Positive = Field(description="Samples per step.")
+    tokens: Whole = Field(description="Tokens per step; 0 if samples are not text.")
+    tokens_per_second: Number = Field(
+        description="Tokens per second of all devices; 0 if samples are not text."
+    )
+    flops: Whole = Field(description="FLOPs of a step's matrix products, without recomputation.")
+    utilisation: Number = Field(
+        description="These FLOPs per second as a share of all devices' peak."
+    )
     limit: Limit = Field(description="What the busiest rank spends the most time on.")
     busiest: Whole = Field(description="The rank that is idle least.")
     idle_share: _Share = Field(description="The part of all ranks' time that is bubble.")
-    sent: list[CollectiveOfRank] = Field(description="By the busiest rank; the most exposed first.")
-    handed_bytes: Whole = Field(description="From stage to stage, of one device and microbatch.")
-    memory: MomentOfStep = Field(description="Of the rank that needs the most.")
+    sent: list[CollectiveOfRank] = Field(
+        description="Communication of the busiest rank, the most exposed first."
+    )
+    handed_bytes: Whole = Field(description="Bytes sent between stages, per device and microbatch.")
+    memory: MomentOfStep = Field(description="Memory of the rank that needs the most.")
     fullest: Whole = Field(description="That rank.")
-    fits: bool = Field(description="Whether that is in the device's memory.")
-    gains: list[GainOfStep] = Field(description="What would help, the most first.")
+    fits: bool = Field(description="Whether it fits in the device's memory.")
+    gains: list[GainOfStep] = Field(
+        description="Changes that would help, the largest effect first."
+    )
     ranks: list[RankOfStep] = Field(min_length=1, description="Of the pipeline; one without.")
     files: list[TextFile] = Field(
         description="The timeline for ui.perfetto.dev; the collectives as a job, if there are any."

@@ -26,8 +26,8 @@ class WorkOfPrimitive(AnswerPart):
 class LoopPart(AnswerPart):
     """A body that is repeated, such as a layer."""
 
-    count: Whole = Field(description="How often it is done in a step.")
-    operations: Whole = Field(description="How many operations it has.")
+    count: Whole = Field(description="Iterations in a step.")
+    operations: Whole = Field(description="Number of operations.")
     line: str = Field(description="Where its user wrote it; empty if that is not known.")
 
 
@@ -35,7 +35,7 @@ class BytesByRole(AnswerPart):
     """What a step takes in, and what lives while it runs, on one device that does all of it."""
 
     parameter: Whole = Field(description="Parameters.")
-    moment: Whole = Field(description="What the optimizer keeps.")
+    moment: Whole = Field(description="State of the optimizer.")
     state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
     batch: Whole = Field(description="A batch.")
     values: Whole = Field(
@@ -46,12 +46,12 @@ class BytesByRole(AnswerPart):
 class TraceReply(ReplyModel):
     """A training step in numbers, and its text."""
 
-    name: str = Field(description="What it is called.")
+    name: str = Field(description="Name of the model.")
     sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
     operations: Whole = Field(description="Operations in the text, those of loops once.")
-    parameters: Whole = Field(description="How many numbers the parameters are.")
-    arrays: Whole = Field(description="In how many arrays they are.")
-    bytes: BytesByRole = Field(description="What it takes, in bytes.")
+    parameters: Whole = Field(description="Number of parameters.")
+    arrays: Whole = Field(description="Number of parameter arrays.")
+    bytes: BytesByRole = Field(description="Bytes by role.")
     flops: Whole = Field(description="Floating-point operations of a step.")
     work: list[WorkOfPrimitive] = Field(description="By primitive, the most operations first.")
     loops: list[LoopPart] = Field(

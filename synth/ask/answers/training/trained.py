@@ -57,7 +57,7 @@ class MemoryByRole(AnswerPart):
     """What one device holds between steps."""
 
     parameter: Whole = Field(description="Parameters, in bytes.")
-    moment: Whole = Field(description="What the optimizer keeps, in bytes.")
+    moment: Whole = Field(description="State of the optimizer, in bytes.")
 
 
 class StepRow(AnswerPart):
@@ -86,8 +86,8 @@ class StepRow(AnswerPart):
 class TrialReport(AnswerPart):
     """Steps that were trained in processes, beside those of one."""
 
-    alone: str = Field(min_length=1, description="What the steps are compared with.")
-    processes: Positive = Field(description="How many there were.")
+    alone: str = Field(min_length=1, description="Reference of the comparison.")
+    processes: Positive = Field(description="Number of them.")
     steps: list[StepRow] = Field(min_length=1, description="Each of them.")
     equal: bool = Field(description="Whether rounding explains all differences.")
     unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
@@ -96,12 +96,12 @@ class TrialReport(AnswerPart):
 class TrainReply(ReplyModel):
     """A training step cut by a plan."""
 
-    name: str = Field(description="What the step is called.")
+    name: str = Field(description="Name of the step.")
     plan: str = Field(description="The plan.")
     axes: Axes = Field(description="The axes and their sizes.")
     devices: Positive = Field(description="The product of the axes.")
-    runtime: Literal["jax", "torch"] = Field(description="What the file is for.")
-    held: MemoryByRole = Field(description="By one device.")
+    runtime: Literal["jax", "torch"] = Field(description="Runtime of the file.")
+    held: MemoryByRole = Field(description="Bytes that one device holds.")
     redistributions: list[Redistributions] = Field(description="The most bytes first.")
     placement: Matrix | None = Field(
         description="How the axes lie: one row an axis, one column a level; null on no machine."

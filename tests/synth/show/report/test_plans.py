@@ -180,7 +180,7 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
     }
     assert rows["step time"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
-    assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    assert rows["of peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
         by = {
