@@ -148,8 +148,8 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
         f"-{format_duration(less)} ({-less / first.seconds:+.0%})",
     ]
     rates = [f"{one.tokens_per_second:,.0f}" for one in (first, other)]
-    assert figures["tokens a second"][:2] == rates
-    assert figures["tokens a second"][2].startswith("+")
+    assert figures["tokens per second"][:2] == rates
+    assert figures["tokens per second"][2].startswith("+")
     same = {row[0]: row[1] for row in told.same.rows}
     parts: dict[str, Callable[[PlanOfStep], float]] = {
         "compute": lambda one: one.compute_seconds,
