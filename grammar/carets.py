@@ -1,4 +1,4 @@
-"""Where a text cannot be read: its line, with a caret under the place."""
+"""Syntax errors: the offending line, with a caret under the place."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from hierarchies import InputError
 
 
 def draw_caret(text: str, line: int, column: int) -> str:
-    """A line of the text, and below it a caret; both are counted from 1."""
-    shown = text.split("\n")[line - 1].rstrip("\r")
-    margin = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1])
-    return f"\n  {shown}\n  {margin}^"
+    """A line of the text with a caret below it; line and column are counted from 1."""
+    content = text.split("\n")[line - 1].rstrip("\r")
+    margin = "".join("\t" if letter == "\t" else " " for letter in content[: column - 1])
+    return f"\n  {content}\n  {margin}^"
 
 
 def describe_unexpected(
-    text: str, error: UnexpectedInput, words: Mapping[str, str], *, what: str
+    text: str, error: UnexpectedInput, words: Mapping[str, str], *, subject: str
 ) -> InputError:
-    """What a parser met in ``what``, and which ``words`` by their terminals could stand there."""
+    """The error for unexpected input in ``subject``; ``words`` describes terminals for the hint."""
     lines = text.split("\n")
     token = getattr(error, "token", None)
     at_end = error.line < 1 or (token is not None and token.type == "$END")
     line = len(lines) if at_end else min(error.line, len(lines))
     column = len(lines[line - 1]) + 1 if at_end else error.column
-    wanted = getattr(error, "accepts", None) or getattr(error, "expected", None)
-    wanted = wanted or getattr(error, "allowed", None) or set()
-    found = dict.fromkeys(words[name] for name in words if name in wanted)
+    accepted = getattr(error, "accepts", None) or getattr(error, "expected", None)
+    accepted = accepted or getattr(error, "allowed", None) or set()
+    expected = dict.fromkeys(words[name] for name in words if name in accepted)
     return InputError(
         f"cannot be read from the caret on{draw_caret(text, line, column)}",
-        where=f"{what}, line {line}, column {column}",
-        hint=f"here could stand: {'; '.join(found)}",
+        where=f"{subject}, line {line}, column {column}",
+        hint=f"here could stand: {'; '.join(expected)}",
     )

@@ -1,18 +1,18 @@
-"""What measurements showed of a machine, kept beside the numbers that its makers state.
+"""A machine's fitted numbers, kept beside those that its makers state.
 
 A collective of s bytes takes, by one algorithm and protocol,
 
     launch + sum of hops + sum of peers + max(sum of gaps, s x the busiest level's seconds per byte)
 
-which is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for another pays
-a *hop*. Between two such messages lies at least a *gap*, hidden while bytes are on the wire: hence
-the maximum. The *launch* is paid once a call. Where a member exchanges with all others at once, as
-in an all-to-all, it pays for each *peer*, whatever is on the wire meanwhile: on Polaris 11 to 23 us
-from 8 to 1024 ranks. A level's bandwidth is that of the description times
+which is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for another costs
+a *hop*. Consecutive messages are at least a *gap* apart, which transfers hide: hence the maximum.
+The *launch* is paid once per call. A member that exchanges with all others at once, as in an
+all-to-all, pays for each *peer*, and transfers do not hide it: on Polaris 11 to 23 us from 8 to
+1024 ranks. A level's bandwidth is that of the description times
 
     share x wide (where more than two children take part) x (1 - loss) ^ log2(children / 2)
 
-Each is fitted per collective, algorithm and protocol; "" as a name stands for all.
+Each is fitted per collective, algorithm and protocol; the name "" matches all.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ FASTEST, MODEL = RUNTIMES = ("fastest", "model")
 COVERED = 0.9
 """The share of the rows of a class whose ratio lies between ``low`` and ``high``."""
 NORMAL_MARGIN = 1.645
-"""So many standard deviations hold ``COVERED`` of a normal distribution."""
+"""``COVERED`` of a normal distribution lies within this many standard deviations."""
 MORE_CHILDREN, MORE_BYTES, DOUBLINGS_OF_BYTES, APART = 0.1, 0.2, 6, 0.5
-"""What a price beyond the measured rows may be off besides, as standard deviations of a logarithm:
-for each doubling of children; of sizes, but for so many at most; and of an all-to-all where none
-was measured. Of 126 tables priced by fits to a part of their sizes and of 27 by fits to fewer nodes
-(results/fidelity) 90 % were within e^0.5 one doubling of sizes away, e^0.9 three, e^1.4 six, and
-e^1.8 farther; and within e^0.6 one doubling of nodes away, e^0.9 to e^1.6 five."""
+"""Additional error of prices beyond the measured rows, as standard deviations of a logarithm: for
+each doubling of children; for each doubling of sizes, up to ``DOUBLINGS_OF_BYTES``; and for an
+all-to-all where none was measured. Of 126 tables priced by fits to a part of their sizes and of 27
+by fits to fewer nodes (results/fidelity) 90 % were within e^0.5 one doubling of sizes away, e^0.9
+three, e^1.4 six, and e^1.8 farther; and within e^0.6 one doubling of nodes away, e^0.9 to e^1.6
+five."""
 
 
 @dataclass(frozen=True)
 class Crossing:
     """The fitted numbers of one level's links: seconds per message, share of their bandwidth.
 
-    ``share`` is that among two children of a parent. Among more there is left of it ``wide`` (0.5
-    for NCCL's trees between nodes, whose busiest port carries twice what it must), and a part
-    ``loss`` is gone with each doubling. Neither adds anything: what links carry is ``share``.
+    ``share`` applies between two children of a parent. With more children, the factor ``wide``
+    remains (0.5 for NCCL's trees between nodes, whose busiest port carries twice the minimum), and
+    each doubling loses the part ``loss``. Neither raises the bandwidth: links carry at most
+    ``share``.
     """
 
     hop_seconds: float
@@ -65,7 +67,7 @@ class Crossing:
         _check(0 <= self.loss < 1, f"a loss of {self.loss}", "0 or more, below 1", self.loss)
 
     def share_among(self, children: int) -> float:
-        """The share of the bandwidth that so many children of one parent reach.
+        """The share of the bandwidth that this many children of one parent reach.
 
         >>> [Crossing(0.0, 0.0, 1.0, wide=0.5, loss=0.25).share_among(n) for n in (2, 4, 8)]
         [1.0, 0.375, 0.28125]
@@ -77,10 +79,10 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted numbers of one way: a collective by an algorithm and a protocol.
+    """The fitted numbers of a collective by an algorithm and a protocol.
 
-    ``levels`` has one entry for each level, outermost first. ``rows``: how many measured rows were
-    assigned to this way; 0 where its numbers come from similar ways.
+    ``levels`` has one entry for each level, outermost first. ``rows``: the number of measured rows
+    assigned to it; 0 if its numbers come from similar fits.
     """
 
     protocol: str
@@ -104,8 +106,8 @@ class Residual:
     """The spread of measured over fitted seconds, in one class of message sizes.
 
     The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
-    Of the rows that the fit had not seen, ``COVERED`` lie between the ratios ``low`` and ``high``:
-    0.9 and 1.2 say that most rows took from 10% less to 20% more than their price.
+    ``COVERED`` of the held-out rows lie between the ratios ``low`` and ``high``: 0.9 and 1.2 mean
+    that most rows took from 10% less to 20% more than their price.
     """
 
     smallest_bytes: int
@@ -129,15 +131,14 @@ class Residual:
 
 @dataclass(frozen=True)
 class MeasuredRange:
-    """A range of sizes that was measured: of one collective among groups of one shape.
+    """A measured range of sizes, of one collective among groups of one shape.
 
     ``members`` has, outermost level first, how many children of one parent hold members of one
     group, so (2, 8) are 16 ranks on two nodes; ``ways`` are the algorithms and protocols that its
     rows were assigned to. ``forced``: the algorithm is known to have run, because the runtime was
     forced to use it or has no other. Otherwise the runtime chose, and the fit assigned the ways:
-    then only the runtime's own choice was measured, and each range ends where the fit takes the
-    choice to change. It is kept because prices of measured configurations have tighter intervals
-    than others.
+    then only the runtime's own choice was measured, and each range ends where the fit expects the
+    choice to change. Prices of measured configurations have tighter intervals than others.
     """
 
     collective: str
@@ -155,9 +156,9 @@ class MeasuredRange:
     def covers(
         self, collective: str, how: tuple[str, str], members: tuple[int, ...], size_bytes: float
     ) -> bool:
-        """Whether these rows measured what this way takes at this size.
+        """Whether these rows measured this algorithm and protocol at this size.
 
-        Of several ways that a fit assigned to one range, nothing tells which ran at a size.
+        If a fit assigned several to one range, it is unknown which ran at a size.
         """
         return (
             (self.collective, self.members) == (collective, members)
@@ -169,11 +170,11 @@ class MeasuredRange:
 
 @dataclass(frozen=True)
 class TableResidual:
-    """How far a whole table lies from a fit made without it (leave one out), as ratios.
+    """The deviation of a whole table from a fit made without it (leave one out), as ratios.
 
-    The class is one of ``Residual``'s. ``tables``: how many were left out, one after the other; 0
-    where there was only one table, so that the ratios are only a prior expectation. All-to-alls
-    have strays of their own where there are such tables: nothing else sends to every peer.
+    Size classes are those of ``Residual``. ``tables``: how many tables were left out, one after the
+    other; 0 if there was only one, so that the ratios are a prior expectation. All-to-alls have
+    strays of their own where such tables exist: no other collective sends to every peer.
     """
 
     smallest_bytes: int
@@ -187,23 +188,23 @@ class TableResidual:
         _check(0 < self.low <= 1 <= self.high, text, "low is positive; 1 is between", self.high)
 
     def within(self, machines: Residual) -> TableResidual:
-        """No farther than machines with such links lie from what these reach elsewhere."""
+        """Limit the ratios to the spread among machines with the same kinds of links."""
         low, high = max(self.low, min(1.0, machines.low)), min(self.high, max(1.0, machines.high))
         return replace(self, low=low, high=high)
 
     def opened(self, spread: float) -> TableResidual:
-        """With errors of another kind besides, of a standard deviation of the logarithm."""
-        more = NORMAL_MARGIN * spread
-        low, high = (exp(hypot(log(ratio), more)) for ratio in (self.low, self.high))
+        """Widen the ratios by an independent error, the standard deviation of a logarithm."""
+        margin = NORMAL_MARGIN * spread
+        low, high = (exp(hypot(log(ratio), margin)) for ratio in (self.low, self.high))
         return replace(self, low=1 / low, high=high) if spread else self
 
 
 @dataclass(frozen=True)
 class UndeterminedLevels:
-    """Levels of which one is slower than expected, and no row tells which.
+    """Levels of which one is slower than expected, while the rows cannot tell which.
 
-    ``taken`` is the one whose numbers were made to explain the rows; those of the others are what
-    was expected. Slow rows would be explained by any of them.
+    ``taken`` is the level whose numbers were changed to explain the rows; the others keep the
+    expected numbers. A slowdown of any of them would explain the rows.
     """
 
     levels: tuple[str, ...]
@@ -223,18 +224,18 @@ _Class = TypeVar("_Class", Residual, TableResidual)
 
 @dataclass(frozen=True)
 class Calibration:
-    """All that a fit found: numbers, how far measurements lay from them, and what is not known.
+    """The result of a fit: its numbers, their errors, and what could not be determined.
 
     ``runtime`` says how the runtime seems to choose its algorithm where none was forced: the
-    fastest, or by the published model of NCCL; among protocols it takes the fastest.
-    ``measured`` are the configurations of its rows, ``strays`` how far others may lie from a price.
-    ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot tell apart or say
-    nothing of, and rows that the fit did not follow. Every protocol with a fit has one that serves
-    any algorithm and collective. ``families``: of how many families of other machines the numbers
-    are what their links reached; 0 where this machine was measured. ``machines``: how far machines
-    with such links lie from what these reach elsewhere, by class of sizes. It was known before this
-    one was measured, so nothing is known less well since; empty where no such links are known.
-    ``untold`` are levels of which one is slow, and the rows do not tell which.
+    fastest, or by the published model of NCCL; among protocols it takes the fastest. ``measured``
+    are the configurations of its rows, ``strays`` the possible errors of prices of others.
+    ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot separate or do not
+    constrain, and rows that the fit did not follow. Every protocol with a fit has one that serves
+    any algorithm and collective. ``families``: the number of families of other machines from whose
+    links the numbers are derived; 0 if this machine was measured. ``machines``: the spread among
+    machines with such links, by class of sizes; empty if no such links are known. It was known
+    before this machine was measured, so it still limits errors. ``untold`` are levels of which one
+    is slow, while the rows cannot tell which.
     """
 
     fits: tuple[Fit, ...]
@@ -266,11 +267,11 @@ class Calibration:
 
     @property
     def protocols(self) -> frozenset[str]:
-        """The protocols that have a fit; a system with a calibration uses no others."""
+        """The fitted protocols; a system with a calibration uses no others."""
         return frozenset(fit.protocol for fit in self.fits)
 
     def fit(self, collective: str, algorithm: str, protocol: str) -> Fit | None:
-        """The most specific fit for a way; None where its protocol was not fitted."""
+        """The most specific matching fit; None if the protocol was not fitted."""
         known = {fit.key: fit for fit in self.fits}
         return next(
             (known[key] for key in _wider_keys(collective, algorithm, protocol) if key in known),
@@ -280,7 +281,7 @@ class Calibration:
     def residual(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float
     ) -> Residual | None:
-        """The residual of this way in the size's class, else of the next wider way that has one."""
+        """The residual of the most specific matching key in the class of this size."""
         edges = sorted({residual.smallest_bytes for residual in self.residuals})
         edge = max((edge for edge in edges if edge <= size_bytes), default=min(edges, default=0))
         known = {
@@ -292,28 +293,28 @@ class Calibration:
     def stray(
         self, way: tuple[str, str, str], members: tuple[int, ...], size_bytes: float
     ) -> TableResidual | None:
-        """How far off the price of an unmeasured configuration may be; None if it was measured.
+        """The possible error of the price of an unmeasured configuration; None if it was measured.
 
-        From the class that the size falls into, or the lowest one for a size below all classes;
-        opened by how far beyond all measured rows the price lies (``extrapolation_spread``), and no
-        farther than machines with such links lie from each other.
+        Taken from the size's class, or from the lowest class for smaller sizes. It is widened by
+        the distance beyond all measured rows (``extrapolation_spread``), and limited by the spread
+        among machines with such links.
         """
         collective, how = way[0], way[1:]
-        seen = any(one.covers(collective, how, members, size_bytes) for one in self.measured)
+        seen = any(rows.covers(collective, how, members, size_bytes) for rows in self.measured)
         if seen or not self.strays:
             return None
-        known = {one.collective for one in self.strays}
-        mine = collective if collective in known else ANY if ANY in known else min(known)
-        strays = [one for one in self.strays if one.collective == mine]
-        farther = extrapolation_spread(self.measured, collective, members, size_bytes)
-        found = _class_of_size(strays, size_bytes).opened(farther)
-        return found.within(_class_of_size(self.machines, size_bytes)) if self.machines else found
+        known = {stray.collective for stray in self.strays}
+        nearest = collective if collective in known else ANY if ANY in known else min(known)
+        strays = [stray for stray in self.strays if stray.collective == nearest]
+        spread = extrapolation_spread(self.measured, collective, members, size_bytes)
+        stray = _class_of_size(strays, size_bytes).opened(spread)
+        return stray.within(_class_of_size(self.machines, size_bytes)) if self.machines else stray
 
     @property
     def generosity(self) -> tuple[float, ...]:
-        """The largest fitted share of each level's bandwidth, at least 1: what links carry."""
+        """The largest fitted share of each level's bandwidth, at least 1: the links' capacity."""
         levels = zip(*(fit.levels for fit in self.fits), strict=True)
-        return tuple(max(1.0, *(level.share for level in each)) for each in levels)
+        return tuple(max(1.0, *(crossing.share for crossing in crossings)) for crossings in levels)
 
 
 def extrapolation_spread(
@@ -322,31 +323,32 @@ def extrapolation_spread(
     members: tuple[int, ...],
     size_bytes: float,
 ) -> float:
-    """How much farther a price may be off than among measured rows, as a standard deviation.
+    """The additional error of a price beyond the measured rows, as a standard deviation.
 
-    By doublings from the nearest end of what was measured: of children at each level, and of sizes.
-    Those of the same collective count, or of all where it was not measured.
+    Grows with the doublings from the nearest end of the measured rows: of children at each level,
+    and of sizes. Only rows of the same collective count, or all rows if it was not measured.
     """
-    mine = [one for one in measured if one.collective == collective]
-    known = mine or [*measured]
+    own = [rows for rows in measured if rows.collective == collective]
+    known = own or [*measured]
     if not known:
         return 0.0
-    sizes = [end for one in known for end in (one.smallest_bytes, one.largest_bytes)]
-    apart = APART * (collective == _APART and not mine)
-    nodes = sum(map(_count_doublings, members, zip(*(one.members for one in known), strict=True)))
-    farther = min(_count_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
-    return hypot(apart, MORE_CHILDREN * nodes, MORE_BYTES * farther)
+    sizes = [end for rows in known for end in (rows.smallest_bytes, rows.largest_bytes)]
+    apart = APART * (collective == _APART and not own)
+    shapes = zip(*(rows.members for rows in known), strict=True)
+    child_doublings = sum(map(_count_doublings, members, shapes))
+    size_doublings = min(_count_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
+    return hypot(apart, MORE_CHILDREN * child_doublings, MORE_BYTES * size_doublings)
 
 
 def _class_of_size(classes: Collection[_Class], size_bytes: float) -> _Class:
-    """The class that a size falls into; the lowest for a size below all."""
-    ordered = sorted(classes, key=lambda one: one.smallest_bytes)
-    below = [one for one in ordered if one.smallest_bytes <= size_bytes]
+    """The class of a size; the lowest one for a size below all classes."""
+    ordered = sorted(classes, key=lambda size_class: size_class.smallest_bytes)
+    below = [each for each in ordered if each.smallest_bytes <= size_bytes]
     return (below or ordered[:1])[-1]
 
 
 def _count_doublings(number: float, known: Iterable[float]) -> float:
-    """How many doublings lie between a number and the nearer end of others, if it is outside."""
+    """The doublings from the range of ``known`` to a number; 0 inside the range."""
     ends = sorted(known)
     return max(0.0, log2(ends[0] / number), log2(number / ends[-1]))
 

@@ -1,9 +1,9 @@
-"""One accelerator: what it multiplies and moves in a second, and what of that anybody has reached.
+"""Accelerators: their stated and measured rates of arithmetic, memory and attention.
 
-A machine's ``[device]`` names it; its numbers stand once, in ``catalogue/devices``, however many
-machines have it. *Peak* is what the maker states, for dense matrices; *reached* is the fastest that
-somebody measured, and is what seconds are estimated by: an H100 is sold with 989 Tflop/s in bf16,
-and the best product of matrices that was found on one ran at 794.5.
+A machine's ``[device]`` names one; its numbers are kept once, in ``catalogue/devices``, for all
+machines that have it. *Peak* is what the maker states, for dense matrices; *reached* is the best
+published measurement, on which estimates are based: an H100 is sold with 989 Tflop/s in bf16,
+and the fastest published matrix product on one ran at 794.5.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _NUMBERS = (
 class Device:
     """An accelerator.
 
-    ``matrix_flops_per_second`` by the element type of the operands (``bf16``, ``f8``), dense, two
-    operations for a multiplication with its addition; ``reached_flops_per_second`` the best of it
-    that was measured, for the types that anybody measured. A product of matrices is cut into
-    square tiles of ``tile`` rows, or of ``smallest_tile`` where there are few, each made by one of
-    the ``multiprocessors`` (of a TPU: its cores, and the side of its matrix unit).
-    ``launch_seconds`` is what the shortest operation takes; ``attention_flops_per_second`` what
-    flash attention was measured at, forward and backward. ``sources`` says where each number
+    ``matrix_flops_per_second`` is the dense peak by element type of the operands (``bf16``,
+    ``f8``), where a multiply-add counts as two operations; ``reached_flops_per_second`` the best
+    measured rate, for the types that were measured. A matrix product is cut into square tiles of
+    ``tile`` rows, or of ``smallest_tile`` where there are few, each computed by one of the
+    ``multiprocessors`` (for a TPU: its cores, and the side of its matrix unit).
+    ``launch_seconds`` is the time of the shortest operation; ``attention_flops_per_second`` the
+    measured rates of flash attention, forward and backward. ``sources`` says where each number
     comes from, ``unconfirmed`` which of them no primary source confirms.
     """
 
@@ -63,7 +63,7 @@ class Device:
     unconfirmed: tuple[str, ...] = ()
 
     def peak(self, dtype: str) -> float:
-        """Floating-point operations in a second, at most. Raises InputError for another type."""
+        """Peak floating-point operations per second. Raises InputError for an unknown type."""
         kind = _kind(dtype)
         if kind not in self.matrix_flops_per_second:
             known = ", ".join(self.matrix_flops_per_second)
@@ -73,12 +73,12 @@ class Device:
         return self.matrix_flops_per_second[kind]
 
     def reached(self, dtype: str) -> float | None:
-        """The best rate that was measured with this type; None where nobody did."""
+        """The best measured rate with this type, None if it was not measured."""
         return self.reached_flops_per_second.get(_kind(dtype))
 
 
 def _kind(dtype: str) -> str:
-    """All formats of eight bits have one rate."""
+    """All eight-bit formats share one rate."""
     return "f8" if dtype.startswith("f8") else dtype
 
 
@@ -100,7 +100,7 @@ class _DeviceEntry(BaseModel):
 
 
 def read_device(text: str, *, where: str = "device") -> Device:
-    """The device that a TOML text describes. Raises InputError for whatever is wrong in it."""
+    """The device that a TOML text describes. Raises InputError if the text is invalid."""
     try:
         entry = _DeviceEntry.model_validate(tomllib.loads(text))
     except ValidationError as error:
@@ -119,19 +119,19 @@ def read_device(text: str, *, where: str = "device") -> Device:
         if not 0 < reached <= entry.matrix_TFLOP_per_s.get(kind, 0.0):
             raise InputError(f"{reached} reached in {kind}, more than the peak", where=where)
     if entry.attention_TFLOP_per_s:
-        fastest, most = max(entry.attention_TFLOP_per_s), max(entry.matrix_TFLOP_per_s.values())
-        if not 0 < min(entry.attention_TFLOP_per_s) <= fastest <= most:
+        fastest, peak = max(entry.attention_TFLOP_per_s), max(entry.matrix_TFLOP_per_s.values())
+        if not 0 < min(entry.attention_TFLOP_per_s) <= fastest <= peak:
             raise InputError(f"attention at {fastest}, not between 0 and the peak", where=where)
     if entry.reached_GB_per_s and entry.reached_GB_per_s > entry.memory_GB_per_s:
         raise InputError(f"{entry.reached_GB_per_s} GB/s reached, above the peak", where=where)
     return _device(entry)
 
 
-def _check_named(names: list[str], numbers: list[str], what: str, where: str) -> None:
+def _check_named(names: list[str], numbers: list[str], key: str, where: str) -> None:
     for name in names:
         if name not in numbers:
             hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} in {what} is no number given here", where=where, hint=hint)
+            raise InputError(f"{name!r} in {key} is no number given here", where=where, hint=hint)
 
 
 def _device(entry: _DeviceEntry) -> Device:
@@ -166,16 +166,16 @@ def _scale_rates(rates: Mapping[str, float]) -> dict[str, float]:
 
 @cache
 def devices() -> Mapping[str, Device]:
-    """The known devices by their names, as machines of the catalogue write them."""
-    found = [
+    """The known devices by name, as the catalogue's machines refer to them."""
+    known = [
         read_device(file.read_text(encoding="utf-8"), where=file.name)
         for file in sorted(_folder().iterdir(), key=lambda file: file.name)
     ]
-    return {device.name: device for device in found}
+    return {device.name: device for device in known}
 
 
 def device_named(name: str) -> Device:
-    """The device of that name. Raises InputError for one of which no numbers are known."""
+    """The device with this name. Raises InputError for an unknown device."""
     if name not in devices():
         hint = suggest_nearest(name, list(devices()))
         raise InputError(f"no rates are known of the device {name!r}", hint=hint)

@@ -1,4 +1,4 @@
-"""The one error a caller's mistake raises, so that every front end can show it the same way."""
+"""The one error for a caller's mistakes, so that every front end shows it the same way."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ LONGEST = 100
 
 
 class InputError(ValueError):
-    """Something the caller gave cannot be used.
+    """An input that cannot be used.
 
-    ``problem`` says what was given and what is wrong with it, ``where`` the place it was given
-    (a file and key, an option, a position in a text), ``hint`` what would be right. The text of
-    the error is the three of them in that order.
+    ``problem`` says what was given and what is wrong with it, ``where`` where it was given (a file
+    and key, an option, a position in a text), ``hint`` what would be right. The error's text joins
+    the place, the problem and the hint.
     """
 
     def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
@@ -25,7 +25,7 @@ class InputError(ValueError):
         super().__init__(problem, where, hint)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """From one process to another."""
+        """Support pickling: processes exchange these errors."""
         return partial(type(self), self.problem, where=self.where, hint=self.hint), ()
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class InputError(ValueError):
         return f"{place}{self.problem}{advice}"
 
     def at(self, where: str) -> InputError:
-        """The same mistake with an outer place put first: ``line 3`` becomes ``a.toml, line 3``."""
+        """The same error with an outer place put first: ``line 3`` becomes ``a.toml, line 3``."""
         inner = f"{where}, {self.where}" if self.where else where
         return InputError(self.problem, where=inner, hint=self.hint)
 
@@ -44,7 +44,7 @@ class InputError(ValueError):
 def error_context(where: str) -> Iterator[None]:
     """Put an outer place first in each InputError raised inside, as ``InputError.at`` does.
 
-    Not for every line of a long file: it is slower than a ``try``, and its text is built each time.
+    Not for the lines of a long file: it is slower than ``try`` and always builds ``where``.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def error_context(where: str) -> Iterator[None]:
 
 
 def suggest_nearest(given: str, known: Iterable[str]) -> str:
-    """A hint that offers the known names closest to ``given``, or all of them if none is close."""
+    """A hint with the known names closest to ``given``, or with all of them if none is close."""
     names = list(known)
     close = get_close_matches(given[:LONGEST].lower(), names, n=3, cutoff=0.5)
     if close:

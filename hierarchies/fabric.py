@@ -1,8 +1,8 @@
-"""Who shares which link: devices behind a port, and routes inside one domain.
+"""Contention for links: devices that share a port, and routes inside one domain.
 
-Eight GPUs of a node with four NICs share each NIC by two, so a message of both takes twice as long.
-All devices of a hierarchy look alike, so one child, or one domain, stands for all: nothing here
-grows with the number of devices, only with the number of children of one level.
+Eight GPUs of a node with four NICs share each NIC in pairs, so a message of both takes twice as
+long. All devices of a hierarchy look alike, so one child, or one domain, represents all: costs here
+grow with the number of children of one level, not with the number of devices.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Weights = npt.NDArray[np.float64]
 
 
 class Role(Enum):
-    """What a part of a level's digit does in an instruction.
+    """The role of a part of a level's digit in an instruction.
 
-    FREE: it varies inside a group; ZERO: it must be 0 to take part; FIXED: it tells groups apart.
-    IDLE is not part of the digit: it counts children that do nothing, after all others. (3 free,
-    1 idle) are four children, three of them busy.
+    FREE: it varies inside a group; ZERO: it must be 0 for a device to take part; FIXED: it
+    distinguishes groups. IDLE is not part of the digit: it counts children that do nothing, after
+    all others. (3 free, 1 idle) means four children, three of them busy.
     """
 
     FREE = "free"
@@ -38,7 +38,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of a level's digit with its role; neighbours of the same role are one."""
+    """A part of a level's digit with its role; adjacent parts of the same role are merged."""
 
     size: int
     role: Role
@@ -49,7 +49,7 @@ Cast = tuple[tuple[Slot, ...], ...]
 
 
 def roles_of(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> Cast:
-    """The roles that the digits of an instruction give to the parts of every level."""
+    """The roles of the parts of every level, given the free and zero digits of an instruction."""
 
     def role(digit: int | None) -> Role:
         if digit in free:
@@ -60,18 +60,18 @@ def roles_of(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...])
     for parts in reduction.parts:
         slots: list[Slot] = []
         for part in parts:
-            size, what = part.size, role(part.digit)
-            if slots and slots[-1].role is what:
+            size, part_role = part.size, role(part.digit)
+            if slots and slots[-1].role is part_role:
                 size *= slots.pop().size
-            slots.append(Slot(size, what))
+            slots.append(Slot(size, part_role))
         levels.append(tuple(slots))
     return tuple(levels)
 
 
 def price_class(system: System, reduction: Reduction) -> tuple[tuple[DigitPart, ...], ...]:
-    """What prices see of a reduction: where it is the same, every program costs the same.
+    """A key of a reduction for prices: reductions with equal keys cost the same for every program.
 
-    Under a crossbar it says nothing which children a group has, only how many: with data=2 and
+    Under a crossbar only the number of a group's children counts, not which: with data=2 and
     model=4 in a node of eight GPUs, each with a NIC of its own, a sum over data costs the same
     whichever axis varies faster. Where two GPUs share a NIC, in a ring, and where some links are
     slower than others, the order of a level's parts counts.
@@ -84,19 +84,19 @@ def price_class(system: System, reduction: Reduction) -> tuple[tuple[DigitPart, 
 
 
 def _ordered_levels(system: System) -> set[int]:
-    """The levels whose children are told apart by their order."""
+    """The levels at which the order of the children affects prices."""
     if system.faults:
         return set(range(len(system.links)))
-    found = {i for i, link in enumerate(system.links) if link.domain is not Domain.SWITCH}
+    ordered = {i for i, link in enumerate(system.links) if link.domain is not Domain.SWITCH}
     cardinalities = system.hierarchy.cardinalities
     for outer in range(len(system.links)):
         block = system.block(outer)
         for level in reversed(range(outer + 1, len(system.links))):
             if block % cardinalities[level]:
-                found |= {level} if block > 1 else set()
+                ordered |= {level} if block > 1 else set()
                 break
             block //= cardinalities[level]
-    return found
+    return ordered
 
 
 def _merge_by_digit(parts: tuple[DigitPart, ...]) -> list[DigitPart]:
@@ -111,18 +111,18 @@ def _place(part: DigitPart) -> int:
 
 
 def count_children(slots: tuple[Slot, ...]) -> int:
-    """How many children one parent has at this level, idle ones included."""
+    """The number of children of one parent at this level, including idle ones."""
     idle = sum(slot.size for slot in slots if slot.role is Role.IDLE)
     return idle + prod(slot.size for slot in slots if slot.role is not Role.IDLE)
 
 
 def count_groups_within(levels: Cast) -> int:
-    """How many groups have members in one child, ``levels`` being those inside of it."""
+    """The number of groups with members in one child, whose inner levels are ``levels``."""
     return prod(slot.size for slots in levels for slot in slots if slot.role is Role.FIXED)
 
 
 def count_members(slots: tuple[Slot, ...]) -> int:
-    """How many children of one parent at this level hold members of one group."""
+    """The number of children of one parent at this level that hold members of one group."""
     count = 1
     for slot in slots:
         count *= slot.size if slot.role is Role.FREE else 1
@@ -130,7 +130,7 @@ def count_members(slots: tuple[Slot, ...]) -> int:
 
 
 def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
-    """Which children of one parent take part at all: booleans, shape (children,)."""
+    """Which children of one parent take part: booleans, shape (children,)."""
     table = np.ones(1, dtype=np.bool_)
     for slot in slots:
         if slot.role is not Role.IDLE:
@@ -138,16 +138,16 @@ def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
             if slot.role is Role.ZERO:
                 alive[1:] = False
             table = (table[:, None] & alive[None, :]).reshape(-1)
-    found = np.zeros(count_children(slots), dtype=np.bool_)
-    found[: len(table)] = table
-    return found
+    mask = np.zeros(count_children(slots), dtype=np.bool_)
+    mask[: len(table)] = table
+    return mask
 
 
 def busiest_block(levels: Cast, block: int) -> int:
     """The most devices that take part in any aligned block of ``block`` neighbouring devices.
 
     Such a block shares one port of a child. ``levels`` are the levels inside the child, outermost
-    first. (System checks that a block is whole children of one of them.)
+    first. ``System`` guarantees that a block is whole children of one of them.
     """
     count = 1
     for slots in reversed(levels):
@@ -161,7 +161,7 @@ def busiest_block(levels: Cast, block: int) -> int:
 
 
 def count_busy_blocks(levels: Cast, block: int) -> int:
-    """In how many aligned blocks of ``block`` neighbours in a child at least one takes part.
+    """The number of aligned blocks of ``block`` neighbours in a child with a participant.
 
     ``levels`` are those inside the child, as in ``busiest_block``.
     """
@@ -178,9 +178,9 @@ def count_busy_blocks(levels: Cast, block: int) -> int:
 
 @dataclass(frozen=True)
 class Load:
-    """What messages among children cost a domain.
+    """The load that messages among children put on a domain.
 
-    ``peak``: what the busiest link carries, in units of what the busiest child sends; ``hops``:
+    ``peak``: the load of the busiest link, in units of what the busiest child sends; ``hops``:
     the most links that one message crosses.
     """
 
@@ -190,7 +190,7 @@ class Load:
 
 MOST_LISTED = 2**24
 MOST_CHILDREN = 1024
-"""The limit for all domains but switches: there messages are routed one by one."""
+"""The limit for domains other than switches, whose messages are routed one by one."""
 
 
 def route_load(
@@ -203,7 +203,7 @@ def route_load(
 
     ``demand(m)[i, j]`` is what the i-th of m member children of every group sends to the j-th, in
     units of what the busiest child sends. For any domain but a switch. Raises InputError for more
-    children than can be routed.
+    than ``MOST_CHILDREN`` children.
     """
     children = count_children(slots)
     if children > MOST_CHILDREN:
@@ -225,7 +225,7 @@ def route_load(
 def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: bool) -> Load:
     """The load of a circle: messages go the shorter way, or half each way if both are equal.
 
-    On a line there is one way.
+    On a line there is only one way.
     """
     here, there = np.nonzero(sent)
     source, target = groups[:, here].ravel(), groups[:, there].ravel()
@@ -238,9 +238,9 @@ def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wr
         _busiest_link_load(children, target, children - ahead, weight - forth),
     )
     # Between two children there is one link, which both ways around share.
-    both = 2 if children == 2 and wraps else 1
+    sharing = 2 if children == 2 and wraps else 1
     hops = np.minimum(ahead, children - ahead) if wraps else np.abs(target - source)
-    return Load(both * peak, int(hops.max(initial=1)))
+    return Load(sharing * peak, int(hops.max(initial=1)))
 
 
 def _busiest_link_load(

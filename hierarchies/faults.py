@@ -1,9 +1,9 @@
-"""What of a machine is missing or slower: units, ports and cables, by names that people use.
+"""Missing or slower parts of a machine: units, ports and cables, by readable names.
 
-``node3/gpu5`` is a *unit*: the names of the levels with numbers from 0, outermost first.
-``node3/nic2`` (or ``node3/port2``) is a *port* of the unit ``node3``, one of those by which it is
-joined to its siblings. ``node3/gpu0-gpu1`` is a *cable* between two children of ``node3``, where
-they stand in a ring or torus or have a mesh of cables.
+``node3/gpu5`` is a *unit*: level names with numbers from 0, outermost first.
+``node3/nic2`` (or ``node3/port2``) is a *port* of the unit ``node3``, one of those that join
+it to its siblings. ``node3/gpu0-gpu1`` is a *cable* between two children of ``node3``, which
+form a ring, torus or mesh.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class Fault:
-    """A unit, port or cable with the share of its bandwidth that is left; 0.0 if it is missing.
+    """A unit, port or cable with the remaining share of its bandwidth, 0.0 if it is missing.
 
     ``path`` has the digits of the unit, or of the parent of a cable's two ends, outermost first;
-    ``port`` the number of a port of that unit; ``ends`` the two children that a cable joins, of
-    which the first is the lower. A unit that is slower is slower at all links that join it to its
-    siblings; a unit that is missing is missing with all its devices.
+    ``port`` the number of a port of that unit; ``ends`` the two children that a cable joins, the
+    lower one first. A slower unit is slower at all links that join it to its siblings; a missing
+    unit is missing with all its devices.
     """
 
     path: tuple[int, ...]
@@ -55,12 +55,12 @@ class Fault:
 
     @property
     def what(self) -> tuple[object, ...]:
-        """The thing that is missing or slower, without how much: faults of one thing share it."""
+        """The part that is missing or slower, without the share; faults of one part share it."""
         return self.path, self.port, self.ends
 
     @property
     def level(self) -> int:
-        """The level whose links it affects: ``node3`` affects those between nodes."""
+        """The level whose links are affected: ``node3`` affects those between nodes."""
         return len(self.path) - (self.ends is None)
 
     def name(self, hierarchy: Hierarchy) -> str:
@@ -75,9 +75,9 @@ class Fault:
 
 
 def parse_fault(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
-    """The fault of what a path names (``node3/nic2``), with the share of bandwidth that is left.
+    """The fault of the part that a path names (``node3/nic2``), with its remaining bandwidth share.
 
-    Raises InputError for a name that is no level's, numbers out of range, and a bad share.
+    Raises InputError for an unknown level, numbers out of range, and an invalid share.
     """
     *outer, last = text.strip().split("/")
     path = _digits(outer, hierarchy, text)
@@ -101,22 +101,26 @@ def _split_numbered(part: str) -> tuple[str, int] | None:
 def _digits(
     parts: Sequence[str], hierarchy: Hierarchy, text: str, begin: int = 0
 ) -> tuple[int, ...]:
-    """The digits of a path of units, the first of the level ``begin``."""
-    found = []
+    """The digits of a path of units, whose first is at level ``begin``."""
+    digits = []
     for level, part in enumerate(parts, start=begin):
         if level >= len(hierarchy.levels):
             hint = f"a device is named {_example(hierarchy, len(hierarchy.levels))}"
             raise InputError(f"no unit {text!r}: {part!r} is inside of a device", hint=hint)
-        known, card = hierarchy.names[level], hierarchy.cardinalities[level]
+        expected, cardinality = hierarchy.names[level], hierarchy.cardinalities[level]
         name, number = _split_numbered(part) or (part, -1)
-        if name != known or number < 0:
-            near = suggest_nearest(name, hierarchy.names) if name not in hierarchy.names else ""
-            hint = f"here stands {known} and a number, as in {_example(hierarchy, level + 1)}"
-            raise InputError(f"no unit {text!r}", hint=f"{near} {hint}".strip())
-        if number >= card:
-            raise InputError(f"no unit {text!r}", hint=f"{known}0 to {known}{card - 1} are there")
-        found.append(number)
-    return tuple(found)
+        if name != expected or number < 0:
+            suggestion = (
+                suggest_nearest(name, hierarchy.names) if name not in hierarchy.names else ""
+            )
+            hint = f"here stands {expected} and a number, as in {_example(hierarchy, level + 1)}"
+            raise InputError(f"no unit {text!r}", hint=f"{suggestion} {hint}".strip())
+        if number >= cardinality:
+            raise InputError(
+                f"no unit {text!r}", hint=f"{expected}0 to {expected}{cardinality - 1} are there"
+            )
+        digits.append(number)
+    return tuple(digits)
 
 
 def _example(hierarchy: Hierarchy, levels: int) -> str:
@@ -124,8 +128,8 @@ def _example(hierarchy: Hierarchy, levels: int) -> str:
 
 
 def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None:
-    """Refuse two faults of one thing, and faults inside a missing unit. Raises InputError."""
-    gone = {fault.path for fault in faults if fault.missing and fault.is_unit}
+    """Refuse two faults of one part, and faults inside a missing unit. Raises InputError."""
+    missing = {fault.path for fault in faults if fault.missing and fault.is_unit}
     seen = set()
     for fault in faults:
         name = fault.name(hierarchy)
@@ -133,14 +137,14 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
             raise InputError(f"{name} is named twice", hint="say once what is left of it")
         seen.add(fault.what)
         inside = len(fault.path) - fault.is_unit
-        if any(fault.path[:end] in gone for end in range(1, inside + 1)):
+        if any(fault.path[:end] in missing for end in range(1, inside + 1)):
             raise InputError(f"{name} is part of a unit that is missing", hint="leave it out")
 
 
 def find_first_refused(count: int, check: Callable[[int], object]) -> int:
-    """The smallest n for which ``check(n)``, of the first n of ``count`` things, raises InputError.
+    """The smallest n such that ``check(n)``, called with a number of things, raises InputError.
 
-    By bisection, so ``count`` must be refused, and if n things are refused, n + 1 must be, too.
+    Bisects, so ``check`` must be monotonic: it refuses ``count``, and n + 1 whenever it refuses n.
     """
     good, bad = 0, count
     while bad - good > 1:
@@ -154,16 +158,16 @@ def find_first_refused(count: int, check: Callable[[int], object]) -> int:
 
 
 def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int, ...]:
-    """The ids of the devices that are not there, ascending.
+    """The ids of the missing devices, ascending.
 
-    Raises InputError if none is left.
+    Raises InputError if no device is left.
     """
-    gone: set[int] = set()
+    missing: set[int] = set()
     for fault in faults:
         if fault.missing and fault.is_unit:
             inside = hierarchy.devices_in_child(len(fault.path) - 1)
             first = hierarchy.unit(fault.path)
-            gone.update(range(first * inside, (first + 1) * inside))
-    if len(gone) == hierarchy.devices:
+            missing.update(range(first * inside, (first + 1) * inside))
+    if len(missing) == hierarchy.devices:
         raise InputError("no device is left", hint="leave at least one")
-    return tuple(sorted(gone))
+    return tuple(sorted(missing))

@@ -1,4 +1,4 @@
-"""Named levels of a machine and the numbering of the devices at its leaves."""
+"""The named levels of a machine and the numbering of its devices."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ RESERVED = frozenset(
 )
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, subject: str) -> None:
     """Refuse a name that a program could not spell.
 
-    Raises InputError for anything but a letter followed by letters, digits, ``_`` and ``-``; for
-    a word of the language; and for ``d0``, ``d1``, ... which always mean the digits of a tree.
+    Raises InputError unless the name is a letter followed by letters, digits, ``_`` and ``-``; also
+    for a word of the language, and for ``d0``, ``d1``, ..., which always mean the digits of a tree.
     """
     if not NAME.fullmatch(name):
         raise InputError(
-            f"{what} name {name!r} cannot be written in a program",
+            f"{subject} name {name!r} cannot be written in a program",
             hint="a name is a letter followed by letters, digits, '_' or '-'",
         )
     if name in RESERVED or is_numbered(name):
         raise InputError(
-            f"{what} name {name!r} is a word of the reduction language",
+            f"{subject} name {name!r} is a word of the reduction language",
             hint="choose another name",
         )
 
 
 def is_numbered(name: str) -> bool:
-    """Whether a name is one of ``d0``, ``d1``, ..., which always mean the digits of a tree."""
+    """Whether a name is ``d0``, ``d1``, ..., which always mean the digits of a tree."""
     return bool(_NUMBERED.fullmatch(name))
 
 
-def check_distinct(names: tuple[str, ...], what: str) -> None:
-    """Refuse a name that is given twice. Raises InputError."""
+def check_distinct(names: tuple[str, ...], subject: str) -> None:
+    """Refuse a name that occurs twice. Raises InputError."""
     for name in names:
         if names.count(name) > 1:
             raise InputError(
-                f"{what} name {name!r} is given {names.count(name)} times",
-                hint=f"every {what} needs a name of its own",
+                f"{subject} name {name!r} is given {names.count(name)} times",
+                hint=f"every {subject} needs a name of its own",
             )
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its name and how many children each unit of the level above has."""
+    """One level: its name and the number of children of each unit of the level above."""
 
     name: str
     cardinality: int
@@ -70,9 +70,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Levels, outermost first. A device is a tuple of digits, one a level.
+    """Levels, outermost first. A device is a tuple of digits, one per level.
 
-    Its id is the mixed-radix number of the digits:
+    A device's id is the mixed-radix number of its digits:
     ``device(digits(i)) == i`` for every ``0 <= i < devices``.
     """
 
@@ -100,21 +100,21 @@ class Hierarchy:
 
     @cached_property
     def devices(self) -> int:
-        """How many leaves there are."""
+        """The number of devices (leaves)."""
         return prod(self.cardinalities)
 
     def devices_in_child(self, level: int) -> int:
-        """How many devices one child at ``level`` (0 = outermost) holds."""
+        """The number of devices in one child at ``level`` (0 = outermost)."""
         return prod(self.cardinalities[level + 1 :])
 
     def index(self, name: str) -> int:
-        """The position of a level, 0 = outermost. Raises InputError if there is none so named."""
+        """The position of a level, 0 = outermost. Raises InputError for an unknown name."""
         if name not in self.names:
             raise InputError(f"no level {name!r}", hint=suggest_nearest(name, self.names))
         return self.names.index(name)
 
     def digits(self, device: int) -> tuple[int, ...]:
-        """The digits of a device id, outermost first. Raises InputError beyond the last device."""
+        """The digits of a device id, outermost first. Raises InputError for an id out of range."""
         if not 0 <= device < self.devices:
             raise InputError(f"no device {device}", hint=f"ids go from 0 to {self.devices - 1}")
         digits = []
@@ -135,7 +135,7 @@ class Hierarchy:
         return self.unit(digits)
 
     def unit(self, path: tuple[int, ...]) -> int:
-        """The number of a unit among those of its level, by its digits from the outermost on.
+        """The number of a unit among all units of its level, from its digits, outermost first.
 
         In racks of four nodes, (1, 3) is node 7.
         """

@@ -1,6 +1,6 @@
-"""Every link of a system by itself: numbers, names that people can read, and bandwidths.
+"""Every single link of a system: its number, readable name and bandwidth.
 
-A link is one direction of a cable or port, a medium, or a device's memory. Nothing here is
+A link is one direction of a cable or port, a medium, or a device's memory. Links need not be
 symmetric: any link may be slower or faster than the system's description says, as when one of a
 thousand cables runs at half its speed.
 """
@@ -25,9 +25,9 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MOST_LINKS = 2**22
 MOST_COMPARED = 5000
-"""How many names are searched for a suggestion (did you mean ...?)."""
+"""The number of names searched for a suggestion (did you mean ...?)."""
 NEARLY = 1e-9
-"""A link with no more than this share left counts as missing."""
+"""A link with at most this remaining share counts as missing."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Wiring:
     * bus: one link for both ways, ``node3/gpu-bus``;
     * memory: one link a device, ``node3/gpu5/memory``.
 
-    Raises InputError for more links than can be followed one by one.
+    Raises InputError for more than ``MOST_LINKS`` links.
     """
 
     system: System
@@ -55,10 +55,10 @@ class Wiring:
     @cached_property
     def firsts(self) -> tuple[int, ...]:
         """The number of the first link of each level, and of the first memory."""
-        found = [0]
+        firsts = [0]
         for level in range(len(self.system.links)):
-            found.append(found[-1] + self._count(level))
-        return tuple(found)
+            firsts.append(firsts[-1] + self._count(level))
+        return tuple(firsts)
 
     @property
     def links(self) -> int:
@@ -68,25 +68,25 @@ class Wiring:
     def bandwidths(self) -> Floats:
         """Bytes per second of every link, as the system is described; shape (links,).
 
-        A slower link has what is left of it. A missing port keeps what it had: its traffic is
+        A slower link has its remaining bandwidth. A missing port keeps its own: its traffic is
         loaded on other ports (``detours``).
         """
-        found = np.empty(self.links)
+        bandwidths = np.empty(self.links)
         for level, link in enumerate(self.system.links):
             switch = link.domain is Domain.SWITCH
-            found[self.firsts[level] : self.firsts[level + 1]] = (
+            bandwidths[self.firsts[level] : self.firsts[level + 1]] = (
                 self.system.port_bytes_per_second(level)
                 if switch
                 else link.bandwidth_bytes_per_second
             )
-        found[self.firsts[-1] :] = self.system.memory_bytes_per_second
+        bandwidths[self.firsts[-1] :] = self.system.memory_bytes_per_second
         for number, share in self._shares.items():
-            found[number] *= share or 1.0
-        return found
+            bandwidths[number] *= share or 1.0
+        return bandwidths
 
     @cached_property
     def _shares(self) -> dict[int, float]:
-        """The share of the bandwidth that is left, for each link that has lost some."""
+        """The remaining share of bandwidth of each link that has lost some."""
         shares: dict[int, float] = {}
         lost: dict[int, float] = {}
         for fault in self.system.faults:
@@ -96,17 +96,13 @@ class Wiring:
                 for link in self._links_of(fault):
                     shares[link] = shares.get(link, 1.0) * fault.share
                 continue
-            several = self._several(fault.level)
+            ports = self.system.ports_of_block(fault.level)
             for link in self._links_of(fault):
-                lost[link] = lost.get(link, 0.0) + (1 - fault.share) / several
+                lost[link] = lost.get(link, 0.0) + (1 - fault.share) / ports
         for link, part in lost.items():
             left = 1 - part
             shares[link] = shares.get(link, 1.0) * (left if left > NEARLY else 0.0)
         return shares
-
-    def _several(self, level: int) -> int:
-        """How many ports one link stands for: more than one where devices have several each."""
-        return self.system.ports_of_block(level)
 
     def _links_of(self, fault: Fault) -> list[int]:
         """The links, in both directions, that a fault affects; for a unit, all that leave it."""
@@ -118,9 +114,8 @@ class Wiring:
         first = self.firsts[level] + 2 * (unit * inside // block)
         ports = range(inside // block)
         if fault.port is not None:
-            ports = range(
-                fault.port // self._several(level), fault.port // self._several(level) + 1
-            )
+            port = fault.port // self.system.ports_of_block(level)
+            ports = range(port, port + 1)
         return [first + 2 * port + way for port in ports for way in (0, 1)]
 
     def _of_level(self, level: int) -> range:
@@ -141,11 +136,11 @@ class Wiring:
     def detours(self) -> Mapping[int, tuple[tuple[int, float], ...]]:
         """For each missing link the other links of its unit that carry its load, with shares.
 
-        A missing port's traffic leaves by the unit's other ports, in proportion to what they can
-        carry, and no faster than the port itself was, so that a machine without it is never faster.
-        The way to the other ports is not counted.
+        A missing port's traffic leaves by the unit's other ports, in proportion to their
+        bandwidths, and no faster than by the port itself, so that a machine without it is never
+        faster. The path to the other ports is not counted.
         """
-        found = {}
+        detours = {}
         for link, share in self._shares.items():
             if share:
                 continue
@@ -158,9 +153,9 @@ class Wiring:
                 for other in range(begin, begin + 2 * ports, 2)
                 if self._shares.get(other, 1.0)
             ]
-            whole = float(self.bandwidths[others].sum())
-            found[link] = tuple((o, float(self.bandwidths[o]) / whole) for o in others)
-        return found
+            total = float(self.bandwidths[others].sum())
+            detours[link] = tuple((o, float(self.bandwidths[o]) / total) for o in others)
+        return detours
 
     def _count(self, level: int) -> int:
         system = self.system
@@ -186,7 +181,7 @@ class Wiring:
         return devices // (children * self._inside(level))
 
     def ports(self, level: int, devices: Numbers) -> Numbers:
-        """The link out of a switch level's port of each device; the one in is the next number."""
+        """The link out of each device's port at a switch level; the link in is the next number."""
         return self.firsts[level] + 2 * (devices // self.system.block(level))
 
     def buses(self, level: int, devices: Numbers) -> Numbers:
@@ -194,7 +189,7 @@ class Wiring:
         return self.firsts[level] + self._domain(level, devices)
 
     def circles(self, level: int, devices: Numbers) -> Numbers:
-        """For each device the first link of the ring, or of the torus dimension, that it stands in.
+        """For each device the first link of its ring, or of its circle in a torus dimension.
 
         Link ``2 a`` after it goes from child a to the next, ``2 a + 1`` comes back.
         """
@@ -204,7 +199,7 @@ class Wiring:
         return self.firsts[level] + domain * 2 * self.circle_pairs(level)
 
     def circle_pairs(self, level: int) -> int:
-        """How many pairs of neighbours a ring, or a circle of a torus, has at a level."""
+        """The number of pairs of neighbours in a ring, or in a circle of a torus, at a level."""
         return circle_links(
             self.system.hierarchy.cardinalities[level], self.system.links[level].wraps
         )
@@ -222,7 +217,7 @@ class Wiring:
         return (self.name(link) for link in range(self.links))
 
     def name(self, link: int) -> str:
-        """What a link is called. Raises IndexError for a number that no link has."""
+        """The name of a link. Raises IndexError for a number out of range."""
         if not 0 <= link < self.links:
             raise IndexError(f"no link {link}")
         if link >= self.firsts[-1]:
@@ -231,7 +226,7 @@ class Wiring:
         return self._name(level, link - self.firsts[level])
 
     def cable(self, link: int) -> str:
-        """A link's name without its direction, which both directions share."""
+        """The name of a link without its direction, which both directions share."""
         return _cable(self.name(link))
 
     def _path(self, device: int) -> list[str]:
@@ -273,7 +268,7 @@ class Wiring:
 
 
 def circle_links(children: int, wraps: bool = True) -> int:
-    """How many pairs of neighbours a circle has: two children have one cable, not two.
+    """The number of pairs of neighbours in a circle: two children have one cable, not two.
 
     A line, whose ends are not joined, has one pair less.
     """
@@ -299,7 +294,7 @@ class Network:
 
     @classmethod
     def of(cls, system: System) -> Network:
-        """All links as the system is described. Raises InputError for too many."""
+        """All links as the system is described. Raises InputError for more than ``MOST_LINKS``."""
         wiring = Wiring(system)
         return cls(wiring, wiring.bandwidths)
 
@@ -308,7 +303,7 @@ class Network:
         return self.wiring.system
 
     def perturbed(self, seed: int, share: float = 0.1) -> Network:
-        """Every link faster or slower by up to a share of its bandwidth, uniformly drawn.
+        """Scale every bandwidth by a factor drawn uniformly from [1 - share, 1 + share).
 
         Raises InputError for a share that is not from 0 to below 1.
         """
@@ -318,11 +313,11 @@ class Network:
         return replace(self, bandwidths=self.bandwidths * drawn)
 
     def changed(self, factors: Mapping[str, float]) -> Network:
-        """Some links faster or slower, by factors of what they are.
+        """Multiply the bandwidths of some links by factors.
 
         A key is a link's name, the name without its direction (then both), or a pattern of such
         names (``node3/*``, ``*/memory``); where several match a link, their factors multiply.
-        Raises InputError for a key that no link has, and for factors not finite and above 0.
+        Raises InputError for a key that matches no link, and for factors not finite and above 0.
         """
         bandwidths = self.bandwidths.copy()
         names = list(self.wiring.names()) if factors else []
@@ -337,11 +332,11 @@ class Network:
 
 def _find_matching(pattern: str, names: list[str]) -> list[int]:
     fits = re.compile(translate(pattern)).match
-    found = [i for i, name in enumerate(names) if fits(name) or fits(_cable(name))]
-    if not found:
+    matching = [i for i, name in enumerate(names) if fits(name) or fits(_cable(name))]
+    if not matching:
         cables = list(dict.fromkeys(map(_cable, names)))
         raise InputError(f"no link {pattern!r}", hint=_hint(pattern, cables))
-    return found
+    return matching
 
 
 def _cable(name: str) -> str:

@@ -1,8 +1,8 @@
-"""A machine of another shape: a slice of a pod, some of a node's devices, more or fewer racks.
+"""A machine in another shape: a slice of a pod, part of a node's devices, more or fewer racks.
 
-A shape has a count for each level, outermost first: 64 of the 72 GPUs of one rack are ``1x64``. Of
-a slice of TPUs it is x first, as Google and JAX's coordinates have it: ``4x4x8`` has 8 along z. The
-ports of devices that are left out are left out with them.
+A shape has a count for each level, outermost first: 64 of the 72 GPUs of one rack are ``1x64``.
+The shape of a TPU slice is x first, as in Google's and JAX's coordinates: ``4x4x8`` has 8 along z.
+Removing devices also removes their ports.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Shape = tuple[int, ...]
 
 
 def reshape_system(system: System, shape: Sequence[int]) -> System:
-    """The same machine with these counts, one for each level, or one for the outermost alone.
+    """The same machine with these counts: one for each level, or only the outermost.
 
-    Of a torus a slice may be of any size; of what is inside a node there is no more than it has.
-    Inside a unit, a part of a ring or torus has open ends. Raises InputError for another number of
-    counts, for more devices than a unit has, and for a part that would share some of a port.
+    A torus can be cut to any size; a level inside a node cannot exceed the node's count. Inside a
+    unit, a part of a ring or torus has open ends. Raises InputError for a wrong number of counts,
+    for more devices than a unit has, and for a part that would split a shared port.
     """
     names, counts = system.hierarchy.names, system.hierarchy.cardinalities
     if len(shape) == 1:
@@ -44,36 +44,36 @@ def reshape_system(system: System, shape: Sequence[int]) -> System:
 
 
 def is_x_first(system: System) -> bool:
-    """Whether a shape begins with the innermost level: of a torus with nothing but z, y and x."""
+    """Whether a shape begins with the innermost level: true of a torus with only z, y and x."""
     names = system.hierarchy.names
     return system.is_torus and names == ("z", "y", "x")[-len(names) :]
 
 
 def spell_shape(system: System) -> str:
-    """The shape of a machine as one would type it, and what it counts: ``4x8 (node, gpu)``."""
+    """The shape of a machine as it is typed, with the names of its levels: ``4x8 (node, gpu)``."""
     order = slice(None, None, -1 if is_x_first(system) else 1)
     counts, names = system.hierarchy.cardinalities[order], system.hierarchy.names[order]
     return f"{'x'.join(map(str, counts))} ({', '.join(names)})"
 
 
 def _link(system: System, level: int, shape: Sequence[int]) -> Link:
-    """A level's link in a machine of another shape."""
+    """The link of a level after reshaping."""
     link, here = system.links[level], system.hierarchy.cardinalities[level]
-    inside, some = prod(shape[level + 1 :]), shape[level]
+    inside, count = prod(shape[level + 1 :]), shape[level]
     if link.domain is Domain.TORUS:
-        return replace(link, ports=inside, wraps=link.wraps and (not level or some == here))
-    if level and some > here:
-        raise InputError(f"{some} of {here}", hint=f"{system.name} has no more")
-    wraps = link.wraps and not (level and link.domain is Domain.RING and some < here)
+        return replace(link, ports=inside, wraps=link.wraps and (not level or count == here))
+    if level and count > here:
+        raise InputError(f"{count} of {here}", hint=f"{system.name} has no more")
+    wraps = link.wraps and not (level and link.domain is Domain.RING and count < here)
     return replace(link, ports=_ports(system, level, inside), wraps=wraps)
 
 
 def _ports(system: System, level: int, inside: int) -> int:
-    """How many ports serve the devices of one child that are left."""
-    block, each = system.block(level), system.ports_of_block(level)
+    """The number of ports that serve the remaining devices of one child."""
+    block, ports = system.block(level), system.ports_of_block(level)
     if inside % block and block % inside:
         raise InputError(
             f"{inside} devices of which every {block} share a port",
             hint=f"take a number that {block} divides",
         )
-    return each * max(1, inside // block)
+    return ports * max(1, inside // block)

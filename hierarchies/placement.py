@@ -1,4 +1,4 @@
-"""How parallelism axes are laid on a hierarchy: P²'s parallelism matrices, all of them."""
+"""Placements of parallelism axes on a hierarchy: all of P²'s parallelism matrices."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Placement:
-    """A parallelism matrix: one row an axis, one column a level, positive integers.
+    """A parallelism matrix of positive integers: one row per axis, one column per level.
 
-    ``prod(matrix[a]) == axes[a].size`` for every axis and
-    ``prod(row[l] for row in matrix) == cardinality of l`` for every level. On 4 nodes of 8 GPUs
-    ``[[2, 4], [2, 2]]`` lays data=8 on two nodes and four GPUs of each, model=4 on the rest. Inside
-    one level the digit is split among the axes in axis order, the first axis slowest. (P²,
-    section 3.)
+    ``prod(matrix[a]) == axes[a].size`` for every axis and ``prod(row[l] for row in matrix) ==
+    cardinality of l`` for every level. On 4 nodes of 8 GPUs ``[[2, 4], [2, 2]]`` lays data=8 on two
+    nodes and four GPUs of each, model=4 on the rest. Inside one level the digit is split among the
+    axes in axis order, the first axis slowest. (P², section 3.)
     """
 
     hierarchy: Hierarchy
@@ -73,7 +72,7 @@ class Placement:
 
 
 def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
-    """Refuse axes that do not cover the machine exactly. Raises InputError."""
+    """Raise InputError unless the axes cover the machine exactly."""
     if len(axes) > MOST_AXES:
         raise InputError(f"{len(axes)} axes are given", hint=f"at most {MOST_AXES}")
     if not axes:
@@ -90,7 +89,7 @@ def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
 
 
 def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement]:
-    """Every placement once, in lexicographic order of the matrix. Raises InputError on bad axes."""
+    """Every placement once, in lexicographic order of matrices. Raises InputError for bad axes."""
     axes = tuple(axes)
     check_axes(hierarchy, axes)
     for matrix in _matrices(tuple(axis.size for axis in axes), hierarchy.cardinalities):
@@ -98,12 +97,11 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
 
 
 def row_major_placement(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement | None:
-    """The placement that a framework lays out: devices counted row by row, the last axis innermost.
+    """The placement of a framework's mesh: devices numbered row by row, the last axis innermost.
 
     ``jax.make_mesh`` and torch's ``init_device_mesh`` reshape the devices in their order: on 4
-    nodes of 8 GPUs data=8, model=4 gives ``[[4, 2], [1, 4]]``, model inside a node. None where an
-    axis would end in the middle of a level, as model=6 on nodes of 4. Raises InputError on bad
-    axes.
+    nodes of 8 GPUs data=8, model=4 gives ``[[4, 2], [1, 4]]``, model inside a node. None if an axis
+    would end in the middle of a level, as model=6 on nodes of 4. Raises InputError for bad axes.
     """
     axes = tuple(axes)
     check_axes(hierarchy, axes)
@@ -123,7 +121,7 @@ def row_major_placement(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement
 def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:
     """Matrices whose rows multiply to ``sizes`` and whose columns multiply to ``room``, in order.
 
-    Any first rows can be completed: what is left of rows and columns has the same prime factors.
+    Any first rows can be completed: the rests of rows and columns have the same prime factors.
     """
     if not sizes:
         yield ()
@@ -152,11 +150,11 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 
 def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
-    """How many placements there are, without enumerating them.
+    """The number of placements, without enumerating them.
 
-    A matrix is chosen prime by prime, and the exponents of one prime form a contingency table
-    whose row and column sums are given; so the count is a product over the primes.
-    Raises InputError on bad axes.
+    A matrix is chosen prime by prime, and the exponents of one prime form a contingency table with
+    given row and column sums; so the count is a product over the primes. Raises InputError for bad
+    axes.
     """
     check_axes(hierarchy, axes)
     columns = [exponents(cardinality) for cardinality in hierarchy.cardinalities]
@@ -168,7 +166,7 @@ def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
 
 
 def _multiplicity(number: int, prime: int) -> int:
-    """How often a prime divides a number."""
+    """The exponent of a prime in a number."""
     times = 0
     while number % prime == 0:
         number //= prime
@@ -177,22 +175,22 @@ def _multiplicity(number: int, prime: int) -> int:
 
 
 def exponents(number: int) -> Counter[int]:
-    """How often each prime divides a number, of those that do."""
-    found: Counter[int] = Counter()
+    """The prime factors of a number with their exponents."""
+    factors: Counter[int] = Counter()
     prime = 2
     while prime * prime <= number:
         while number % prime == 0:
-            found[prime] += 1
+            factors[prime] += 1
             number //= prime
         prime += 1
     if number > 1:
-        found[number] += 1
-    return found
+        factors[number] += 1
+    return factors
 
 
 @cache
 def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> int:
-    """How many tables of non-negative integers have these row and column sums."""
+    """The number of tables of non-negative integers with these row and column sums."""
     if not columns:
         return int(not any(rows))
     return sum(

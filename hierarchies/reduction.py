@@ -1,4 +1,4 @@
-"""A reduction request on a placement: its groups of devices and its synthesis tree."""
+"""Reductions over axes of a placement: their groups of devices and their synthesis trees."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Tree:
 
     @classmethod
     def of(cls, *sizes: int) -> Tree:
-        """A tree whose digits are ``d0``, ``d1``, ... Raises InputError for a size below 2."""
+        """A tree of digits ``d0``, ``d1``, ... Raises InputError for a size below 2."""
         return cls(tuple(Digit(f"d{i}", size) for i, size in enumerate(sizes)))
 
     @property
@@ -59,14 +59,14 @@ class Tree:
 
     @property
     def devices(self) -> int:
-        """How many devices one reduction group has."""
+        """The number of devices of one reduction group."""
         return prod(self.sizes)
 
     def __str__(self) -> str:
         return " x ".join(f"{digit.size} {digit.name}" for digit in self.digits) or "of no digits"
 
     def index(self, name: str) -> int:
-        """The position of a digit by its name, or by ``d0``, ``d1``, ... which always work too.
+        """The position of a digit, by its name or by ``d0``, ``d1``, ..., which always work too.
 
         Raises InputError for a name that is not in the tree.
         """
@@ -82,10 +82,11 @@ class Tree:
 
 @dataclass(frozen=True)
 class DigitPart:
-    """What axes of one kind have of one level's digit: its size, and the tree digit it belongs to.
+    """A part of a level's digit: its size, and the tree digit it belongs to.
 
-    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2 where one of
-    both is reduced over. ``digit`` is None for axes that are not: the part then numbers replicas.
+    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2 if only one of
+    the axes is reduced over. ``digit`` is None for axes that are not: the part then numbers
+    replicas.
     """
 
     size: int
@@ -94,15 +95,15 @@ class DigitPart:
 
 @dataclass(frozen=True)
 class Reduction:
-    """Reduce over the axes ``over``, on a placement.
+    """A reduction over the axes ``over``, on a placement.
 
-    With data=8, model=4, over ``data``: four groups (replicas) of eight devices each.
-    Devices that agree on every digit of the other axes form one reduction group; there are
-    ``replicas`` of them, and ``replicas * tree.devices`` is the number of devices. The synthesis
-    tree has the factors > 1 of the reduced axes' rows, outermost level first. With ``collapse``
-    (P²'s choice) the factors of several axes on one level make one digit named after the level;
-    without, each makes a digit of its own, named ``level.axis``.
-    Raises InputError for an axis that does not exist, for none, and for one named twice.
+    With data=8, model=4, over ``data``: four groups (replicas) of eight devices each. Devices that
+    agree on every digit of the other axes form one reduction group; there are ``replicas`` of them,
+    and ``replicas * tree.devices`` is the number of devices. The synthesis tree has the factors > 1
+    of the reduced axes' rows, outermost level first. With ``collapse`` (P²'s choice) the factors of
+    several axes on one level make one digit named after the level; without, each makes a digit of
+    its own, named ``level.axis``. Raises InputError for an unknown axis, for none, and for one
+    named twice.
     """
 
     placement: Placement
@@ -133,7 +134,7 @@ class Reduction:
 
     @cached_property
     def _names(self) -> tuple[tuple[str | None, ...], ...]:
-        """For each level and axis the name of the tree digit its factor belongs to, if any."""
+        """For each level and axis, the name of the tree digit of its factor, if any."""
         placement = self.placement
 
         def name(level: int, axis: int) -> str | None:
@@ -157,12 +158,12 @@ class Reduction:
 
     @cached_property
     def parts(self) -> tuple[tuple[DigitPart, ...], ...]:
-        """For each level, outermost first, the parts > 1 its digit is made of, slowest first.
+        """For each level, outermost first, the parts > 1 of its digit, slowest first.
 
-        Neighbours of the same digit are one part, as no group tells them apart: eight GPUs of
-        which model=2 and pipe=4 number replicas are one part of 8, whichever has 2 of them. So
-        reductions with the same parts have the same groups, by the same numbers, and cost the
-        same. The product of the sizes of a level's parts is the level's cardinality.
+        Neighbouring parts of the same digit are merged, as groups do not distinguish them: eight
+        GPUs of which model=2 and pipe=4 number replicas are one part of 8, in either order. So
+        reductions with the same parts have the same groups, with the same numbers and costs. The
+        product of the sizes of a level's parts is the level's cardinality.
         """
         order = {name: position for position, name in enumerate(self.tree.names)}
         levels = []
@@ -178,15 +179,15 @@ class Reduction:
 
     @property
     def replicas(self) -> int:
-        """How many reduction groups there are."""
+        """The number of reduction groups."""
         return self.placement.hierarchy.devices // self.tree.devices
 
     def grid(self) -> Devices:
         """Device ids by replica and member, shape (replicas, tree.devices).
 
-        A member's number is the mixed-radix number of its tree digits; replicas are numbered by
-        the remaining parts, outermost level first, within a level in axis order. Raises
-        InputError for more devices than memory can name.
+        A member's number is the mixed-radix number of its tree digits; replicas are numbered by the
+        remaining parts, outermost level first, within a level in axis order. Raises InputError for
+        more than ``MOST_NAMED`` devices.
         """
         devices = self.placement.hierarchy.devices
         if devices > MOST_NAMED:

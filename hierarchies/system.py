@@ -20,12 +20,12 @@ _QUOTING = frozenset("\"'`\\")
 
 
 class Domain(Enum):
-    """How the children of one parent are joined.
+    """The kind of link that joins the children of one parent.
 
-    * switch: every child's ports lead into a crossbar that never blocks;
-    * ring: the children stand in a circle, the bandwidth is of one link between neighbours;
-    * mesh: a link of its own between every two children;
-    * bus: one medium for all of them, the bandwidth is its total;
+    * switch: every child's ports lead into a non-blocking crossbar;
+    * ring: the children form a circle; the bandwidth is that of one link between neighbours;
+    * mesh: every two children have a link of their own;
+    * bus: all children share one medium; the bandwidth is its total;
     * torus: as ring, but every device has a link of its own to its two neighbours in this
       dimension; nested torus levels make tori of two and three dimensions.
 
@@ -41,29 +41,27 @@ class Domain(Enum):
 
 INSIDE = ("nvlink", "xgmi", "pcie", "ici")
 MEDIA = (*INSIDE, "infiniband", "roce", "efa", "slingshot", "tcpxo", "tcp")
-"""What links are made of, by the field's names; ``INSIDE`` those that join devices, not hosts."""
+"""The kinds of network of links; ``INSIDE`` are those that join devices, not hosts."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """What joins the children of one level.
+    """The links that join the children of one level.
 
-    ``bandwidth_bytes_per_second`` is of one port (of one link in a ring, mesh or torus, of the
-    whole medium on a bus), per direction. One child has ``ports`` ports (NICs, rails, uplinks),
-    shared by equal, contiguous blocks of its devices: the smallest for which both numbers come out
-    whole. Four ports of eight devices serve two each, sixteen are two for each device, and of
-    twelve every two devices have three together. Traffic of this level also crosses the links of
-    the inner levels ``through``; without any, the ports hang on the devices beside the inner links,
-    as NICs do on PCIe.
-    ``latency_seconds`` is of a message sent whole and then announced (NCCL's Simple protocol).
-    ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of messages that carry their own flags
-    (NCCL's LL and LL128), None where the links or their library have no such.
-    ``wraps``: whether the ends of a ring or torus are joined.
-    ``reduces``: the switch adds up what several devices send and copies to several what one sends
-    (NVLink SHARP; SHARP). ``medium``: what the links are (one of ``MEDIA``), "" where not stated;
-    prices before any calibration are those that such links are known to reach.
-    ``sources`` says for each number where it comes from; ``unconfirmed`` names those that no
-    primary source confirms.
+    ``bandwidth_bytes_per_second`` is per direction, of one port (of one link in a ring, mesh or
+    torus, of the whole medium on a bus). One child has ``ports`` ports (NICs, rails, uplinks),
+    shared by equal, contiguous blocks of its devices, the smallest for which both numbers are
+    whole: with four ports and eight devices each port serves two, with sixteen ports each device
+    has two, and with twelve every two devices share three. Traffic of this level also crosses the
+    links of the inner levels ``through``; without any, the ports are attached to the devices beside
+    the inner links, as NICs are on PCIe. ``latency_seconds`` is of a message sent whole and then
+    announced (NCCL's Simple protocol). ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of
+    messages that carry their own flags (NCCL's LL and LL128), None where the links or their library
+    have no such protocol. ``wraps``: whether the ends of a ring or torus are joined. ``reduces``:
+    the switch adds up what several devices send and copies to several what one sends (NVLink SHARP;
+    SHARP). ``medium``: the kind of network (one of ``MEDIA``), "" if not stated; before any
+    calibration it selects the typical numbers for prices. ``sources`` says where each number comes
+    from; ``unconfirmed`` names those that no primary source confirms.
     """
 
     domain: Domain
@@ -80,7 +78,7 @@ class Link:
     wraps: bool = True
 
     def source(self, key: str, otherwise: str = "") -> str:
-        """Where a number comes from, by its key in descriptions (``latency_us``)."""
+        """The source of a number, by its key in descriptions (``latency_us``)."""
         return (self.sources or {}).get(key, otherwise)
 
     def __post_init__(self) -> None:
@@ -102,15 +100,15 @@ class Link:
 
 @dataclass(frozen=True)
 class System:
-    """A hierarchy with one link a level, outermost first, and its devices' memory bandwidth.
+    """A hierarchy with one link per level, outermost first, and its devices' memory bandwidth.
 
-    The name is written into comments and docstrings of emitted code, so it is one line that
-    cannot end them; the title is only ever shown. ``calibration`` is what measurements showed of
-    these links: prices follow it, while the description stays what it was. ``faults`` say what is
-    missing or slower than ``links`` state; ``hierarchy`` counts missing devices, too. ``launches``:
-    every call of a collective costs its launch, as GPU libraries' do; not where numbers are
-    effective ones that hold it already, or where nothing is launched. ``device`` names what its
-    devices are, as ``hierarchies.devices`` has their rates.
+    The name is written into comments and docstrings of emitted code, so it is one line that cannot
+    end them; the title is only displayed. ``calibration`` holds the fitted numbers of these links:
+    prices follow it, while the description stays unchanged. ``faults`` are the missing parts and
+    those slower than ``links`` state; ``hierarchy`` counts missing devices, too. ``launches``:
+    every call of a collective costs its launch, as in GPU libraries; false where the numbers
+    already include it, or where nothing is launched. ``device`` names its devices as
+    ``hierarchies.devices`` does.
     """
 
     name: str
@@ -151,12 +149,12 @@ class System:
 
     @property
     def is_torus(self) -> bool:
-        """Whether its devices stand in a torus and nothing else, as TPUs of one slice do."""
+        """Whether all levels form one torus of devices, as in a TPU slice."""
         return all(link.domain is Domain.TORUS for link in self.links)
 
     @property
     def prices(self) -> str:
-        """What its prices follow: ``calibrated``, ``typical`` of such links, or as ``stated``."""
+        """The source of its prices: ``calibrated``, ``typical`` of such links, or as ``stated``."""
         if self.calibration is None:
             return "stated"
         return "typical" if self.calibration.families else "calibrated"
@@ -168,12 +166,12 @@ class System:
 
     @property
     def healthy(self) -> System:
-        """The same machine with nothing missing and nothing slower."""
+        """The same machine without faults."""
         return replace(self, faults=())
 
     @property
     def faults_text(self) -> str:
-        """What is missing or slower, in words; empty for a healthy machine."""
+        """The faults in words; empty for a healthy machine."""
         return ", ".join(
             f"without {fault.name(self.hierarchy)}"
             if fault.missing
@@ -182,10 +180,10 @@ class System:
         )
 
     def check_even(self) -> System:
-        """The system itself, where no device is missing; raises InputError where one is.
+        """Return the system itself. Raises InputError if a device is missing.
 
-        Prices by levels need one number of children for each level, and a node of seven GPUs
-        beside nodes of eight has none.
+        Prices by levels need one number of children for each level, and a node of seven GPUs beside
+        nodes of eight has none.
         """
         if self.missing:
             raise InputError(
@@ -196,28 +194,32 @@ class System:
             )
         return self
 
-    def with_faults(self, faults: Iterable[Fault]) -> System:
-        """The same machine with more missing or slower.
+    def with_faults(self, more: Iterable[Fault]) -> System:
+        """The same machine with additional faults.
 
-        A share of 1 is no fault and is left out. Where whole outermost units are missing, and the
-        others do not need them as links of a ring, the result is a smaller machine with its units
-        renumbered: four nodes without the last are a machine of three. Raises InputError for
-        faults that the machine cannot have.
+        A share of 1 is no fault and is dropped. If whole outermost units are missing, and the
+        others do not need them as links of a ring, the result is a smaller machine with renumbered
+        units: four nodes without the last are a machine of three. Raises InputError for faults that
+        the machine cannot have.
         """
-        given = replace(self, faults=(*self.faults, *faults))
-        some = tuple(fault for fault in given.faults if fault.share < 1)
-        given = replace(given, faults=some)
+        faulty = replace(self, faults=(*self.faults, *more))
+        faults = tuple(fault for fault in faulty.faults if fault.share < 1)
+        faulty = replace(faulty, faults=faults)
         inside = self.hierarchy.devices_in_child(0)
-        lost = Counter(device // inside for device in given.missing)
-        gone = sorted(unit for unit, devices in lost.items() if devices == inside)
+        lost_devices = Counter(device // inside for device in faulty.missing)
+        missing_units = sorted(unit for unit, devices in lost_devices.items() if devices == inside)
         alone = self.links[0].domain not in (Domain.RING, Domain.TORUS)
-        if not gone or not alone or any(not fault.path for fault in some):
-            return given
-        smaller = self.healthy.resized(self.hierarchy.cardinalities[0] - len(gone))
-        moved = {old: old - sum(unit < old for unit in gone) for old, *_ in (f.path for f in some)}
-        left = (f for f in some if f.path[0] not in gone)
+        if not missing_units or not alone or any(not fault.path for fault in faults):
+            return faulty
+        smaller = self.healthy.resized(self.hierarchy.cardinalities[0] - len(missing_units))
+        new_numbers = {
+            old: old - sum(unit < old for unit in missing_units)
+            for old, *_ in (f.path for f in faults)
+        }
+        remaining = (f for f in faults if f.path[0] not in missing_units)
         return replace(
-            smaller, faults=tuple(replace(f, path=(moved[f.path[0]], *f.path[1:])) for f in left)
+            smaller,
+            faults=tuple(replace(f, path=(new_numbers[f.path[0]], *f.path[1:])) for f in remaining),
         )
 
     def through(self, level: int) -> tuple[int, ...]:
@@ -225,17 +227,17 @@ class System:
         return tuple(self.hierarchy.index(name) for name in self.links[level].through)
 
     def block(self, level: int) -> int:
-        """How many neighbouring devices of one child share one of its ports at a level."""
+        """The number of neighbouring devices of one child that share a port at a level."""
         inside = self.hierarchy.devices_in_child(level)
         return inside // gcd(inside, self.links[level].ports)
 
     def ports_of_block(self, level: int) -> int:
-        """How many ports a block of devices has together; what one sends may use them all."""
+        """The number of ports of a block of devices; one device's message may use them all."""
         ports = self.links[level].ports
         return ports // gcd(self.hierarchy.devices_in_child(level), ports)
 
     def port_bytes_per_second(self, level: int) -> float:
-        """The bandwidth, per direction, that one block of devices (``block``) has at a level."""
+        """The bandwidth per direction of one block of devices (``block``) at a level."""
         return self.links[level].bandwidth_bytes_per_second * self.ports_of_block(level)
 
     def resized(self, outermost: int) -> System:
@@ -254,7 +256,7 @@ class System:
                 )
 
     def _check_fault(self, fault: Fault) -> None:
-        """Refuse a fault of what does not exist, or of a link that cannot be slower or missing."""
+        """Refuse faults of parts that do not exist or of links that cannot be slower or missing."""
         link, name = self.links[fault.level], fault.name(self.hierarchy)
         circle = link.domain in (Domain.RING, Domain.TORUS)
         if fault.port is not None:
@@ -268,8 +270,8 @@ class System:
             low, high = fault.ends
             children = self.hierarchy.cardinalities[fault.level]
             steps = (1, children - 1) if link.wraps else (1,)
-            near = not circle or high - low in steps
-            if link.domain in (Domain.SWITCH, Domain.BUS) or not near:
+            adjacent = not circle or high - low in steps
+            if link.domain in (Domain.SWITCH, Domain.BUS) or not adjacent:
                 raise InputError(f"no cable {name!r}", hint=f"they stand in a {link.domain.value}")
             if fault.missing:
                 raise InputError(
@@ -304,7 +306,7 @@ class System:
         self._check_blocks(level)
 
     def _check_blocks(self, level: int) -> None:
-        """A block of devices that share a port must be whole children of some level."""
+        """Refuse blocks of devices sharing a port that are not whole children of some level."""
         block = self.block(level)
         for inner in reversed(self.hierarchy.cardinalities[level + 1 :]):
             if block % inner == 0:
@@ -345,19 +347,19 @@ class System:
                 )
 
 
-def _check_positive(number: float, what: str) -> None:
+def _check_positive(number: float, quantity: str) -> None:
     if not (isfinite(number) and number > 0):
-        raise InputError(f"{what} is {number}", hint="a finite number above 0")
+        raise InputError(f"{quantity} is {number}", hint="a finite number above 0")
     if not SLOWEST <= number <= FASTEST:
         hint = f"from {SLOWEST:g} to {FASTEST:g} bytes per second"
-        raise InputError(f"{what} is {number:g} bytes per second", hint=hint)
+        raise InputError(f"{quantity} is {number:g} bytes per second", hint=hint)
 
 
-def _check_latency(seconds: float, what: str) -> None:
+def _check_latency(seconds: float, quantity: str) -> None:
     if not (isfinite(seconds) and seconds >= 0):
-        raise InputError(f"{what} is {seconds} s", hint="a finite number, 0 or more")
+        raise InputError(f"{quantity} is {seconds} s", hint="a finite number, 0 or more")
     if seconds > LONGEST_SECONDS:
-        raise InputError(f"{what} is {seconds:g} s", hint=f"at most {LONGEST_SECONDS:g} s")
+        raise InputError(f"{quantity} is {seconds:g} s", hint=f"at most {LONGEST_SECONDS:g} s")
 
 
 def _check_name(name: str) -> None:

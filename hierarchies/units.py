@@ -1,12 +1,12 @@
-"""Seconds and bytes with the unit a person would use."""
+"""Seconds and bytes formatted with a readable unit."""
 
 from __future__ import annotations
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds with the unit a person would use, three digits: prices are not better known.
+    """Format seconds with a readable unit and three digits, as prices are no more precise.
 
-    >>> duration(0.00099951), duration(1234.0), duration(4.9e-8)
+    >>> format_duration(0.00099951), format_duration(1234.0), format_duration(4.9e-8)
     ('1 ms', '1234 s', '0.049 us')
     """
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -17,7 +17,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """Bytes with a binary unit."""
+    """Format bytes with a binary unit."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size_bytes >= 1024**power:
             return f"{size_bytes / 1024**power:.4g} {unit}"

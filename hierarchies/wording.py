@@ -1,4 +1,4 @@
-"""A placement in words: which part of the machine one group of an axis is, and which ranks.
+"""A placement in words: which part of the machine, and which ranks, one group of an axis covers.
 
 ``[[1, 8], [4, 1]]`` is *data on all 8 gpus of a node (ranks 0-7), model across all 4 nodes (ranks
 0, 8, 16, 24)*. Ranks count devices as launchers do, host by host.
@@ -19,7 +19,7 @@ _RUNS = 4
 
 
 def describe_axes(placement: Placement) -> tuple[str, ...]:
-    """For each axis whose size is above 1 where its groups lie, with the ranks of the first."""
+    """For each axis of size above 1, the location of its groups and the ranks of the first one."""
     matrix = placement.matrix
     return tuple(
         f"{axis.name} {_levels_of_axis(placement, row)} (ranks "
@@ -32,21 +32,21 @@ def describe_axes(placement: Placement) -> tuple[str, ...]:
 def first_group(matrix: Sequence[Sequence[int]], axis: int) -> list[int]:
     """The devices that differ from the first one in this axis alone, ascending.
 
-    ``matrix`` is a placement's: a row for each axis, whose columns multiply to a level's size.
+    ``matrix`` is a placement's: a row for each axis, a column for each level.
     """
-    found = np.zeros(1, dtype=np.int64)
+    devices = np.zeros(1, dtype=np.int64)
     inside = 1
     for column in reversed(list(zip(*matrix, strict=True))):
         step = inside * prod(column[axis + 1 :])
-        found = (step * np.arange(column[axis])[:, None] + found).reshape(-1)
+        devices = (step * np.arange(column[axis])[:, None] + devices).reshape(-1)
         inside *= prod(column)
-    return [int(device) for device in found]
+    return [int(device) for device in devices]
 
 
 def format_ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
-    """Ascending numbers in few words: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``.
+    """Ascending numbers as ranges: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``.
 
-    ``most`` runs are spelled; of more the first and the last.
+    At most ``most`` ranges are spelled; of more, the first ones and the last.
     """
     runs = [
         [number for _, number in run]
@@ -59,7 +59,7 @@ def format_ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
 
 
 def _levels_of_axis(placement: Placement, row: Sequence[int]) -> str:
-    """The levels that an axis lies on, the innermost first."""
+    """The levels that an axis occupies, innermost first."""
     levels = placement.hierarchy.levels
     spanned = [place for place, factor in reversed(list(enumerate(row))) if factor > 1]
     along = [place for place in spanned if len(levels[place].name) == 1]
@@ -78,7 +78,7 @@ def _levels_of_axis(placement: Placement, row: Sequence[int]) -> str:
 
 
 def _describe_units(placement: Placement, row: Sequence[int], outer: Sequence[int]) -> str:
-    """`` in each of 2 nodes``, `` in each of the 4 nodes``: the units that an axis lies in, too."""
+    """The outer units that an axis occupies: `` in each of 2 nodes``."""
     levels = placement.hierarchy.levels
     return "".join(
         f" in each of {'the ' * (row[at] == levels[at].cardinality)}{row[at]} {levels[at].name}s"

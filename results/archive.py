@@ -10,11 +10,11 @@ from results import pages, record
 SECTIONS = ("certificates", "fusion", "joint", "kernels", "learned", "rules")
 
 
-def page(section: str) -> str:
+def page(section: str) -> pages.Page:
     """README.md with one section as its figures have it."""
     return pages.page(section, data=record.read(pages.HERE / section / f"{section}.json"))
 
 
 if __name__ == "__main__":
     for name in SECTIONS:
-        pages.write(page(name))
+        page(name).write()

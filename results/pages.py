@@ -1,13 +1,15 @@
-"""The page of results: every generated section is a template, filled from recorded data.
+"""Pages of results: every generated section is a template, filled from recorded data.
 
-The templates of a question lie in its folder, each named after its section: that of "fidelity
-spreads" is ``fidelity/fidelity-spreads.md.jinja``. The text between the sections is by hand.
+Each question is a folder with its page, README.md, and its templates, each named after its section:
+that of "fidelity spreads" is ``fidelity/fidelity-spreads.md.jinja``. The text between the sections
+is written by hand.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,61 +19,75 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from results import record
 
 HERE = Path(__file__).parent
-README = HERE / "README.md"
 Data = dict[str, Any]
 
 
-def page(question: str, **values: Any) -> str:
-    """README.md with the sections of a question (a folder here) as these values have them.
+@dataclass(frozen=True)
+class Page:
+    """The page of a question, as some values have its generated sections."""
 
-    Raises ValueError if README.md lacks a section.
+    path: Path
+    text: str
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the page on disk is this one."""
+        return self.path.read_text(encoding="utf-8") == self.text
+
+    def write(self) -> None:
+        self.path.write_text(self.text, encoding="utf-8")
+
+
+def page(question: str, **values: Any) -> Page:
+    """The page of a question (a folder here), its sections as these values have them.
+
+    Raises ValueError if the page lacks a section.
     """
-    text = README.read_text(encoding="utf-8")
-    for path in sorted((HERE / question).glob("*.md.jinja")):
-        name = path.name.removesuffix(".md.jinja").replace("-", " ")
-        body = _templates().get_template(f"{question}/{path.name}").render(values).rstrip("\n")
-        text = _replaced(text, name, body)
-    return text
+    path = HERE / question / "README.md"
+    text = path.read_text(encoding="utf-8")
+    for template in sorted((HERE / question).glob("*.md.jinja")):
+        name = template.name.removesuffix(".md.jinja").replace("-", " ")
+        body = _templates().get_template(f"{question}/{template.name}").render(values)
+        text = _replace_section(text, name, body.rstrip("\n"))
+    return Page(path, text)
 
 
-def _replaced(text: str, name: str, body: str) -> str:
+def _replace_section(text: str, name: str, body: str) -> str:
     begin, end = f"<!-- {name}: generated, do not edit -->", f"<!-- end of {name} -->"
     return text[: text.index(begin) + len(begin)] + f"\n{body}\n" + text[text.index(end) :]
 
 
-def write(text: str) -> None:
-    README.write_text(text, encoding="utf-8")
-
-
-def keep(path: Path, data: Data, written: Callable[[Data], str]) -> None:
+def keep(path: Path, data: Data, make_page: Callable[[Data], Page]) -> None:
     """Keep results, and write the page that they give."""
     record.write(path, data)
-    write(written(data))
+    make_page(data).write()
 
 
-def keep_or_check(path: Path, data: Data, written: Callable[[Data], str], *, check: bool) -> int:
+def keep_or_check(path: Path, data: Data, make_page: Callable[[Data], Page], *, check: bool) -> int:
     """Keep results; or say where kept ones, or the page, differ from them. The exit code."""
     if not check:
-        keep(path, data, written)
+        keep(path, data, make_page)
         return 0
     old = record.read(path)
-    found = list(record.differences(old, data))
-    if written(old) != README.read_text(encoding="utf-8"):
-        found.append(f"README.md is not what {path.name} gives")
-    print("\n".join(found) or "the results are what a fresh run gives")
-    return 1 if found else 0
+    differences = list(record.differences(old, data))
+    if not make_page(old).is_current:
+        differences.append(f"README.md is not what {path.name} gives")
+    print("\n".join(differences) or "the results are what a fresh run gives")
+    return 1 if differences else 0
 
 
-def command(name: str, path: Path, made: Callable[[], Data], written: Callable[[Data], str]) -> int:
+def command(
+    name: str, path: Path, measure: Callable[[], Data], make_page: Callable[[Data], Page]
+) -> int:
     """Makes results and keeps or checks them, or writes the page of kept ones. The exit code."""
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("--page", action="store_true", help="write the page from the data on disk")
     parser.add_argument("--check", action="store_true", help="compare a fresh run with the data")
-    asked = parser.parse_args()
-    if asked.page:
-        write(written(record.read(path)))
+    arguments = parser.parse_args()
+    if arguments.page:
+        make_page(record.read(path)).write()
         return 0
-    return keep_or_check(path, made(), written, check=asked.check)
+    return keep_or_check(path, measure(), make_page, check=arguments.check)
 
 
 @cache

@@ -1,10 +1,10 @@
-"""Sequences of grouped collectives: steps, the groups they have on a tree, and their text.
+"""Sequences of grouped collectives: instructions, their groups on a tree, and their text.
 
-A step is a collective, a slice (a level of the tree) and a form: ``inside`` the slice, ``parallel``
-among devices with the same place in their slices, ``master`` among the first ones only; ``across``
-any digits is our addition. The three forms are those of P² (Xie et al., MLSys 2022). What is true
-of a collective (does it add up, is it rooted) stands in one row of ``FACTS``. The judges do not
-read it: they must not share a mistake with the code they judge.
+An instruction is a collective, a slice (a level of the tree) and a form: ``inside`` the slice,
+``parallel`` among devices with the same place in their slices, ``master`` among the first ones
+only; ``across`` any digits is our addition to these three forms of P² (Xie et al., MLSys 2022). The
+properties of a collective (whether it adds up, whether it is rooted) are one row of ``FACTS``. The
+judges do not read it, so that they share no mistake with the code they judge.
 
 >>> from grammar.collectives.groups import instruction, spell
 >>> from grammar.collectives.parser import parse

@@ -1,4 +1,4 @@
-"""Which devices a form names, and every instruction that a tree admits."""
+"""The groups of devices that forms name, and all instructions that a tree admits."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A collective over groups: what a step means once its names are resolved on a tree."""
+    """A collective over groups: an instruction whose names are resolved on a tree."""
 
     collective: Collective
     groups: Groups
 
 
 def instruction(step: ProgramInstruction, tree: Tree) -> Instruction:
-    """What a step means on a tree. Raises InputError for names and slices that do not fit it."""
+    """Resolve an instruction on a tree. Raises InputError for names and slices that do not fit."""
     try:
         return Instruction(step.collective, _groups(step, tree))
     except InputError as error:
@@ -56,10 +56,10 @@ def instruction(step: ProgramInstruction, tree: Tree) -> Instruction:
 
 
 def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tuple[Instruction, ...]:
-    """What each step of a program means on a tree. Raises InputError, naming the step.
+    """Resolve the instructions of a program on a tree. Raises InputError, naming the instruction.
 
-    With a ``goal``, a collective outside its alphabet is refused, too. On a tree without digits
-    (groups of one device) the steps ``root inside`` are left out: they do nothing.
+    With a ``goal``, collectives outside its alphabet are refused, too. On a tree without digits
+    (groups of one device) instructions ``root inside`` are dropped, as they do nothing.
     """
     for step in program.steps:
         if goal is not None and step.collective not in goal.alphabet:
@@ -144,15 +144,15 @@ def _spell_groups(groups: Groups, tree: Tree) -> tuple[str, Form]:
 
 
 def canonicalize(program: Program, tree: Tree) -> Program:
-    """The program with every step in its canonical spelling. Raises like ``instructions``."""
-    return Program(tuple(spell(meant, tree) for meant in instructions(program, tree)))
+    """The program with canonical spelling of instructions. Raises like ``instructions``."""
+    return Program(tuple(spell(resolved, tree) for resolved in instructions(program, tree)))
 
 
 @cache
 def list_instructions(
     depth: int, *, across: bool = False, goal: Goal = Goal.ALL_REDUCE
 ) -> tuple[Instruction, ...]:
-    """Every instruction a tree of ``depth`` digits admits, each once, in a stable order.
+    """All instructions that a tree of ``depth`` digits admits, each once, in a stable order.
 
     P²'s three forms give 5, 20, 45, 80, ... instructions for 1, 2, 3, 4, ... digits, and 1, 4, 9,
     16, ... for an all-to-all; ``across`` adds every other non-empty set of digits.

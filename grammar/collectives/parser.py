@@ -1,4 +1,4 @@
-"""Text to program, with a caret under what cannot be read."""
+"""Parses programs; errors show a caret under the place."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _WORDS = {
 
 
 def parse(text: str) -> Program:
-    """Read a program. ``parse(str(program)) == program``.
+    """Parse a program. ``parse(str(program)) == program``.
 
-    One step is ``collective slice form``; steps are separated by ``;`` or a new line; ``#``
-    starts a comment. Raises InputError with the line, a caret and what could have stood there,
-    and for more than ``MOST_STEPS`` steps.
+    An instruction is ``collective slice form``; instructions are separated by ``;`` or a new line;
+    ``#`` starts a comment. Raises InputError with the line, a caret and what was expected there,
+    and for more than ``MOST_STEPS`` instructions.
     """
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what="program") from None
+        raise describe_unexpected(text, error, _WORDS, subject="program") from None
     program = _ProgramTransformer().transform(tree)
     if len(program.steps) > MOST_STEPS:
         problem = f"a program of {len(program.steps)} steps"

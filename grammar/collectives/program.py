@@ -1,4 +1,4 @@
-"""What can be said: programs of grouped collectives over the digits of a synthesis tree."""
+"""Programs of grouped collectives over the digits of a synthesis tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = "root"
 
 
 class PayloadShare(Enum):
-    """Which part of a group's payload its members hold, before a collective or after it."""
+    """The part of a group's payload that members hold before or after a collective."""
 
     WHOLE = "every member all of it"
     PIECE = "every member its own piece"
@@ -43,16 +43,16 @@ FACTS: Mapping[str, CollectiveFacts] = {
     "broadcast": CollectiveFacts(PayloadShare.FIRST, PayloadShare.WHOLE, 0, 1),
     "all-to-all": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.PIECE, 0, 1, apart=True),
 }
-"""By name, which a step and a request share ("all-reduce"). The judges do not look here."""
+"""Keys are the names that instructions and requests share. The judges do not look here."""
 
 
 class CollectiveEnum(Enum):
-    """A collective, or the request for one: each has a row of facts under its name.
+    """A collective, or the request for one; facts are found by the shared name.
 
     A reduce adds up (``reduces``), and only its first member gets the sum (``to_first``).
     """
 
-    __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
+    __hash__ = object.__hash__  # Enum.__hash__ is slower: it hashes the name, in Python
 
     @property
     def facts(self) -> CollectiveFacts:
@@ -60,37 +60,37 @@ class CollectiveEnum(Enum):
 
     @property
     def reduces(self) -> bool:
-        """Whether what members hold is added up."""
+        """Whether the members' data is added up."""
         return self.facts.reducing > 0
 
     @property
     def copies(self) -> bool:
-        """Whether what members hold is passed on as it is."""
+        """Whether the members' data is passed on unchanged."""
         return self.facts.copying > 0
 
     @property
     def rounds(self) -> int:
-        """How often all of the payload is sent on: an all-reduce adds it up, then copies it."""
+        """How often the whole payload is sent: an all-reduce adds it up, then copies it."""
         return self.facts.reducing + self.facts.copying
 
     @property
     def from_first(self) -> bool:
-        """Whether only what the first member holds is read."""
+        """Whether only the first member's data is read."""
         return self.facts.before is PayloadShare.FIRST
 
     @property
     def to_first(self) -> bool:
-        """Whether only the first member holds something in the end."""
+        """Whether only the first member holds the result."""
         return self.facts.after is PayloadShare.FIRST
 
     @property
     def rooted(self) -> bool:
-        """Whether messages go one way, from the first member or to it; else both ways at once."""
+        """Whether messages go one way only, from or to the first member."""
         return self.from_first or self.to_first
 
     @property
     def gathers(self) -> bool:
-        """Whether every member begins with its own piece."""
+        """Whether every member starts with its own piece."""
         return self.facts.before is PayloadShare.PIECE
 
     @property
@@ -110,7 +110,7 @@ class CollectiveEnum(Enum):
 
 
 class Collective(CollectiveEnum):
-    """The collectives of the language, by the names the field gives them."""
+    """The collectives of the language, by their usual names."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -121,11 +121,11 @@ class Collective(CollectiveEnum):
 
 
 class Goal(CollectiveEnum):
-    """What is requested of a program, by the names the field gives it.
+    """The requests that a program can meet, by their usual names.
 
     The payload is the largest buffer of a device: what each holds before (all-reduce,
     reduce-scatter, reduce, all-to-all) or after (all-reduce, all-gather, broadcast). Pieces are
-    numbered as the members of the reduction group are; its first member is the root.
+    numbered like the members of the reduction group; its first member is the root.
     """
 
     ALL_REDUCE = "all-reduce"
@@ -137,17 +137,17 @@ class Goal(CollectiveEnum):
 
     @property
     def alphabet(self) -> tuple[Collective, ...]:
-        """The collectives a program may use, in a stable order.
+        """The collectives that a program may use, in a stable order.
 
-        An all-to-all keeps apart what the others add or pass on whole, so neither can stand in for
+        An all-to-all keeps apart what the others add up or pass on whole, so neither can replace
         the other.
         """
-        return tuple(one for one in Collective if one.apart == self.apart)
+        return tuple(collective for collective in Collective if collective.apart == self.apart)
 
 
 @dataclass(frozen=True)
 class InsideGroup:
-    """Everything below the slice varies inside a group; all devices take part.
+    """All digits below the slice vary inside a group; all devices take part.
 
     ``node inside``: the GPUs of each node form a group.
     """
@@ -158,7 +158,7 @@ class InsideGroup:
 
 @dataclass(frozen=True)
 class Parallel:
-    """The digits from below ``ancestor`` down to the slice vary; all devices take part.
+    """The digits below ``ancestor``, down to the slice's, vary; all devices take part.
 
     ``node parallel(root)``: GPU 0 of every node form a group, GPU 1 of every node the next.
     """
@@ -171,7 +171,7 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Master:
-    """As Parallel, but only devices whose digits below the slice are all 0 take part.
+    """Like Parallel, but only devices whose digits below the slice are all 0 take part.
 
     ``node master(root)``: GPU 0 of every node form a group; the other GPUs are idle.
     """
@@ -184,7 +184,7 @@ class Master:
 
 @dataclass(frozen=True)
 class Across:
-    """Any non-empty set of digits varies; all devices take part. An extension to P²'s forms.
+    """Any non-empty set of digits varies; all devices take part. An extension of P²'s forms.
 
     Its slice is always the root. ``root across(pod, gpu)`` leaves out the node between the two.
     """
@@ -212,7 +212,7 @@ class ProgramInstruction:
 
 @dataclass(frozen=True)
 class Program:
-    """Steps, first to last. ``parse(str(program)) == program``; no steps is a program too."""
+    """Instructions, first to last. ``parse(str(program)) == program``; it may be empty."""
 
     steps: tuple[ProgramInstruction, ...]
 

@@ -1,7 +1,7 @@
-"""Training steps as text: typed values, operations, and how values lie on axes.
+"""Training steps as text: typed values, operations, and shardings.
 
-A step is what one device would compute, one primitive a line; how its values are cut over the axes
-of a placement is said beside it. ``parse_step(str(step)) == step``.
+A step is the computation of one device, one primitive per line; in a sharded step, each value's
+type says how it is divided over the axes of a placement. ``parse_step(str(step)) == step``.
 
 >>> from grammar.tensors.parser import parse_step, parse_type
 >>> step = parse_step('''
@@ -14,5 +14,5 @@ of a placement is said beside it. ``parse_step(str(step)) == step``.
 v0: f32[8,2] = add(x, x) @double.py:3
 >>> kind, sharding = parse_type("f32[8@data,2]{sum:model}")
 >>> kind.shape, sharding.along("data"), sharding.along("model")
-((8, 2), Split(dimension=0), <Kind.SUM: 'sum'>)
+((8, 2), Split(dimension=0), <ReductionKind.SUM: 'sum'>)
 """

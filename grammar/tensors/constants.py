@@ -1,4 +1,4 @@
-"""Arrays that a model closes over, as text: their bytes, compressed, in letters and digits."""
+"""Arrays that a model closes over, as text: their compressed bytes in base64."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import zlib
 from hierarchies import InputError
 
 MOST_BYTES = 2**26
-"""Of one array: larger ones are parameters, or part of a batch."""
+"""The limit for one array: larger ones are parameters, or part of a batch."""
 LONG = 4096
-"""Characters of a line in the text of a step: of the largest array these are some 20,000 lines."""
+"""Characters per line of a step's text: the largest array takes about 20,000 lines."""
 
 
 def check_size(size_bytes: int, *, where: str = "") -> None:
-    """Refuse an array that is too large for a text. Raises InputError."""
+    """Raise InputError for an array that is too large for a text."""
     if size_bytes > MOST_BYTES:
         problem = f"the model closes over an array of {size_bytes} bytes"
         hint = f"at most {MOST_BYTES}: pass it as a parameter, or as part of the batch"
@@ -23,13 +23,13 @@ def check_size(size_bytes: int, *, where: str = "") -> None:
 
 
 def pack(data: bytes, width: int = LONG) -> list[str]:
-    """Bytes as lines of text, of so many characters each."""
+    """Encode bytes as lines of ``width`` characters."""
     text = base64.b64encode(zlib.compress(data, 9)).decode("ascii")
     return [text[at : at + width] for at in range(0, len(text), width)]
 
 
 def unpack(text: str, size_bytes: int) -> bytes:
-    """The bytes of a text. Raises InputError unless there are exactly so many."""
+    """Decode bytes from text. Raises InputError unless there are exactly ``size_bytes``."""
     check_size(size_bytes)
     reader = zlib.decompressobj()
     try:

@@ -1,8 +1,8 @@
-"""A training step as a graph of primitives: values in, operations in order, values out.
+"""Training steps as graphs of primitives: inputs, operations in order, outputs.
 
-The step knows no axes: it is what one device would compute. ``Operation`` is an equation of a
-jaxpr (``dot_general``, ``reduce_sum``); one that repeats a body (``scan``: layers, or time) keeps
-it as a body and a count, so that 96 layers are no longer than 2.
+A step has no axes: it is the computation of one device. ``Operation`` is an equation of a jaxpr
+(``dot_general``, ``reduce_sum``); a loop (``scan``: layers, or time) keeps its body and a count, so
+that 96 layers are no longer than 2.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 
 Parameter = bool | int | float | str | tuple["Parameter", ...] | tuple[tuple[str, "Parameter"], ...]
-"""What a primitive is told beside its operands: numbers, words, lists, and named entries."""
+"""A parameter of a primitive: a number, word, list, or named entries."""
 
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """A constant of rank 0 that stands in the text: always replicated.
+    """A constant of rank 0 in the text: always replicated.
 
-    Equal are those that are spelled alike: nan is nan, and -0.0 is not 0.0.
+    Literals with the same spelling are equal: nan equals nan, and -0.0 is not 0.0.
     """
 
     value: bool | int | float
@@ -46,9 +46,9 @@ class Literal:
 
 @dataclass(frozen=True)
 class Value:
-    """A value by its name, which is unlike any other in its graph.
+    """A value with its name, which is unique in its graph.
 
-    ``sharding`` is how it lies, in a sharded step; a step that one device would do says None.
+    ``sharding`` is set in a sharded step, and None in the step of one device.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Value:
 
     @property
     def spelled(self) -> str:
-        """Its name and its type: ``v0: f32[8@data,16]``."""
-        how = str(self.type) if self.sharding is None else self.type.sharded(self.sharding)
-        return f"{self.name}: {how}"
+        """The name and the type: ``v0: f32[8@data,16]``."""
+        spelled_type = str(self.type) if self.sharding is None else self.type.sharded(self.sharding)
+        return f"{self.name}: {spelled_type}"
 
     def __str__(self) -> str:
         return self.name
@@ -69,16 +69,16 @@ Operand = Value | Literal
 
 
 class OperationForm:
-    """What operations compute whose values have other names: equal ones have one form."""
+    """The form of operations that differ only in the names of their values."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One primitive: what it reads, what it makes, its parameters, and where its user wrote it.
+    """One primitive: its operands, results and parameters, and its line in the user's code.
 
-    ``body`` is what a ``scan`` repeats: its inputs are the constants, the carried values and one
-    slice of each scanned operand; its outputs the carried values and one slice of each stacked
-    result. ``line`` ("gpt.py:31") is for messages and is no part of what is computed.
+    ``body`` is the repeated part of a ``scan``: its inputs are the constants, the carried values
+    and one slice of each scanned operand; its outputs the carried values and one slice of each
+    stacked result. ``line`` ("gpt.py:31") is for messages and does not affect the computation.
     """
 
     primitive: str
@@ -90,36 +90,37 @@ class Operation:
 
     @cached_property
     def parameter(self) -> Mapping[str, Parameter]:
-        """The parameters by name; InputError for one that the text of the step lacks."""
+        """The parameters by name. Lookup raises InputError for one that the step's text lacks."""
         return _Parameters(self)
 
     @cached_property
     def form(self) -> OperationForm:
-        """Its primitive, its parameters, and the types of its values; a loop has one of its own.
+        """The form: primitive, parameters, and types of values; every loop has a form of its own.
 
-        What follows from these alone is worked out once for all operations of a form.
+        Facts that depend on these alone are computed once for all operations of a form.
         """
         if self.body is not None:
             return OperationForm()
-        read = tuple(one.type if isinstance(one, Value) else one for one in self.operands)
-        made = tuple(one.type for one in self.results)
-        return _FORMS.setdefault((self.primitive, read, made, self.parameters), OperationForm())
+        operands = tuple(each.type if isinstance(each, Value) else each for each in self.operands)
+        results = tuple(value.type for value in self.results)
+        key = (self.primitive, operands, results, self.parameters)
+        return _FORMS.setdefault(key, OperationForm())
 
     def lacks(self, name: str) -> InputError:
-        """What is wrong where a parameter is not said."""
+        """The error for a missing parameter."""
         problem = f"{self.primitive} has no parameter {name!r}"
         return InputError(
             problem, where=self.line, hint="it stands behind the operands, as JAX says"
         )
 
     def __str__(self) -> str:
-        """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body stands in lines below."""
-        made = ", ".join(one.spelled for one in self.results)
-        read = ", ".join(map(str, self.operands))
-        told = "".join(f" {name}={_spell_parameter(value)}" for name, value in self.parameters)
+        """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""
+        results = ", ".join(value.spelled for value in self.results)
+        operands = ", ".join(map(str, self.operands))
+        parameters = "".join(f" {key}={_spell_parameter(value)}" for key, value in self.parameters)
         body = "" if self.body is None else f" {{\n{indent(str(self.body), '  ')}}}"
         line = f" @{_BLANKS.sub('_', self.line)}" if self.line else ""
-        return f"{made} = {self.primitive}({read}){told}{body}{line}"
+        return f"{results} = {self.primitive}({operands}){parameters}{body}{line}"
 
 
 _FORMS: WeakValueDictionary[object, OperationForm] = WeakValueDictionary()
@@ -136,10 +137,10 @@ class _Parameters(dict[str, Parameter]):
 
 @dataclass(frozen=True)
 class Graph:
-    """A step, or the body of a repetition: operations in an order in which they can be done.
+    """A step, or the body of a loop: operations in an executable order.
 
-    Every operand is an input or the result of an operation before; names are unique.
-    ``asserts`` say so, as graphs are made by our own front end and parser.
+    Every operand is an input or the result of an earlier operation; names are unique. Neither is
+    checked here: graphs are made by our own front end and parser.
     """
 
     inputs: tuple[Value, ...]
@@ -149,11 +150,11 @@ class Graph:
     @cached_property
     def values(self) -> Mapping[str, Value]:
         """Inputs and results by name."""
-        made = (value for operation in self.operations for value in operation.results)
-        return {value.name: value for value in (*self.inputs, *made)}
+        results = (value for operation in self.operations for value in operation.results)
+        return {value.name: value for value in (*self.inputs, *results)}
 
     def everywhere(self) -> Iterator[Operation]:
-        """All operations, those of bodies once, after the operation that repeats them."""
+        """All operations, including those of bodies (once), after the loop that repeats them."""
         for operation in self.operations:
             yield operation
             if operation.body is not None:
@@ -166,26 +167,28 @@ class Graph:
     def spelled(
         self, of_inputs: Sequence[str], of_outputs: Sequence[str], above: Sequence[str] = ()
     ) -> str:
-        """The same, with words behind inputs and outputs, and perhaps above each operation."""
-        inputs = (
-            f"in {one.spelled}{more}\n" for one, more in zip(self.inputs, of_inputs, strict=True)
-        )
-        outputs = (f"out {one}{more}\n" for one, more in zip(self.outputs, of_outputs, strict=True))
+        """The text, with suffixes for inputs and outputs, and optional lines above operations."""
+        inputs = zip(self.inputs, of_inputs, strict=True)
+        outputs = zip(self.outputs, of_outputs, strict=True)
         heads = above or ("",) * len(self.operations)
-        done = (f"{head}{one}\n" for head, one in zip(heads, self.operations, strict=True))
-        return "".join((*inputs, *done, *outputs))
+        lines = [
+            *(f"in {value.spelled}{suffix}" for value, suffix in inputs),
+            *(f"{head}{each}" for head, each in zip(heads, self.operations, strict=True)),
+            *(f"out {operand}{suffix}" for operand, suffix in outputs),
+        ]
+        return "".join(f"{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A named training step: a graph whose inputs and outputs have parts to play.
+    """A named training step: a graph with the roles of its inputs and outputs.
 
-    ``roles`` says of each input what it is: ``parameter``, ``moment``, ``batch``, ``state``,
-    or ``cache`` (what inference keeps of each sample);
-    ``updates`` which output comes back as which input in the next step, as pairs of places.
-    ``labels`` are the names its user gave ("layers/0/attention/query").
-    ``constants`` are the arrays that the model closes over: the bytes of an input by its name, in C
-    order, little-endian. These inputs are states, with ``CONSTANT`` labels.
+    ``roles`` gives the role of each input: ``parameter``, ``moment``, ``batch``, ``state``, or
+    ``cache`` (what inference keeps of each sample); ``updates`` says which output is which input of
+    the next step, as pairs of positions. ``labels`` are the user's names
+    ("layers/0/attention/query"). ``constants`` are the arrays that the model closes over: the bytes
+    of an input by its name, in C order, little-endian. These inputs are states, with ``CONSTANT``
+    labels.
     """
 
     name: str
@@ -196,11 +199,11 @@ class Step:
     constants: tuple[tuple[str, bytes], ...] = ()
 
     def __str__(self) -> str:
-        """The text that ``parse_step`` reads. A label that is the name is left out."""
+        """The text that ``parse_step`` reads. Labels equal to the name are left out."""
         return self.spelled(f"step {_word(self.name)}")
 
     def spelled(self, head: str, above: Sequence[str] = ()) -> str:
-        """The text below a first line, perhaps with words above each operation."""
+        """The text with this first line, and optional lines above operations."""
         values = dict(self.constants)
         of_inputs = [
             f" {role}"
@@ -214,31 +217,31 @@ class Step:
 
 
 CONSTANT = re.compile(r"(?:\d+/)?constant/\d+")
-"""The label of an array that the model closes over; of a part of it that one stage has, too."""
+"""The label of an array that the model closes over, or of one stage's part of it."""
 
 
 def _constant(data: bytes) -> str:
-    """Values behind an input: on its line, or in lines of their own."""
+    """An input's values: on its line, or on lines of their own."""
     lines = [f'"{line}"' for line in pack(data)]
     return (
         f" = {lines[0]}"
         if len(lines) == 1
-        else "".join([" = (\n", *(f"  {one}\n" for one in lines), ")"])
+        else "".join([" = (\n", *(f"  {line}\n" for line in lines), ")"])
     )
 
 
 EVERYWHERE = -1
-"""The stage of what every stage does itself."""
+"""The stage of operations that every stage performs."""
 
 PASSES = ("forward", "backward", "weight")
-"""What is done of each microbatch; the half for weights of a backward pass may be apart."""
+"""The passes of each microbatch; ``weight`` is the half of a backward pass for weights."""
 PIPELINE_MOMENTS = ("before", *PASSES, "after")
-"""Once before all microbatches, in passes of each, and once after them."""
+"""The moments of a step: once before all microbatches, in their passes, and once after."""
 
 
 @dataclass(frozen=True)
 class PipelinePosition:
-    """On which stage an operation of a sharded step is done, and when: ``stage 1 forward``."""
+    """The stage and moment of an operation of a sharded step: ``stage 1 forward``."""
 
     stage: int
     when: str
@@ -250,15 +253,15 @@ class PipelinePosition:
 
 @dataclass(frozen=True)
 class ShardedStep:
-    """A step as every device of some axes does it: each value says how it lies on them.
+    """A step as every device of some axes performs it: each value has a sharding.
 
-    A *redistribution* is an operation of its own, ``redistribute``: its result is the same value,
-    lying otherwise; ``by`` says by which move (``all-reduce``, ``slice``) and ``over`` which axes.
-    The axes are in the order of the placement.
+    A *redistribution* is an operation of its own, ``redistribute``: its result is the same value
+    with another sharding; ``by`` names the collective or local change (``all-reduce``, ``slice``)
+    and ``over`` the axes. The axes are in the order of the placement.
 
-    With microbatches, or in stages, ``places`` say of each operation where and when it is done.
-    What a stage makes others do not have: a ``send`` is an operation, too, whose result is the same
-    value on the stage that it goes ``to``.
+    With microbatches, or in stages, ``places`` has the position of each operation. A stage does not
+    have the values of others: a ``send`` is an operation, too, whose result is the same value on
+    the stage that it goes ``to``.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -282,23 +285,23 @@ class ShardedStep:
 REDISTRIBUTE = "redistribute"
 SEND = "send"
 MOVING = (REDISTRIBUTE, SEND)
-"""The operations of sharded steps that are no primitives: their result is what they read."""
+"""Operations of sharded steps that are no primitives: they return their operand's value."""
 
 
 def _spell_parameter(value: Parameter) -> str:
-    """A parameter: ``3``, ``clip``, ``(0,1)``; entries that have names as ``{axis=1,size=2}``."""
+    """A parameter: ``3``, ``clip``, ``(0,1)``, or with named entries ``{axis=1,size=2}``."""
     if isinstance(value, str):
         return _word(value)
     if not isinstance(value, tuple):
         return _spell_number(value)
     if value and all(map(_is_entry, value)):
         entries: Any = value
-        return f"{{{','.join(f'{name}={_spell_parameter(one)}' for name, one in entries)}}}"
+        return f"{{{','.join(f'{name}={_spell_parameter(entry)}' for name, entry in entries)}}}"
     return f"({','.join(map(_spell_parameter, value))})"
 
 
 def _is_entry(value: Any) -> bool:
-    """Whether it is a name and a value; a list of such pairs is one of named entries."""
+    """Whether a value is a pair of a name and a value; a list of such pairs has named entries."""
     return (
         isinstance(value, tuple)
         and len(value) == 2
@@ -308,7 +311,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _word(text: str) -> str:
-    """A word as it stands, or in quotation marks where it would be read as something else."""
+    """A word unchanged, or in quotation marks if it would be read as something else."""
     bare = _NAME.fullmatch(text) and text not in ("true", "false", "inf", "nan")
     return text if bare else json.dumps(text)
 

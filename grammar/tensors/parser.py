@@ -1,8 +1,8 @@
-"""Text to step, and text to type, with a caret under what cannot be read.
+"""Parses steps and types; errors show a caret under the place.
 
-The text is checked as far as the language goes: every value is there before it is read, a name
-stands for one value, a loop is given what its body takes. What a primitive does with its operands
-the language does not know; that is for those who do something with the step.
+The parser checks the language only: every value is defined before it is read, a name denotes one
+value, a loop's operands match its body. It does not know what primitives require of their operands;
+the users of a step check that.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from grammar.tensors.sharding import (
 from hierarchies import InputError
 
 BEGINNING = 2**15
-"""Of longer texts so many characters are read first."""
+"""Characters of a longer text that are checked first."""
 MOST_NESTED = 16
-"""How deep loops, and lists of parameters, may stand in each other."""
+"""The nesting limit of loops and of lists of parameters."""
 
 _WORDS = {
     "_STEP": "step",
@@ -84,35 +84,35 @@ _WORDS = {
 
 
 def parse_step(text: str, *, where: str = "step") -> Step:
-    """Read a step. ``parse_step(str(step)) == step``.
+    """Parse a step. ``parse_step(str(step)) == step``.
 
-    Raises InputError with the line, a caret and what could have stood there; likewise for a value
-    that is not known, a name that is given twice, and a loop whose body takes something else.
+    Raises InputError with the line, a caret and what was expected there; likewise for an unknown
+    value, a name that is defined twice, and a loop whose operands do not match its body.
     """
     match parse_either(text, where=where):
-        case Step() as found:
-            return found
+        case Step() as step:
+            return step
         case ShardedStep():
             hint = "give the step that it was made of; collsynth shard takes either"
             raise InputError("this step is sharded", where=where, hint=hint)
 
 
 def parse_sharded(text: str, *, where: str = "step") -> ShardedStep:
-    """Read a sharded step. ``parse_sharded(str(sharded)) == sharded``.
+    """Parse a sharded step. ``parse_sharded(str(sharded)) == sharded``.
 
-    Raises InputError as ``parse_step`` does, and for a type that cannot be on the axes: one that an
-    axis cuts twice, or a dimension that its axes do not divide.
+    Raises InputError as ``parse_step`` does, and for a type that is impossible on the axes: one
+    that an axis cuts twice, or a dimension that its axes do not divide.
     """
     match parse_either(text, where=where):
-        case ShardedStep() as found:
-            return found
+        case ShardedStep() as sharded:
+            return sharded
         case Step():
             hint = "its first line says the axes, as in 'step mlp over data=2'"
             raise InputError("this step is not sharded", where=where, hint=hint)
 
 
 def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
-    """Read a step, sharded or not: its first line says. Raises InputError as those two do."""
+    """Parse a step, sharded if its first line has axes. Raises InputError as those two do."""
     if not text.endswith("\n"):
         text += "\n"
     if len(text) > BEGINNING:
@@ -120,10 +120,10 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
     name, over, graph = _read(text, "start", where).children
     axes = None if over is None else _sizes(over, text, where)
     reader = _StepTransformer(text, where, axes)
-    found = reader.graph(graph)
+    parsed = reader.graph(graph)
     step = Step(
         name=_text(name),
-        graph=found,
+        graph=parsed,
         roles=tuple(reader.roles),
         labels=tuple(reader.labels),
         updates=tuple(reader.updates),
@@ -135,35 +135,35 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
 
 
 def check_beginning(text: str, *, where: str = "step") -> None:
-    """Raises InputError for a long text that can be seen to be no step before all of it is read.
+    """Raise InputError for a long text that is recognizably no step, before parsing all of it.
 
-    As soon as its first lines are none, a line is too long, or a name stands for two values.
+    Checks its first lines, the lengths of its lines, and names that denote two values.
     """
     check_length(text, where)
     head = text[:BEGINNING].rpartition("\n")[0] + "\n"
     try:
         _lark().parse_interactive(head, "start").exhaust_lexer()
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, subject=where) from None
     check_names(text, where)
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
-    """The axes of a sharded step."""
-    reader, found = _StepTransformer(text, where), dict[str, int]()
+    """The axes of a sharded step with their sizes."""
+    reader, sizes = _StepTransformer(text, where), dict[str, int]()
     for axis, size in zip(over.children[::2], over.children[1::2], strict=True):
-        if axis in found:
+        if axis in sizes:
             reader.refuse(axis, f"axis {axis} is said twice")
         if not re.fullmatch(r"[A-Za-z_]\w*", axis):
             reader.refuse(axis, f"{axis} is no name of an axis", "letters, digits and _")
         if not re.fullmatch(r"[1-9]\d{0,17}", size):
             reader.refuse(size, f"an axis of size {size}", "a whole number above 0")
-        found[str(axis)] = int(size)
-    return found
+        sizes[str(axis)] = int(size)
+    return sizes
 
 
 def parse_type(text: str, *, where: str = "type") -> tuple[Type, Sharding]:
-    """``f32[8@data,16,64@(seq,model)]{sum:expert}`` as an element type, a shape and a sharding."""
+    """Parse ``f32[8@data,16,64@(seq,model)]{sum:expert}`` to a type and a sharding."""
     dtype, *rest = _read(text, "sharded", where).children
     shape, cut, partial = [], [], []
     flat: tuple[str, ...] = ()
@@ -192,19 +192,19 @@ def _lark() -> Lark:
 
 
 def _read(text: str, start: str, where: str) -> Any:
-    """The tree of a text: what lark makes of it has no closer type."""
+    """The parse tree of a text (Any: lark's trees have no closer type)."""
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, what=where) from None
+        raise describe_unexpected(text, error, _WORDS, subject=where) from None
 
 
 @dataclass
 class _StepTransformer:
-    """Reads one graph; a body has a reader of its own, whose values nobody else knows.
+    """Transforms the tree of one graph; each body has a transformer, and values, of its own.
 
-    ``axes`` are those of a sharded step, whose values say how they lie; ``turns`` how often all
-    loops around it, together, do what it says.
+    ``axes`` are those of a sharded step, whose values have shardings; ``turns`` is the product of
+    the lengths of all loops around the graph.
     """
 
     text: str
@@ -246,7 +246,7 @@ class _StepTransformer:
         return Graph(tuple(inputs), tuple(operations), tuple(outputs))
 
     def _place(self, token: Token, before: Sequence[Operation]) -> PipelinePosition:
-        """Where and when the operations below it are done."""
+        """The stage and pass of the operations below it."""
         if self.axes is None or self.is_body:
             self.refuse(token, "stages are of sharded steps, outside of loops")
         if before and not self.places:
@@ -280,30 +280,30 @@ class _StepTransformer:
             self.refuse(strings[0], error.problem, error.hint)
 
     def _output(self, parts: Sequence[Any], inputs: Sequence[Value], at: int) -> Operand:
-        operand, into = parts
-        found = self._operand(operand)
+        tree, into = parts
+        operand = self._operand(tree)
         if into is not None:
             places = [place for place, value in enumerate(inputs) if value.name == into]
             if not places or self.is_body:
                 self.refuse(into, f"{into} is no input of the step")
             before = inputs[places[0]]
-            if not isinstance(found, Value) or found.type != before.type:
+            if not isinstance(operand, Value) or operand.type != before.type:
                 self.refuse(into, f"{into} is of another type")
-            if found.sharding != before.sharding:
+            if operand.sharding != before.sharding:
                 self.refuse(into, f"{into} lies otherwise: {before.spelled}", "redistribute first")
             if any(place == places[0] for _, place in self.updates):
                 self.refuse(into, f"{into} is updated twice")
             self.updates.append((at, places[0]))
-        return found
+        return operand
 
     def _operation(self, parts: Sequence[Any]) -> Operation:
         """``values = name(operands) parameters body line``, in this order."""
-        by_rule = {rule: [one for one in parts if _is_part(one, rule)] for rule in _PARTS}
+        by_rule = {rule: [part for part in parts if _is_part(part, rule)] for rule in _PARTS}
         name, line = parts[len(by_rule["value"])], parts[-1]
         operands = tuple(map(self._operand, by_rule["operand"]))
         parameters = self._entries(by_rule["entry"])
         inside = next(iter(by_rule["body"]), None)
-        results = tuple(self._new(*one.children) for one in by_rule["value"])
+        results = tuple(self._new(*tree.children) for tree in by_rule["value"])
         body = None
         if inside is not None:
             if self.depth == MOST_NESTED:
@@ -314,41 +314,41 @@ class _StepTransformer:
             deeper = self.depth + 1
             inner = _StepTransformer(self.text, self.where, self.axes, depth=deeper, turns=turns)
             body = inner.graph(inside.children[0])
-        found = Operation(
+        operation = Operation(
             str(name), operands, results, parameters, body, str(line or "").removeprefix("@")
         )
         if name in MOVING and self.axes is None:
             self.refuse(name, f"{name} is an operation of sharded steps only")
         if (name == "scan") is not (body is not None):
             self.refuse(name, f"{name} {'without' if body is None else 'with'} a body")
-        if body is not None and (problem := _loop_mismatch(found, body)):
+        if body is not None and (problem := _loop_mismatch(operation, body)):
             self.refuse(name, problem)
-        return found
+        return operation
 
     def _entries(self, trees: Sequence[Any], depth: int = 0) -> tuple[tuple[str, Parameter], ...]:
-        found: dict[str, Parameter] = {}
+        entries: dict[str, Parameter] = {}
         for tree in trees:
             name, value = tree.children
-            if name in found:
+            if name in entries:
                 self.refuse(name, f"{name} is given twice")
-            found[str(name)] = self._parameter(value, depth)
-        return tuple(found.items())
+            entries[str(name)] = self._parameter(value, depth)
+        return tuple(entries.items())
 
-    def _parameter(self, given: Any, depth: int = 0) -> Parameter:
-        if isinstance(given, Tree):
+    def _parameter(self, tree: Any, depth: int = 0) -> Parameter:
+        if isinstance(tree, Tree):
             if depth == MOST_NESTED:
-                where = f"{self.where}, line {given.meta.line}"
+                where = f"{self.where}, line {tree.meta.line}"
                 raise InputError(f"more than {MOST_NESTED} lists in each other", where=where)
-            inside = [one for one in given.children if one is not None]
-            if given.data == "named":
-                return self._entries(inside, depth + 1)
-            return tuple(self._parameter(one, depth + 1) for one in inside)
-        match given.type:
+            children = [child for child in tree.children if child is not None]
+            if tree.data == "named":
+                return self._entries(children, depth + 1)
+            return tuple(self._parameter(child, depth + 1) for child in children)
+        match tree.type:
             case "NUMBER":
-                return _number(given)
+                return _number(tree)
             case "STRING":
-                return _text(given)
-        return {"true": True, "false": False}.get(str(given), str(given))
+                return _text(tree)
+        return {"true": True, "false": False}.get(str(tree), str(tree))
 
     def _operand(self, tree: Any) -> Operand:
         [token] = tree.children
@@ -368,18 +368,18 @@ class _StepTransformer:
         return value
 
     def _typed(self, token: Token) -> tuple[Type, Sharding | None]:
-        """A type, and in a sharded step how the value lies; refused where it cannot."""
+        """The type, and in a sharded step the sharding, that a token spells."""
         try:
-            found, sharding = _parse_type_quickly(str(token))
+            value_type, sharding = _parse_type_quickly(str(token))
             if self.axes is not None:
-                check_type(found, sharding, self.axes)
-                return found, sharding
+                check_type(value_type, sharding, self.axes)
+                return value_type, sharding
         except InputError as error:
             self.refuse(token, error.problem, error.hint)
         if sharding.axes:
             hint = "the first line of a sharded step says its axes: 'step mlp over data=2'"
             self.refuse(token, "how a value lies is said in sharded steps only", hint)
-        return found, None
+        return value_type, None
 
     def _checked(self, at: Token, dtype: str) -> None:
         try:
@@ -395,7 +395,7 @@ class _StepTransformer:
 
 @lru_cache(maxsize=2**12)
 def _parse_type_quickly(text: str) -> tuple[Type, Sharding]:
-    """What ``parse_type`` says; quickly where nothing is cut, as most types are of one kind."""
+    """Like ``parse_type``, but cached, and faster where nothing is cut: steps have few types."""
     dtype, _, shape = text.partition("[")
     if "@" in shape or "{" in shape:
         return parse_type(text)
@@ -411,46 +411,50 @@ def _is_part(part: Any, rule: str) -> bool:
 
 
 def _length(parameters: Sequence[tuple[str, Parameter]]) -> int:
-    """How often a loop does its body, 1 at least; of one that does not say, which is refused, 1."""
-    told = dict(parameters).get("length")
-    return max(told, 1) if isinstance(told, int) else 1
+    """The number of turns of a loop, at least 1; also 1 if none is given, refused later."""
+    length = dict(parameters).get("length")
+    return max(length, 1) if isinstance(length, int) else 1
 
 
 def _loop_mismatch(loop: Operation, body: Graph) -> str:
-    """How a loop and its body do not fit; empty if they do."""
-    told = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
-    if not all(type(one) is int and one >= 0 for one in told):
+    """How a loop and its body do not match; empty if they do."""
+    counts = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
+    if not all(type(count) is int and count >= 0 for count in counts):
         return "a loop says its length, num_consts and num_carry"
-    length, consts, carried = (int(str(one)) for one in told)
+    length, consts, carried = (int(str(count)) for count in counts)
     kept = consts + carried
     if len(loop.operands) != len(body.inputs) or len(loop.operands) < kept:
         return f"{len(loop.operands)} values for the {len(body.inputs)} inputs of the body"
     if len(loop.results) != len(body.outputs) or len(loop.results) < carried:
         return f"{len(loop.results)} results of the {len(body.outputs)} outputs of the body"
-    wanted = [one.type for one in body.inputs]
-    given = list(map(_type, loop.operands))
-    made = [_type(one) for one in body.outputs]
-    pairs = [*zip(given[:kept], wanted[:kept], strict=True)]
-    pairs += zip(given[kept:], (_stacked_type(length, one) for one in wanted[kept:]), strict=True)
-    pairs += zip(made[:carried], wanted[consts:kept], strict=True)
-    results = [one.type for one in loop.results]
-    pairs += zip(results[:carried], made[:carried], strict=True)
-    pairs += zip(
-        results[carried:], (_stacked_type(length, one) for one in made[carried:]), strict=True
+    operands = list(map(_type, loop.operands))
+    results = [value.type for value in loop.results]
+    inputs = [value.type for value in body.inputs]
+    outputs = list(map(_type, body.outputs))
+    scanned = [_stacked_type(length, slice_type) for slice_type in inputs[kept:]]
+    stacked = [_stacked_type(length, slice_type) for slice_type in outputs[carried:]]
+    pairs = [
+        *zip(operands[:kept], inputs[:kept], strict=True),
+        *zip(operands[kept:], scanned, strict=True),
+        *zip(outputs[:carried], inputs[consts:kept], strict=True),
+        *zip(results[:carried], outputs[:carried], strict=True),
+        *zip(results[carried:], stacked, strict=True),
+    ]
+    return next(
+        (f"{outer} where the body has {inner}" for outer, inner in pairs if outer != inner), ""
     )
-    return next((f"{one} where the body has {two}" for one, two in pairs if one != two), "")
 
 
 def _type(operand: Operand) -> Type:
     return operand.type if isinstance(operand, Value) else Type(operand.dtype, ())
 
 
-def _stacked_type(length: int, one: Type) -> Type:
-    return Type(one.dtype, (length, *one.shape))
+def _stacked_type(length: int, slice_type: Type) -> Type:
+    return Type(slice_type.dtype, (length, *slice_type.shape))
 
 
 def _number(text: str) -> int | float:
-    """A whole number, or one with a point; nan is always the same object, so that it equals."""
+    """An integer, or a float; always the same object for nan, so that tuples with it are equal."""
     if text == "nan":
         return math.nan
     return float(text) if any(mark in text for mark in (".", "e", "inf")) else int(text)

@@ -1,8 +1,7 @@
 """The primitives that a step may have, by what they do.
 
-A name that stands in no list is refused, as nobody could say how it is cut, nor what it costs.
-What works element by element stands apart, as most that is asked of a primitive has one answer
-for all of these.
+A primitive in no list is refused, as neither its shardings nor its cost are known. Elementwise
+primitives have their own list, as most questions about them have the same answer.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ ARITHMETIC = _words(
     "shift_left shift_right_logical shift_right_arithmetic population_count is_finite "
     "nextafter reduce_precision select_n clamp"
 )
-"""One result for each element, by some arithmetic."""
+"""Elementwise arithmetic: one result for each element."""
 
 MOVED = _words(
     "copy stop_gradient convert_element_type bitcast_convert_type transpose reshape squeeze "
     "rev broadcast_in_dim slice dynamic_slice dynamic_update_slice split concatenate stack "
     "unstack tile pad gather scatter iota optimization_barrier"
 )
-"""Data that is moved, converted, or written as it is: no arithmetic."""
+"""Data is moved, converted, or written, without arithmetic."""
 
 REDUCED = _words(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin cumsum "
@@ -35,10 +34,10 @@ REDUCED = _words(
     "select_and_scatter_add scatter-add scatter-sub scatter-mul scatter-min scatter-max sort "
     "top_k approx_top_k"
 )
-"""Several elements put together, or compared with each other."""
+"""Elements are combined, or compared with each other."""
 
 RANDOM = _words("random_bits random_wrap random_unwrap random_seed random_split random_fold_in")
-"""Made from keys, which have no layout: always whole."""
+"""Computed from keys, which are never divided: always replicated."""
 
 MULTIPLIED = frozenset(("dot_general", "ragged_dot_general", "conv_general_dilated"))
 """Sums of products: nearly all of the work of a step."""
@@ -47,10 +46,10 @@ REPEATED = "scan"
 """The one primitive that is kept with a body."""
 
 KNOWN = ARITHMETIC | MOVED | REDUCED | RANDOM | MULTIPLIED | {REPEATED}
-"""All that a step may have when the calls are replaced."""
+"""All primitives that a step may have after calls are inlined."""
 
 WHOLE = _words("cholesky triangular_solve lu qr eigh svd reduce_xor clz")
-"""No rule cuts these, but every runtime computes them: a step may ask for them replicated."""
+"""No rule divides these, but every runtime has them: a step may ask for them replicated."""
 
 REPLICATED = "replicated"
-"""What a step says of a primitive that is not known, and that every device is to do whole."""
+"""Marks an unknown primitive that every device is to compute whole."""

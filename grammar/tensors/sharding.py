@@ -1,14 +1,14 @@
-"""How a value of a training step lies on the axes of a placement: its sharding.
+"""Shardings: how a value of a training step is divided over the axes of a placement.
 
-Along one axis a value lies in one of three ways: every device holds all of it (*replicate*), each
-holds its block of one dimension (*split*), or each holds a value of full size, and the sum (or
-maximum, or minimum) of them is what is meant (*partial*). On ``data=4, model=2`` a matrix
-``f32[8@data,16]{sum:model}`` has four blocks of two rows, each the sum of what two devices hold.
+Along one axis every device holds the whole value (*replicate*), or its block of one dimension
+(*split*), or an addend of full size, so that the sum (or maximum, or minimum) over the devices is
+the value (*partial*). On ``data=4, model=2`` a matrix ``f32[8@data,16]{sum:model}`` has four blocks
+of two rows, each the sum of two devices' addends.
 
 Values that are only updated element by element may be cut *flat*, over any number of devices: the
-block that other axes leave is flattened, padded to a multiple of the devices, and cut in equal
-pieces. On ``data=3`` a device has 6 elements of ``f32[4,4]{flat:data}``, 2 of the last one's are
-padding. Of ``f32[32,4,4]{flat1:data}``, a stack, each slice is cut so: flat from dimension 1.
+remaining block is flattened, padded to a multiple of the devices, and cut in equal pieces. On
+``data=3`` a device has 6 elements of ``f32[4,4]{flat:data}``; 2 of the last device's are padding.
+In ``f32[32,4,4]{flat1:data}``, a stack, each slice is cut in this way: flat from dimension 1.
 
 After Shardy's and PyTorch DTensor's types; design of the step, sections 1 and 2.
 """
@@ -26,7 +26,7 @@ from hierarchies import InputError
 
 
 class ReductionKind(Enum):
-    """What puts the parts of a partial value together."""
+    """The operation that combines the addends of a partial value."""
 
     SUM = "sum"
     MAX = "max"
@@ -42,25 +42,25 @@ class Split:
 
 @dataclass(frozen=True)
 class Flat:
-    """Along an axis, each device has its block of what is flattened behind ``lead`` dimensions."""
+    """Along an axis, each device has its block of the value flattened after ``lead`` dimensions."""
 
     lead: int = 0
 
 
 AxisSharding = Split | Flat | ReductionKind | None
-"""How a value lies along one axis: split, flat, partial of a kind, or (None) replicated."""
+"""The sharding along one axis: split, flat, partial of a kind, or (None) replicated."""
 
 
 @dataclass(frozen=True)
 class Sharding:
     """For each dimension the axes that cut it, major to minor, and the partial axes with a kind.
 
-    An axis occurs once at most; one that does not occur is replicated. ``partial`` is sorted, by
+    An axis occurs at most once; one that does not occur is replicated. ``partial`` is sorted, by
     kind and then by name, so that equal shardings are equal. The block of a dimension that a device
-    holds is the mixed-radix number of its coordinates on the axes of that dimension, the first
-    axis slowest; ``[a,b]`` and ``[b,a]`` therefore differ. ``flat`` are the axes, major to minor,
-    that cut the flattened block which the others leave; the first ``lead`` dimensions are not
-    flattened. Raises InputError for an axis that occurs twice.
+    holds is the mixed-radix number of its coordinates on the axes of that dimension, the first axis
+    slowest; ``[a,b]`` and ``[b,a]`` therefore differ. ``flat`` are the axes, major to minor, that
+    cut the flattened remaining block; the first ``lead`` dimensions are not flattened. Raises
+    InputError for an axis that occurs twice.
     """
 
     dimensions: tuple[tuple[str, ...], ...]
@@ -72,13 +72,13 @@ class Sharding:
         if not self.flat and self.lead:
             object.__setattr__(self, "lead", 0)
         if len(self.partial) > 1:
-            in_order = sorted(self.partial, key=lambda one: (one[0].value, one[1]))
+            in_order = sorted(self.partial, key=lambda entry: (entry[0].value, entry[1]))
             object.__setattr__(self, "partial", tuple(in_order))
-        found = self.axes
-        if len(set(found)) < len(found):
-            axis = next(one for one in found if found.count(one) > 1)
+        axes = self.axes
+        if len(set(axes)) < len(axes):
+            axis = next(axis for axis in axes if axes.count(axis) > 1)
             raise InputError(
-                f"axis {axis!r} occurs {found.count(axis)} times in {self.spelled()}",
+                f"axis {axis!r} occurs {axes.count(axis)} times in {self.spelled()}",
                 hint="an axis cuts one dimension, or is partial, or is not named",
             )
 
@@ -87,11 +87,11 @@ class Sharding:
 
     @cached_property
     def _hash(self) -> int:
-        """Programs are full of lookups by how a value lies."""
+        """Cached, as shardings are keys of many lookups."""
         return hash((self.dimensions, self.partial, self.flat, self.lead))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Without the hash, which is another in another process."""
+        """Pickle without the hash, which differs between processes."""
         return Sharding, (self.dimensions, self.partial, self.flat, self.lead)
 
     @property
@@ -101,7 +101,7 @@ class Sharding:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that occur: along all others the value is replicated."""
+        """The axes that occur; along all others the value is replicated."""
         return (*self.cutting, *(axis for _, axis in self.partial))
 
     @property
@@ -110,7 +110,7 @@ class Sharding:
         return (*self.splitting, *self.flat)
 
     def along(self, axis: str) -> AxisSharding:
-        """How the value lies along one axis."""
+        """The sharding along one axis."""
         for dimension, axes in enumerate(self.dimensions):
             if axis in axes:
                 return Split(dimension)
@@ -119,25 +119,25 @@ class Sharding:
         return next((kind for kind, other in self.partial if other == axis), None)
 
     def without(self, axis: str) -> Sharding:
-        """The same, but replicated along an axis."""
+        """The same sharding, but replicated along an axis."""
         if axis not in self.axes:
             return self
-        kept = tuple(tuple(one for one in axes if one != axis) for axes in self.dimensions)
-        partial = tuple(one for one in self.partial if one[1] != axis)
+        kept = tuple(tuple(other for other in axes if other != axis) for axes in self.dimensions)
+        partial = tuple(entry for entry in self.partial if entry[1] != axis)
         flat = tuple(other for other in self.flat if other != axis)
         return Sharding(kept, partial, flat, self.lead)
 
-    def laid(self, axis: str, lie: AxisSharding) -> Sharding:
-        """The same, but along ``axis`` as said: a split is the minor-most of its dimension.
+    def laid(self, axis: str, along: AxisSharding) -> Sharding:
+        """The same sharding, but ``along`` an axis; a split is the minor-most of its dimension.
 
-        A flat axis is the minor-most of those. Raises InputError where those have another lead.
+        A flat axis is the minor-most flat one. Raises InputError if the others have another lead.
         """
         rest = self.without(axis)
-        match lie:
+        match along:
             case None:
                 return rest
             case ReductionKind():
-                return replace(rest, partial=(*rest.partial, (lie, axis)))
+                return replace(rest, partial=(*rest.partial, (along, axis)))
             case Flat(lead):
                 if rest.flat and rest.lead != lead:
                     problem = f"{self.spelled()} flat from dimension {lead}, too"
@@ -151,31 +151,31 @@ class Sharding:
                 return replace(rest, dimensions=tuple(cut))
 
     def unflattened(self) -> Sharding:
-        """The same, but replicated along the flat axes."""
+        """The same sharding, but replicated along the flat axes."""
         return Sharding(self.dimensions, self.partial)
 
     def stack(self) -> Sharding:
-        """The sharding of a stack of such values, whose first dimension is whole."""
+        """The sharding of a stack of such values, whose first dimension is not cut."""
         return Sharding(((), *self.dimensions), self.partial, self.flat, self.lead + 1)
 
     def slice(self) -> Sharding:
-        """The sharding of a slice of a stack, replicated along what cuts its first dimension."""
+        """The sharding of a slice of a stack, without axes that cut the first dimension."""
         flat = self.flat if self.lead else ()
         return Sharding(self.dimensions[1:], self.partial, flat, max(self.lead - 1, 0))
 
     def parts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """In how many blocks each dimension is cut, on axes of such sizes."""
+        """The number of blocks that each dimension is cut in, given the sizes of the axes."""
         return tuple(prod(map(sizes.__getitem__, axes)) for axes in self.dimensions)
 
     def spelled(self, shape: Sequence[int] = ()) -> str:
-        """``[8@data,16,64@(seq,model)]{sum:expert}``; sizes are question marks without a shape."""
+        """``[8@data,16,64@(seq,model)]{sum:expert}``; without a shape, sizes are question marks."""
         sizes: Sequence[int | str] = shape or ["?"] * len(self.dimensions)
         inside = ",".join(map(_dimension, sizes, self.dimensions))
         return f"[{inside}]{self.spelled_rest}"
 
     @property
     def spelled_rest(self) -> str:
-        """``{flat:data,sum:expert}``: all but how dimensions are cut; empty if that is all."""
+        """The flat and partial axes, ``{flat:data,sum:expert}``; empty if there are none."""
         kinds = {kind: [a for k, a in self.partial if k is kind] for kind, _ in self.partial}
         rest = [f"{kind.value}:{_axes(axes)}" for kind, axes in kinds.items()]
         if self.flat:
@@ -184,18 +184,18 @@ class Sharding:
 
 
 def replicated_sharding(rank: int) -> Sharding:
-    """The whole value on every device."""
+    """The sharding of a value that every device holds whole."""
     return Sharding(((),) * rank)
 
 
 MOST_DIMENSIONS = 64
 MOST_ELEMENTS = 2**63
-"""As many as an index of 64 bits can tell apart."""
+"""The range of a 64-bit index."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """A value as the step means it: its element type, as JAX prints it ("bf16"), and its shape."""
+    """The type of a whole value: its element type, as JAX prints it ("bf16"), and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -206,7 +206,7 @@ class Type:
 
     @property
     def bytes(self) -> int:
-        """Of the whole value. A boolean takes a byte; a key, four for each of its words."""
+        """Bytes of the whole value. A boolean takes one byte; a key, four for each of its words."""
         return self.elements * dtype_bytes(self.dtype)
 
     def __str__(self) -> str:
@@ -218,15 +218,15 @@ class Type:
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element, ``bf16`` has 2. Raises InputError for a type that is not known."""
+    """Bytes of one element: 2 for ``bf16``. Raises InputError for an unknown element type."""
     if dtype in _BYTES:
         return _BYTES[dtype]
     raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
 
 
 def parse_value_type(dtype: str, shape: tuple[int, ...]) -> Type:
-    """The type that a text names. Raises InputError for an element type that is not known, and for
-    a shape of more dimensions, or of more elements, than any array has.
+    """The type with this element type and shape. Raises InputError for an unknown element type, and
+    for a shape with more dimensions or elements than any array has.
     """
     dtype_bytes(dtype)
     if len(shape) > MOST_DIMENSIONS:
@@ -240,11 +240,11 @@ def parse_value_type(dtype: str, shape: tuple[int, ...]) -> Type:
 def check_type(
     value: Type, sharding: Sharding, sizes: Mapping[str, int], *, where: str = ""
 ) -> None:
-    """Raise InputError where a value cannot lie so.
+    """Raise InputError if a value cannot have this sharding.
 
-    An axis without a size, a dimension that the product of its axes does not divide, a sum of
-    booleans or of keys, a key that is not replicated, and a flat value without a dimension to
-    flatten, or one of whose leading dimensions is cut.
+    Refused are an axis without a size, a dimension that the product of its axes does not divide, a
+    sum of booleans or of keys, a key that is not replicated, and a flat value without a dimension
+    to flatten, or with a cut leading dimension.
     """
     if len(sharding.dimensions) != len(value.shape):
         problem = f"{value} has {len(value.shape)} dimensions, its sharding {sharding.spelled()}"
@@ -276,14 +276,14 @@ def check_type(
 
 
 def _count_parts(size: int, most: int) -> str:
-    """In how many equal parts so many elements go, at most so many."""
-    found = next(parts for parts in range(min(size, most), 0, -1) if size % parts == 0)
-    return f"{found} part{'s' * (found > 1)}"
+    """The largest number of equal parts, at most ``most``, that ``size`` divides into."""
+    count = next(parts for parts in range(min(size, most), 0, -1) if size % parts == 0)
+    return f"{count} part{'s' * (count > 1)}"
 
 
 def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of what one device holds; of a flat value the dimensions that are not flattened,
-    and then as many elements, padding included, as each device has of the others.
+    """The shape of one device's part. Of a flat value: its leading dimensions, then each device's
+    share of the flattened elements, including padding.
     """
     if not sharding.cutting:
         return value.shape
@@ -297,7 +297,7 @@ def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tup
 
 
 def _check_flat(value: Type, sharding: Sharding, where: str) -> None:
-    """Raise InputError for a flat sharding that the rank of a value does not allow."""
+    """Raise InputError if the value's rank does not allow this flat sharding."""
     if sharding.lead >= len(value.shape):
         raise InputError(
             f"{value} is flat from dimension {sharding.lead}",
@@ -313,29 +313,29 @@ def _check_flat(value: Type, sharding: Sharding, where: str) -> None:
 
 
 def block(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> tuple[int, ...]:
-    """Which block of each dimension the device at these coordinates holds: first axis slowest."""
+    """The block of each dimension that the device at these coordinates holds."""
     return numbers_of(sharding.dimensions, sizes, at)
 
 
 def numbers_of(
-    several: Sequence[tuple[str, ...]], sizes: Mapping[str, int], at: Mapping[str, int]
+    groups: Sequence[tuple[str, ...]], sizes: Mapping[str, int], at: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """The numbers of the device at these coordinates among those along axes: first axis slowest."""
+    """The device's mixed-radix number along each group of axes, the first axis slowest."""
 
     def number(axes: tuple[str, ...]) -> int:
-        found = 0
+        result = 0
         for axis in axes:
-            found = found * sizes[axis] + at[axis]
-        return found
+            result = result * sizes[axis] + at[axis]
+        return result
 
-    return tuple(map(number, several))
+    return tuple(map(number, groups))
 
 
 def shardings(rank: int, axes: Sequence[str], kinds: Sequence[ReductionKind]) -> Iterator[Sharding]:
     """Every sharding of a value of a rank over some axes, each once.
 
-    Of rank 2 with one kind of partial 4, 18 and 92 over one, two and three axes: which axes cut,
-    which of the rest are partial, and an ordered list for each dimension.
+    For rank 2 with one kind of partial, there are 4, 18 and 92 over one, two and three axes: which
+    axes cut, which of the others are partial, and an ordered list for each dimension.
     """
     if not axes:
         yield replicated_sharding(rank)

@@ -1,8 +1,8 @@
-"""A system as a TOML file: read, written, and found by its name in the catalogue.
+"""Systems as TOML files: reading, writing, and the catalogue.
 
-Files speak to people, so they say ``GB_per_s`` and ``latency_us`` and name a source for each
-number; Python gets seconds and bytes. Whatever is wrong in a file is refused with its line. What is
-written reads back as what was written: else a machine would change on its way through a file.
+Files are for people, so they state ``GB_per_s`` and ``latency_us`` and a source for each number;
+Python gets seconds and bytes. Errors in a file are reported with their line. Written text reads
+back as the same system; otherwise a machine would change on its way through a file.
 
 >>> from hierarchies.files.loading import load
 >>> from hierarchies.files.reading import read

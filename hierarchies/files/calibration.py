@@ -1,4 +1,4 @@
-"""The ``[calibration]`` part of a description: as TOML reads it, and written again."""
+"""The ``[calibration]`` part of a description, read from and written to TOML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Wide = Annotated[float, Field(gt=0, le=1)]
 Loss = Annotated[float, Field(ge=0, lt=1)]
 MICROSECOND = 1e-6
 _ABSENT = {"peer_us": {0.0}, "wide": {1.0}, "loss": {0.0}}
-"""What the numbers of a fit are that a file need not have: the same for all levels."""
+"""Optional numbers of a fit, with the values that all levels have if a file omits them."""
 
 
 class _CalibrationPart(BaseModel):
@@ -41,7 +41,7 @@ class _WayTable(_CalibrationPart):
 
 
 class FitTable(_WayTable):
-    """One ``[[calibration.fit]]``: numbers of a way, by level."""
+    """One ``[[calibration.fit]]``: the numbers of a fit, by level."""
 
     launch_us: Duration
     hop_us: dict[str, Duration]
@@ -54,7 +54,7 @@ class FitTable(_WayTable):
 
 
 class ResidualTable(_WayTable):
-    """One ``[[calibration.residual]]``: ratios measured to fitted in a class of sizes."""
+    """One ``[[calibration.residual]]``: measured over fitted seconds in a class of sizes."""
 
     from_bytes: int = Field(ge=0)
     rows: int = Field(ge=1)
@@ -64,7 +64,7 @@ class ResidualTable(_WayTable):
 
 
 class MeasuredRangeTable(_CalibrationPart):
-    """One ``[[calibration.measured]]``: what rows were of; ways as "algorithm protocol"."""
+    """One ``[[calibration.measured]]``; a way is written "algorithm protocol"."""
 
     collective: str
     members: dict[str, Annotated[int, Field(ge=1)]]
@@ -75,7 +75,7 @@ class MeasuredRangeTable(_CalibrationPart):
 
 
 class StrayTable(_CalibrationPart):
-    """One ``[[calibration.stray]]``: ratios measured to fitted of tables that were left out."""
+    """One ``[[calibration.stray]]``: measured over fitted seconds of tables that were left out."""
 
     collective: str = ANY
     from_bytes: int = Field(ge=0)
@@ -85,14 +85,14 @@ class StrayTable(_CalibrationPart):
 
 
 class UndeterminedTable(_CalibrationPart):
-    """One ``[[calibration.untold]]``: levels of which one is slow, and which is taken to be."""
+    """One ``[[calibration.untold]]``: levels of which one is slow, and the assumed one."""
 
     levels: list[str] = Field(min_length=2)
     taken: str
 
 
 class CalibrationTable(_CalibrationPart):
-    """The whole part."""
+    """The whole ``[calibration]`` part."""
 
     runtime: str = FASTEST
     families: int = Field(default=0, ge=0)
@@ -108,19 +108,19 @@ class CalibrationTable(_CalibrationPart):
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
-    """What a table says. Raises InputError for levels that are missing or not the system's."""
+    """The calibration of a table. Raises InputError for missing or unknown levels."""
     return Calibration(
-        tuple(_fit(each, levels) for each in table.fit),
-        tuple(Residual(each.from_bytes, **_same_fields(each)) for each in table.residual),
+        tuple(_fit(row, levels) for row in table.fit),
+        tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.residual),
         tuple(table.sources),
         tuple(table.undetermined),
         tuple(table.dropped),
         table.runtime,
-        tuple(_measured_range(each, levels) for each in table.measured),
-        tuple(TableResidual(each.from_bytes, **_same_fields(each)) for each in table.stray),
+        tuple(_measured_range(row, levels) for row in table.measured),
+        tuple(TableResidual(row.from_bytes, **_same_fields(row)) for row in table.stray),
         table.families,
-        tuple(Residual(each.from_bytes, **_same_fields(each)) for each in table.machines),
-        tuple(_undetermined_levels(each, levels) for each in table.untold),
+        tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.machines),
+        tuple(_undetermined_levels(row, levels) for row in table.untold),
     )
 
 
@@ -133,7 +133,7 @@ def _undetermined_levels(table: UndeterminedTable, levels: Sequence[str]) -> Und
 
 
 def _same_fields(table: ResidualTable | StrayTable) -> dict[str, Any]:
-    """The fields that have the same name in the file and in Python."""
+    """The fields with the same name in the file and in Python."""
     return table.model_dump(exclude={"from_bytes"})
 
 
@@ -174,38 +174,40 @@ def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
     return Fit(table.protocol, crossings, launch, table.algorithm, table.collective, table.rows)
 
 
-def calibration_to_toml(found: Calibration, levels: Sequence[str]) -> str:
-    """The part as TOML text, read back as the same numbers to the last bit."""
-    return "\n".join(_lines(table_of(found, levels))) + "\n"
+def calibration_to_toml(calibration: Calibration, levels: Sequence[str]) -> str:
+    """The part as TOML text, which reads back as exactly the same numbers."""
+    return "\n".join(_lines(table_of(calibration, levels))) + "\n"
 
 
-def table_of(found: Calibration, levels: Sequence[str]) -> dict[str, Any]:
-    """The part as TOML reads it: plain data, as ``CalibrationTable`` takes it."""
+def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
+    """The part as plain data, as TOML reads it and ``CalibrationTable`` takes it."""
     tables = {
-        "fit": [_fit_table(fit, levels) for fit in found.fits],
-        "residual": [_residual_table(each) for each in found.residuals],
+        "fit": [_fit_table(fit, levels) for fit in calibration.fits],
+        "residual": [_residual_table(row) for row in calibration.residuals],
         "measured": [
             {
-                "collective": each.collective,
-                "members": dict(zip(levels, each.members, strict=True)),
-                "ways": [" ".join(way) for way in each.ways],
-                "from_bytes": each.smallest_bytes,
-                "to_bytes": each.largest_bytes,
-                "forced": each.forced,
+                "collective": row.collective,
+                "members": dict(zip(levels, row.members, strict=True)),
+                "ways": [" ".join(way) for way in row.ways],
+                "from_bytes": row.smallest_bytes,
+                "to_bytes": row.largest_bytes,
+                "forced": row.forced,
             }
-            for each in found.measured
+            for row in calibration.measured
         ],
         "stray": [
-            _way((each.collective, ANY, ANY)) | _spread(each, ("tables", "low", "high"))
-            for each in found.strays
+            _key_entries((row.collective, ANY, ANY)) | _spread(row, ("tables", "low", "high"))
+            for row in calibration.strays
         ],
-        "machines": [_residual_table(each) for each in found.machines],
-        "untold": [{"levels": list(each.levels), "taken": each.taken} for each in found.untold],
+        "machines": [_residual_table(row) for row in calibration.machines],
+        "untold": [{"levels": list(row.levels), "taken": row.taken} for row in calibration.untold],
     }
-    sentences = {key: list(getattr(found, key)) for key in ("sources", "undetermined", "dropped")}
-    some = {key: rows for key, rows in tables.items() if rows}
-    others = {"families": found.families} if found.families else {}
-    return {"runtime": found.runtime, **others, **sentences, **some}
+    sentences = {
+        key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")
+    }
+    present = {key: rows for key, rows in tables.items() if rows}
+    optional = {"families": calibration.families} if calibration.families else {}
+    return {"runtime": calibration.runtime, **optional, **sentences, **present}
 
 
 def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
@@ -218,22 +220,25 @@ def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
         "wide": {name: level.wide for name, level in named},
         "loss": {name: level.loss for name, level in named},
     }
-    told = {
+    given = {
         key: numbers for key, numbers in by_level.items() if {*numbers.values()} != _ABSENT.get(key)
     }
     launch = {"launch_us": scale_exactly(fit.launch_seconds, MICROSECOND)}
-    return _way(fit.key) | launch | told | {"rows": fit.rows}
+    return _key_entries(fit.key) | launch | given | {"rows": fit.rows}
 
 
-def _residual_table(found: Residual) -> dict[str, Any]:
-    return _way(found.key) | _spread(found, ("rows", "low", "median", "high"))
+def _residual_table(residual: Residual) -> dict[str, Any]:
+    return _key_entries(residual.key) | _spread(residual, ("rows", "low", "median", "high"))
 
 
-def _spread(found: Residual | TableResidual, numbers: Sequence[str]) -> dict[str, Any]:
-    return {"from_bytes": found.smallest_bytes, **{key: getattr(found, key) for key in numbers}}
+def _spread(residual: Residual | TableResidual, numbers: Sequence[str]) -> dict[str, Any]:
+    return {
+        "from_bytes": residual.smallest_bytes,
+        **{key: getattr(residual, key) for key in numbers},
+    }
 
 
-def _way(key: tuple[str, str, str]) -> dict[str, Any]:
+def _key_entries(key: tuple[str, str, str]) -> dict[str, Any]:
     named = zip(("collective", "algorithm", "protocol"), key, strict=True)
     return {name: value for name, value in named if value}
 

@@ -1,4 +1,4 @@
-"""A system by its name in the catalogue, by a text that describes it, or by the path of a file."""
+"""Systems by name in the catalogue, from text, or from a file."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def catalogue() -> tuple[str, ...]:
 
 
 def toml_names(folder: Traversable) -> tuple[str, ...]:
-    """The names of the TOML files that come with a package in a folder, sorted."""
+    """The names of the TOML files in a folder of a package, sorted."""
     files = (entry.name for entry in folder.iterdir())
     return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
 
 
 def load(spec: str) -> System:
-    """A known machine by its name, or the one a TOML file describes.
+    """Load a machine of the catalogue by name, or the one that a TOML file describes.
 
-    ``name:N`` and ``path.toml:N`` set how many children the outermost level has,
-    ``name:AxBxC`` those of every level. Raises InputError for a machine or file that does not
-    exist, for a shape that it cannot have, and for whatever is wrong in the file.
+    ``name:N`` and ``path.toml:N`` set the number of children of the outermost level, ``name:AxBxC``
+    those of every level. Raises InputError for an unknown machine or file, for a shape that the
+    machine cannot have, and for errors in the file.
     """
     text = file_text(spec)
     return load_known(spec) if text is None else parse_description(spec, text)
 
 
 def load_known(spec: str, otherwise: str = "") -> System:
-    """A known machine by its name, as in ``load``; files of the caller are not read.
+    """Load a machine of the catalogue by name, as ``load``, but read no files of the caller.
 
-    Raises InputError for a machine that is not in the catalogue; ``otherwise`` is how else one
-    may be given, for the hint.
+    Raises InputError for a machine that is not in the catalogue; ``otherwise`` completes the hint
+    with other ways to give one.
     """
     name, shape = _split(spec)
     if name not in catalogue():
@@ -55,11 +55,11 @@ def load_known(spec: str, otherwise: str = "") -> System:
 
 
 def spell_machine(name: str, counts: Sequence[int]) -> str:
-    """How a machine with so many units of each level, outermost first, is asked for.
+    """The spec of a machine with these counts of each level, outermost first, as ``load`` takes it.
 
-    The outermost count is enough but for a part of what a known machine has inside.
+    The outermost count suffices unless the inner counts differ from a known machine's.
 
-    >>> asked_as("dgx-h100", (4, 8)), asked_as("gb200-nvl72", (1, 64))
+    >>> spell_machine("dgx-h100", (4, 8)), spell_machine("gb200-nvl72", (1, 64))
     ('dgx-h100:4', 'gb200-nvl72:1x64')
     """
     whole = load_known(name) if name in catalogue() else None
@@ -69,9 +69,9 @@ def spell_machine(name: str, counts: Sequence[int]) -> str:
 
 
 def parse_description(name: str, text: str) -> System:
-    """The system that a text describes; its caller calls the text ``name``, or as in ``load``.
+    """The system that a text describes; its ``name`` may end in a shape as in ``load``.
 
-    Raises InputError for whatever is wrong in it, under that name.
+    Raises InputError for errors in the text, under that name.
     """
     where, shape = _split(name)
     return read(text, where=where, shape=shape)
@@ -80,7 +80,7 @@ def parse_description(name: str, text: str) -> System:
 def file_text(spec: str) -> str | None:
     """The text of the file that ``path`` or ``path:N`` names; None for a known machine.
 
-    Raises InputError for what is neither, and for a file that cannot be read or is no text.
+    Raises InputError if it is neither, and if the file cannot be read as text.
     """
     name, _ = _split(spec)
     if name in catalogue():
@@ -104,7 +104,7 @@ def text_of_file(path: str, most_characters: int) -> str:
 
 
 def _split(spec: str) -> tuple[str, tuple[int, ...]]:
-    """The name, and the shape behind it: one count, or one a level; empty if there is none."""
+    """The name, and the shape after the colon: one count, or one per level; or empty."""
     match = _SHAPED.fullmatch(spec)
     if match is None:
         return spec, ()
@@ -125,7 +125,7 @@ def _unknown_machine_error(name: str, otherwise: str) -> InputError:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a file, by how it is written or because there is one."""
+    """Whether a name looks like the path of a file, or is one."""
     try:
         return name.endswith(".toml") or "/" in name or "\\" in name or Path(name).is_file()
     except (OSError, ValueError):

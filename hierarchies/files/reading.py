@@ -1,4 +1,4 @@
-"""Reads a system from the text of its TOML description."""
+"""Read a system from its TOML description."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _LevelTable(_StrictTable):
     unconfirmed: list[str] = []
 
     def sources(self) -> dict[str, str]:
-        """For each number given here, and ``reduces``, where it comes from.
+        """The source of each number given here, and of ``reduces``.
 
         Raises InputError if one is missing.
         """
@@ -89,9 +89,9 @@ class _LevelTable(_StrictTable):
 
     @property
     def joined_at(self) -> int | None:
-        """Of what the counts must be multiples for the ends to be joined; None if they do not say.
+        """The number that the count must be a multiple of for the ends to be joined, if stated.
 
-        All levels with such a number must have such a count.
+        The ends are joined only if all levels that state such a number meet it.
         """
         return None if isinstance(self.wraps, bool) else self.wraps
 
@@ -104,7 +104,7 @@ def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> 
 
 
 class _ExceptionTable(_StrictTable):
-    """A unit, port or cable that is missing, or slower."""
+    """A missing or slower unit, port or cable."""
 
     unit: Source
     missing: bool = False
@@ -140,7 +140,7 @@ class _Description(_StrictTable):
 
 
 def read(text: str, *, where: str = "description", shape: Sequence[int] = ()) -> System:
-    """The system that a TOML text describes, of another ``shape`` if one is given.
+    """The system that a TOML text describes, reshaped if a ``shape`` is given.
 
     Raises InputError, naming the place and the key.
     """
@@ -174,34 +174,34 @@ def _check_dots(text: str, where: str) -> None:
 
 def _check_blanks(raw: dict[str, Any]) -> None:
     """Refuse a description in which an importer left blanks: first blank values, then sources."""
-    rooms = [("device", raw.get("device"))]
+    sections = [("device", raw.get("device"))]
     levels = raw.get("level")
     for level in levels if isinstance(levels, list) else []:
-        rooms.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
-    tables = [(place, room) for place, room in rooms if isinstance(room, dict)]
-    values = [_blank_keys(place, room, "source") for place, room in tables]
-    sources = [_blank_keys(place, _sources(room)) for place, room in tables]
-    for what, texts in (("not known", values), ("without a source", sources)):
+        sections.append((f"level {level.get('name')!r}" if isinstance(level, dict) else "", level))
+    tables = [(place, table) for place, table in sections if isinstance(table, dict)]
+    values = [_blank_keys(place, table, "source") for place, table in tables]
+    sources = [_blank_keys(place, _sources(table)) for place, table in tables]
+    for problem, texts in (("not known", values), ("without a source", sources)):
         blank = [text for text in texts if text]
         if blank:
             raise InputError(
-                f"{what} yet: {'; '.join(blank)}",
+                f"{problem} yet: {'; '.join(blank)}",
                 hint=f'write a value, and its source, wherever "{BLANK}" stands',
             )
 
 
-def _sources(room: dict[str, Any]) -> dict[str, Any]:
-    source = room.get("source")
+def _sources(table: dict[str, Any]) -> dict[str, Any]:
+    source = table.get("source")
     return source if isinstance(source, dict) else {"all": source}
 
 
-def _blank_keys(place: str, room: dict[str, Any], other: str = "") -> str:
-    names = [key for key, value in room.items() if value == BLANK and key != other]
+def _blank_keys(place: str, table: dict[str, Any], other: str = "") -> str:
+    names = [key for key, value in table.items() if value == BLANK and key != other]
     return f"{place}: {', '.join(names)}" if names else ""
 
 
 def _exception_lines(text: str) -> list[int]:
-    """The line of each exception's header, from 1."""
+    """The line of each exception's header, counted from 1."""
     return [n for n, line in enumerate(text.split("\n"), 1) if _EXCEPTION.match(line)]
 
 
@@ -238,19 +238,21 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
 
 
 def _open_partial_torus(system: System, description: _Description) -> tuple[Link, ...]:
-    """The links, those of a torus open where its counts are not such that its ends are joined."""
+    """The links, with those of a torus open unless its counts are such that its ends are joined."""
     pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
-    whole = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
+    joined = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
     return tuple(
-        link if level.joined_at is None else replace(link, wraps=whole)
+        link if level.joined_at is None else replace(link, wraps=joined)
         for link, level in zip(system.links, description.level, strict=True)
     )
 
 
-def _add_exceptions(system: System, given: Sequence[_ExceptionTable], lines: list[int]) -> System:
-    """The system with all exceptions. Raises InputError with the place of the first wrong one."""
+def _add_exceptions(
+    system: System, exceptions: Sequence[_ExceptionTable], lines: list[int]
+) -> System:
+    """The system with all exceptions. Raises InputError with the place of the first invalid one."""
     faults: list[Fault] = []
-    for number, exception in enumerate(given):
+    for number, exception in enumerate(exceptions):
         with error_context(_exception_place(lines, number)):
             faults.append(exception.fault(system.hierarchy))
 
@@ -267,13 +269,13 @@ def _add_exceptions(system: System, given: Sequence[_ExceptionTable], lines: lis
 
 
 def _cardinality(description: _Description, position: int, shape: Sequence[int]) -> int:
-    given = description.level[position].count
+    count = description.level[position].count
     if position == 0:
         only = shape[0] if len(shape) == 1 else None
-        return only or given or description.default_count
-    if given is None:
+        return only or count or description.default_count
+    if count is None:
         raise InputError("no count", hint="say how many children each unit above has: count = 8")
-    return given
+    return count
 
 
 def _link(level: _LevelTable, innermost: bool) -> Link:
@@ -315,22 +317,22 @@ def _seconds(microseconds: float | None) -> float | None:
 def _first_error(
     error: ValidationError, raw: dict[str, Any], where: str, exceptions: list[int]
 ) -> InputError:
-    """The first error that pydantic found, in our words: an unknown key before a missing one."""
-    found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
-    room, *inner = found["loc"]
-    place, key = where, room
-    if room == "level" and len(inner) > 1:
+    """The first of pydantic's errors in our words; an unknown key comes before a missing one."""
+    first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
+    part, *inner = first["loc"]
+    place, key = where, part
+    if part == "level" and len(inner) > 1:
         entry = raw["level"][inner[0]]
         name = entry.get("name", inner[0]) if isinstance(entry, dict) else inner[0]
         place, key = f"{where}, level {name!r}", inner[1]
-    elif room == "exception" and len(inner) > 1:
+    elif part == "exception" and len(inner) > 1:
         place, key = f"{where}, {_exception_place(exceptions, int(inner[0]))}", inner[1]
-    elif room == "device" and inner:
+    elif part == "device" and inner:
         place, key = f"{where}, device", inner[0]
-    elif room == "calibration" and inner:
-        room = inner[0] if len(inner) > 2 else room
+    elif part == "calibration" and inner:
+        part = inner[0] if len(inner) > 2 else part
         place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
-    if found["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {
             "level": _LevelTable,
             "device": _DeviceTable,
@@ -343,7 +345,7 @@ def _first_error(
             "untold": UndeterminedTable,
             "machines": ResidualTable,
         }
-        model = models.get(str(room) if key is not room else "", _Description)
+        model = models.get(str(part) if key is not part else "", _Description)
         known = list(model.model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = (
@@ -352,9 +354,9 @@ def _first_error(
         if _GIGABITS.search(str(key)):
             hint = "GB are 10^9 bytes: divide gigabits by 8 and write bandwidth_GB_per_s"
         return InputError(f"unknown key {key!r}", where=place, hint=hint)
-    if found["type"] == "missing":
+    if first["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
-    return InputError(f"{key} = {_shorten(found['input'])}", where=place, hint=found["msg"].lower())
+    return InputError(f"{key} = {_shorten(first['input'])}", where=place, hint=first["msg"].lower())
 
 
 def _shorten(value: object) -> str:

@@ -1,7 +1,7 @@
-"""On which line of a TOML text each key stands: ``tomllib`` reads values, but forgets places.
+"""The line of each key in a TOML text, as ``tomllib`` reads values but does not keep positions.
 
-The text is cut into its statements, each the shortest run of lines that ``tomllib`` can read on
-its own: a statement that is cut off inside a string or array cannot be read.
+The text is cut into its statements, each the shortest run of lines that ``tomllib`` can read alone:
+a statement that is cut off inside a string or array cannot be read.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 MOST_LINES = 200
-"""The longest statement that is read; the keys of a longer one are not found."""
+"""The longest statement that is read, in lines; keys of longer ones are not found."""
 
 
 def lines_of(text: str) -> Mapping[Path, int]:
-    """For the path of each table, key and item the line its statement begins at, from 1.
+    """For the path of each table, key and item, the first line of its statement, counted from 1.
 
     ``text`` is valid TOML. An array of tables counts its tables from 0: ``("axis", 1, "name")``.
     """
-    found: dict[Path, int] = {}
+    first_lines: dict[Path, int] = {}
     tables: dict[Path, int] = {}
-    room: Path = ()
+    table: Path = ()
     for line, statement, source in _statements(text):
         if source.startswith("["):
-            room = _enter_table(statement, tables)
-            for end in range(1, len(room) + 1):
-                found.setdefault(room[:end], line)
+            table = _enter_table(statement, tables)
+            for end in range(1, len(table) + 1):
+                first_lines.setdefault(table[:end], line)
         else:
-            for path in _paths(statement, room):
-                found.setdefault(path, line)
-    return found
+            for path in _paths(statement, table):
+                first_lines.setdefault(path, line)
+    return first_lines
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], str]]:
@@ -54,25 +54,25 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], str]]:
 
 def _enter_table(header: dict[str, Any], tables: dict[Path, int]) -> Path:
     """The path of the table that a header opens; ``tables`` counts those of each array."""
-    room: Path = ()
+    path: Path = ()
     inside: Any = header
     while inside:
         (key, inside), *_ = inside.items()
-        room = (*room, key)
+        path = (*path, key)
         if isinstance(inside, list):
-            tables[room] = tables.get(room, 0) + 1
+            tables[path] = tables.get(path, 0) + 1
             inside = inside[0]
-        if room in tables:
-            room = (*room, tables[room] - 1)
-    return room
+        if path in tables:
+            path = (*path, tables[path] - 1)
+    return path
 
 
-def _paths(value: Any, room: Path) -> Iterator[Path]:
+def _paths(value: Any, table: Path) -> Iterator[Path]:
     pairs: Any = ()
     if isinstance(value, dict):
         pairs = value.items()
     elif isinstance(value, list):
         pairs = enumerate(value)
     for key, inside in pairs:
-        yield (*room, key)
-        yield from _paths(inside, (*room, key))
+        yield (*table, key)
+        yield from _paths(inside, (*table, key))

@@ -1,4 +1,4 @@
-"""Values as TOML spells them."""
+"""Values in TOML syntax."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def quote(text: str) -> str:
-    """A TOML basic string: JSON's, whose escapes it shares."""
+    """A TOML basic string, whose escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def spell_value(value: Any) -> str:
-    """A text, truth, number, list or mapping on one line; a number reads back to the last bit."""
+    """A string, boolean, number, list or mapping on one line; numbers read back exactly."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -31,12 +31,12 @@ def spell_value(value: Any) -> str:
 
 
 def spell_pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a table; what is None is left out."""
+    """The lines of a table, without entries that are None."""
     return (f"{key} = {spell_value(value)}" for key, value in table.items() if value is not None)
 
 
 def scale_exactly(number: float, unit: float) -> float:
-    """A number of units that gives the same float again when multiplied by the unit."""
+    """A number of units that gives exactly ``number`` again when multiplied by the unit."""
     guess = number / unit
-    tried = (round(guess, 6), guess, nextafter(guess, inf), nextafter(guess, -inf))
-    return next((each for each in tried if each * unit == number), guess)
+    candidates = (round(guess, 6), guess, nextafter(guess, inf), nextafter(guess, -inf))
+    return next((candidate for candidate in candidates if candidate * unit == number), guess)

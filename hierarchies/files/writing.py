@@ -1,4 +1,4 @@
-"""A system as the TOML description it would be read from."""
+"""Write a system as its TOML description."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _GIGA, _NOT_STATED = 1e9, "not stated"
 
 
 def describe_system(system: System, device: str = "") -> str:
-    """The description of a system, with what it lacks and its calibration, to be read again.
+    """The TOML description of a system, with its faults and calibration, ready to be read again.
 
     Sources are written as they are; "not stated" where a system made by hand has none. Optional
-    keys without a value are left out, so that what was read is written as it was. ``device`` is
-    what its devices are called where a system does not say.
+    keys without a value are omitted, so a description that was read is written unchanged.
+    ``device`` names its devices if the system does not.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 
@@ -61,7 +61,9 @@ def _link(link: Link, counted: bool) -> Iterator[str]:
     numbers = {
         "bandwidth_GB_per_s": scale_exactly(link.bandwidth_bytes_per_second, _GIGA),
         **{
-            k: scale_exactly(each, MICROSECOND) for k, each in latencies.items() if each is not None
+            k: scale_exactly(seconds, MICROSECOND)
+            for k, seconds in latencies.items()
+            if seconds is not None
         },
         **({"ports": link.ports} if link.ports > 1 or _is_stated(link, "ports") else {}),
         **({"reduces": True} if link.reduces else {}),

@@ -1,4 +1,4 @@
-"""Machines as graphs: for networkx, Gephi, Graphviz and people.
+"""Machines as graphs, for networkx, Gephi, Graphviz and drawings.
 
 >>> from hierarchies import load
 >>> from hierarchies.graphs import graph_of
@@ -8,8 +8,8 @@
 >>> sum(node.kind == "device" for node in graph.nodes)
 16
 
-``hierarchies.graphs.formats`` writes them and makes a ``networkx.Graph`` of them; it is imported
-where it is asked for, as networkx takes longer to load than all the rest.
+``hierarchies.graphs.formats`` writes graphs to text and converts them to ``networkx.Graph``. Import
+it only where needed: networkx takes longer to load than all other modules together.
 """
 
 from hierarchies.graphs.graph import Edge as Edge

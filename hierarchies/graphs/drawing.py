@@ -1,7 +1,7 @@
-"""A picture of a machine as SVG: units as boxes inside boxes, what joins them as a bar above.
+"""A drawing of a machine as SVG: units as nested boxes, the links of each level as a bar above.
 
-A drawing of every cable of a cluster is a hairball. The units of a level are alike, so the first
-are drawn, with those that lack something, and the others are counted.
+Drawing every cable of a cluster would be unreadable. The units of a level are alike, so only the
+first ones and those with faults are drawn, and the others are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BROKEN, _SLOW = "#b3261e", "#c77700"
 
 @dataclass(frozen=True)
 class _Box:
-    """A drawn part: how large it is, and its elements, of which the first corner is (0, 0)."""
+    """A drawn part: its size, and its elements, whose upper left corner is (0, 0)."""
 
     width: float
     height: float
@@ -33,7 +33,7 @@ class _Box:
 
 
 def svg(system: System) -> str:
-    """The machine as one SVG image, a few hundred elements at most for every size."""
+    """The machine as one SVG image of at most a few hundred elements."""
     title = f"{system.name}: {system.hierarchy}"
     inside = _parent(system, ())
     lines = [_text(0, 14, title, 15, bold=True)]
@@ -53,16 +53,16 @@ def svg(system: System) -> str:
 
 
 def _parent(system: System, path: tuple[int, ...]) -> _Box:
-    """What is inside of a unit: the bar of its children's links, and the children below it."""
+    """The inside of a unit: the bar of its children's links, and the children below it."""
     level = len(path)
     shown = _children_to_draw(system, path)
     boxes = [_child(system, (*path, number)) for number in shown]
     rows = _rows(boxes, innermost=level == len(system.links) - 1)
     left_out = system.hierarchy.cardinalities[level] - len(shown)
     label = _describe_link(system, level)
-    more = f"and {left_out} more like these" if left_out else ""
+    remark = f"and {left_out} more like these" if left_out else ""
     across = [sum(box.width for box in row) + _GAP * (len(row) - 1) for row in rows]
-    width = max(*across, len(label) * _LETTER + 16, len(more) * _LETTER)
+    width = max(*across, len(label) * _LETTER + 16, len(remark) * _LETTER)
     colour = _LINES[level % len(_LINES)]
     parts = [
         f'<rect width="{width:g}" height="{_BAR}" rx="4" fill="{colour}"/>',
@@ -72,14 +72,14 @@ def _parent(system: System, path: tuple[int, ...]) -> _Box:
     for row in rows:
         parts += _row(row, y, system.links[level].domain, colour)
         y += max(box.height for box in row) + _GAP
-    if more:
-        parts.append(_text(0, y + 8, more, 12, "#555555"))
+    if remark:
+        parts.append(_text(0, y + 8, remark, 12, "#555555"))
         y += 16
     return _Box(width, y, tuple(parts))
 
 
 def _row(row: Sequence[_Box], y: float, domain: Domain, colour: str) -> list[str]:
-    """Boxes side by side, with lines to the bar, or from neighbour to neighbour in a circle."""
+    """Boxes side by side, with lines to the bar, or between neighbours of a circle."""
     parts, x = [], 0.0
     for number, box in enumerate(row):
         middle = x + box.width / 2
@@ -106,10 +106,10 @@ def _child(system: System, path: tuple[int, ...]) -> _Box:
     name = f"{system.hierarchy.names[level]}{path[-1]}"
     fault = _fault(system, path)
     colour = _LINES[level % len(_LINES)]
-    gone = fault is not None and fault.missing
-    edge = _BROKEN if gone else _SLOW if fault else colour
+    missing = fault is not None and fault.missing
+    edge = _BROKEN if missing else _SLOW if fault else colour
     dashes = ' stroke-dasharray="4 3"' if fault else ""
-    if level == len(system.links) - 1 or gone:
+    if level == len(system.links) - 1 or missing:
         wide, high = max(_DEVICE[0], len(name) * _LETTER + 10), _DEVICE[1]
         outline = _outline(wide, high, "#ffffff", edge, dashes)
         label = _text(wide / 2, high / 2 + 4, name, 11, edge if fault else "#222222", mid=True)
@@ -124,7 +124,7 @@ def _child(system: System, path: tuple[int, ...]) -> _Box:
 
 
 def _ports(system: System, path: tuple[int, ...]) -> tuple[list[str], str]:
-    """Squares on the upper edge of a unit, one a port, and a word on how many there are."""
+    """Squares on the upper edge of a unit, one per port, and a caption with their number."""
     level = len(path) - 1
     link = system.links[level]
     if link.domain is not Domain.SWITCH:
@@ -144,7 +144,7 @@ def _ports(system: System, path: tuple[int, ...]) -> tuple[list[str], str]:
 
 
 def _children_to_draw(system: System, path: tuple[int, ...]) -> list[int]:
-    """The children to draw: the first, and those that lack something."""
+    """The children to draw: the first ones, and those with faults."""
     level = len(path)
     children = system.hierarchy.cardinalities[level]
     deep = len(system.links) - 1 - level

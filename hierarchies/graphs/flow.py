@@ -1,11 +1,11 @@
-"""What the links of a graph allow, by maximum flows: bounds that know nothing of levels.
+"""Bounds on collectives by maximum flows on a graph, without any notion of levels.
 
-Each device of k holds a part of 1/k of the buffer, and all must get to everyone. If x is the rate
+Each of k devices holds 1/k of the buffer, and all parts must reach every device. If x is the rate
 at which every device can send its part to all others at once, no part of the machine may hold more
-than its links can let out: for every device v the flow from all devices, x from each, into v is
-k x. The largest such x is the least, over all cuts, of what leaves a part for each member in it
-(ForestColl, arXiv 2402.06787, shows that trees reach it). Newton's steps find it: solve for one
-x, take the cut that does not hold, and lower x to what that cut allows.
+than its links can let out: for every device v the flow from all devices, x from each, into v is k
+x. The largest such x is the minimum, over all cuts, of the bandwidth leaving a part per member in
+it (ForestColl, arXiv 2402.06787, shows that trees reach it). Newton's method finds it: solve for
+one x, take a violated cut, and lower x to the rate that this cut allows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HOLDS = 1 - 1e-9
 
 @dataclass(frozen=True)
 class FlowRates:
-    """Bytes a second that links allow for a buffer on all devices.
+    """Bytes per second that the links allow for a buffer on all devices.
 
-    ``all_gather`` (and reduce-scatter) of the whole buffer; ``broadcast_flow`` from the device from
-    which it is slowest, which no all-reduce can be faster than, either.
+    ``all_gather`` (and reduce-scatter) is of the whole buffer; ``broadcast`` from the device from
+    which it is slowest, which also bounds an all-reduce.
     """
 
     all_gather_bytes_per_second: float
@@ -34,7 +34,7 @@ class FlowRates:
 
 
 def flow_rates(graph: MachineGraph) -> FlowRates:
-    """Both rates; infinite for one device, 0 where devices are not joined."""
+    """Both rates; infinite for one device, 0 if devices are not connected."""
     network = flow_network(graph)
     devices = [node.name for node in graph.nodes if node.kind is NodeKind.DEVICE]
     if len(devices) < 2:
@@ -48,38 +48,38 @@ def flow_rates(graph: MachineGraph) -> FlowRates:
 def flow_network(graph: MachineGraph) -> nx.DiGraph[object]:
     """The graph as arcs, both ways of each cable; arcs without a limit have no ``capacity``.
 
-    A bus is an arc that all its traffic takes. A port is two nodes: what its devices send enters
-    ``up`` and leaves by its cables, what these bring enters ``down`` and goes to the devices, or on
-    by another cable of a ring. So a port that devices share is no way from one to another. A dead
-    port passes on what it could carry, to ports that are not.
+    A bus is an arc that all its traffic takes. A port is two nodes: traffic of its devices enters
+    ``up`` and leaves by its cables, traffic of these enters ``down`` and goes to the devices, or on
+    by another cable of a ring. So a port that devices share is no path from one to another. A dead
+    port forwards up to its bandwidth to the live ports.
     """
-    made = _Arcs(nx.DiGraph(), {node.name: node for node in graph.nodes})
+    builder = _ArcBuilder(nx.DiGraph(), {node.name: node for node in graph.nodes})
     for node in graph.nodes:
         if node.kind is NodeKind.DEVICE or node.kind is NodeKind.SWITCH:
-            made.arcs.add_node(node.name)
+            builder.arcs.add_node(node.name)
         elif node.bandwidth_bytes_per_second is not None:
-            made.limited(node)
+            builder.add_limit(node)
     for edge in graph.edges:
-        made.join(edge, edge.one, edge.other)
-        made.join(edge, edge.other, edge.one)
-    return made.arcs
+        builder.join(edge, edge.one, edge.other)
+        builder.join(edge, edge.other, edge.one)
+    return builder.arcs
 
 
 @dataclass(frozen=True)
-class _Arcs:
-    """The arcs as they are made, and the nodes of the graph by their names."""
+class _ArcBuilder:
+    """The arcs added so far, and the nodes of the graph by name."""
 
     arcs: nx.DiGraph[object]
     nodes: Mapping[str, Node]
 
-    def limited(self, node: Node) -> None:
-        """A bus, or both ways of a dead port."""
+    def add_limit(self, node: Node) -> None:
+        """Add the arc of a bus, or both arcs of a dead port."""
         rate = node.bandwidth_bytes_per_second
         for way in ("up", "down") if node.kind is NodeKind.PORT else ("bus",):
             self.arcs.add_edge((node.name, way), (node.name, way, "end"), capacity=rate)
 
     def join(self, edge: Edge, here: str, there: str) -> None:
-        """One way of an edge."""
+        """Add one direction of an edge."""
         limit = {}
         if edge.bandwidth_bytes_per_second is not None:
             limit = {"capacity": edge.bandwidth_bytes_per_second}
@@ -124,7 +124,7 @@ def broadcast_flow(network: nx.DiGraph[object], devices: list[str]) -> float:
 
 
 def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
-    """The rate x, in bytes a second, at which every device can send to all others at once."""
+    """The rate x, in bytes per second, at which every device can send to all others at once."""
     rate = min(_initial_rate(network, device) for device in devices)
     network = network.copy()
     pending = list(devices)
@@ -134,14 +134,14 @@ def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
         if value >= len(devices) * rate * _HOLDS:
             pending.pop()
             continue
-        held = sum(device in side for device in devices)
-        rate = (value - rate * (len(devices) - held)) / held
+        members = sum(device in side for device in devices)
+        rate = (value - rate * (len(devices) - members)) / members
         pending = list(devices)
     return rate
 
 
 def _initial_rate(network: nx.DiGraph[object], device: str) -> float:
-    """A first rate that is not too low: what all others can send to one, for each of them."""
+    """An upper bound of the rate: the arcs leaving all other nodes, as ``x`` of each."""
     others = [node for node in network if node != device]
     whole = sum(data.get("capacity", 0.0) for *_, data in network.edges(others, data=True))
     return float(whole)

@@ -1,6 +1,6 @@
-"""A graph as networkx has it, and as text: GraphML, node-link JSON, DOT.
+"""Graphs as networkx objects and as text: GraphML, node-link JSON, DOT.
 
-Attributes are in SI units that their names say; what does not limit anything has no bandwidth.
+Attributes are in SI units, named in their keys; an unlimited edge or node has no bandwidth.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _STYLES = {Join.LINK: "solid", Join.ATTACHED: "dotted", Join.DETOUR: "dashed"}
 
 
 def networkx_graph(graph: MachineGraph) -> nx.Graph[str]:
-    """The same as an undirected ``networkx.Graph``, with an attribute for each known value."""
-    made: nx.Graph[str] = nx.Graph(name=graph.name)
+    """The graph as an undirected ``networkx.Graph``, with an attribute for each known value."""
+    network: nx.Graph[str] = nx.Graph(name=graph.name)
     for node in graph.nodes:
-        made.add_node(node.name, **_known_attributes(node, "name"))
+        network.add_node(node.name, **_known_attributes(node, "name"))
     for edge in graph.edges:
-        made.add_edge(edge.one, edge.other, **_known_attributes(edge, "one", "other"))
-    return made
+        network.add_edge(edge.one, edge.other, **_known_attributes(edge, "one", "other"))
+    return network
 
 
 def _known_attributes(thing: Node | Edge, *keys: str) -> dict[str, Any]:
@@ -46,17 +46,17 @@ def _known_attributes(thing: Node | Edge, *keys: str) -> dict[str, Any]:
 
 
 def graphml(graph: MachineGraph) -> str:
-    """As GraphML, which networkx, Gephi and yEd read."""
+    """Write GraphML, which networkx, Gephi and yEd read."""
     return "\n".join(nx.generate_graphml(networkx_graph(graph))) + "\n"
 
 
 def node_link(graph: MachineGraph) -> str:
-    """As the JSON of ``networkx.node_link_graph(data, edges="edges")``."""
+    """Write the JSON of ``networkx.node_link_graph(data, edges="edges")``."""
     return json.dumps(nx.node_link_data(networkx_graph(graph), edges="edges"), indent=1) + "\n"
 
 
 def dot(graph: MachineGraph) -> str:
-    """As the language of Graphviz, the units of the outermost level as clusters."""
+    """Write the language of Graphviz, with the units of the outermost level as clusters."""
     return "\n".join(_dot(graph)) + "\n"
 
 
@@ -94,4 +94,4 @@ FORMATS: Mapping[str, Writer] = {
     "dot": lambda system, graph: dot(graph),
     "svg": lambda system, graph: svg(system),
 }
-"""How each format is written, by its name, which is the ending of its files."""
+"""Writers by format name, which is also the suffix of its files."""

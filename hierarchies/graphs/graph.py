@@ -1,8 +1,7 @@
-"""A machine as a graph: what stands in it, and the links between.
+"""The graph of a machine: its devices, ports, switches and buses, and the cables between them.
 
-A graph is what other tools read (networkx, Gephi, yEd, Graphviz) and what other synthesizers start
-from. Nodes are devices, ports of units (NICs, uplinks), switches and buses; an edge is a cable, the
-same in both directions.
+Other tools (networkx, Gephi, yEd, Graphviz) read graphs, and other synthesizers start from them.
+Ports are those of units (NICs, uplinks); an edge is a cable, the same in both directions.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from enum import StrEnum
 
 
 class NodeKind(StrEnum):
-    """What a node is."""
+    """The kind of a node."""
 
     DEVICE = "device"
     PORT = "port"
@@ -21,8 +20,8 @@ class NodeKind(StrEnum):
 
 
 class Join(StrEnum):
-    """What an edge is: a cable; a place to which a port or bus belongs, with no limit of its own;
-    or the way from a dead port to those that carry its traffic.
+    """The kind of an edge: a cable; the attachment of a port or bus, without a limit of its own; or
+    the detour from a dead port to those that carry its traffic.
     """
 
     LINK = "link"
@@ -32,11 +31,11 @@ class Join(StrEnum):
 
 @dataclass(frozen=True)
 class Node:
-    """A node. ``level`` is the level whose links it belongs to; devices belong to none.
+    """A node. ``level`` is the level whose links it belongs to; devices have none.
 
-    ``bandwidth_bytes_per_second`` limits what passes a node in all: of a bus its medium, of a dead
-    port what it carried. ``latency_seconds`` is of a bus, as its cables have none of their own.
-    ``reduces``: a switch that adds up. ``number`` is a device's id.
+    ``bandwidth_bytes_per_second`` limits the node's total traffic: of a bus its medium, of a dead
+    port its former bandwidth. ``latency_seconds`` is of a bus, as its cables have none of their
+    own. ``reduces``: a switch that adds up. ``number`` is a device's id.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """What joins two nodes, by their names; the bandwidth is of each direction, None: no limit."""
+    """An edge between two named nodes; the bandwidth is per direction, None if unlimited."""
 
     one: str
     other: str
@@ -62,7 +61,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class MachineGraph:
-    """Nodes and edges, each of them once."""
+    """Nodes and edges, each once."""
 
     name: str
     nodes: tuple[Node, ...]

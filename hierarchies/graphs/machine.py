@@ -1,9 +1,9 @@
-"""The graph of a system: every device, port, switch and cable by the name that faults call it.
+"""The graph of a system: every device, port, switch and cable, named as in faults.
 
 A switch level is a star: its switch, and a port for each block of devices that shares one. Ports
-hang on the devices, as NICs do beside NVLink, or on the switch inside that their traffic crosses.
-Rings, meshes and tori join children directly, by a port where a child holds several devices. So a
-cut of the graph is a cut of the machine, and what flows can reach is what links allow.
+are attached to the devices, as NICs are beside NVLink, or to the inner switch that their traffic
+crosses. Rings, meshes and tori join children directly, by a port where a child holds several
+devices. So a cut of the graph is a cut of the machine, and maximum flows give what its links allow.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MOST_EDGES = 500_000
 
 
 def graph_of(system: System) -> MachineGraph:
-    """Every device and link of a machine that is there.
+    """The graph of all present devices and links of a machine.
 
-    Raises InputError for more links than a picture or file should have, and for traffic that
-    passes through two inner levels side by side, which no path of a graph does.
+    Raises InputError for more than ``MOST_EDGES`` links, and for traffic that passes through two
+    inner levels side by side, which no path of a graph does.
     """
     return _GraphBuilder(Wiring(system)).graph()
 
 
 @dataclass
 class _GraphBuilder:
-    """The nodes and edges of a system, as they are found level by level, innermost first."""
+    """The nodes and edges of a system, added level by level, innermost first."""
 
     wiring: Wiring
     nodes: list[Node] = field(default_factory=list)
@@ -55,20 +55,20 @@ class _GraphBuilder:
         for device in range(self.system.devices):
             if device not in self.missing:
                 self.nodes.append(Node(self.device(device), NodeKind.DEVICE, "", device))
-        for level in reversed([level for level in levels if self._crossed(level)]):
+        for level in reversed([level for level in levels if self._is_crossed(level)]):
             match self.system.links[level].domain:
                 case Domain.SWITCH:
-                    self._switches(level)
+                    self._add_switches(level)
                 case Domain.BUS:
-                    self._buses(level)
+                    self._add_buses(level)
                 case Domain.TORUS:
-                    self._torus(level)
+                    self._add_torus(level)
                 case Domain.RING | Domain.MESH:
-                    self._children(level)
+                    self._add_children(level)
         return MachineGraph(self.system.name, tuple(self.nodes), tuple(self.edges))
 
-    def _crossed(self, level: int) -> bool:
-        """Whether messages use a level's links: of one node nothing goes by its NICs."""
+    def _is_crossed(self, level: int) -> bool:
+        """Whether messages use a level's links: a single node's NICs are unused."""
         cardinalities = self.system.hierarchy.cardinalities
         return cardinalities[level] > 1 or any(
             cardinalities[outer] > 1 and level in self.system.through(outer)
@@ -79,32 +79,32 @@ class _GraphBuilder:
         return self.path(number, len(self.system.links))
 
     def path(self, device: int, levels: int) -> str:
-        """The unit that holds a device, by so many outermost levels: ``rack0/node3``."""
+        """The unit that holds a device, as a path of this many levels: ``rack0/node3``."""
         names, digits = self.system.hierarchy.names, self.system.hierarchy.digits(device)
         return "/".join(f"{n}{d}" for n, d in zip(names[:levels], digits, strict=False))
 
     def middle(self, level: int, device: int) -> str:
-        """The switch or bus that joins the siblings of a device's unit at a level."""
+        """The switch or bus that joins a device's unit to its siblings at a level."""
         parent = self.path(device, level)
-        what = f"{self.system.hierarchy.names[level]}-{self.system.links[level].domain.value}"
-        return f"{parent}/{what}" if parent else what
+        label = f"{self.system.hierarchy.names[level]}-{self.system.links[level].domain.value}"
+        return f"{parent}/{label}" if parent else label
 
     def inside(self, level: int) -> int:
         return self.system.hierarchy.devices_in_child(level)
 
-    def there(self, first: int, count: int) -> list[int]:
+    def present(self, first: int, count: int) -> list[int]:
         return [d for d in range(first, first + count) if d not in self.missing]
 
     def domains(self, level: int) -> Iterator[int]:
-        """The first device of every parent whose children a level joins, if any is there."""
+        """The first device of every parent with present devices whose children a level joins."""
         size = self.inside(level) * self.system.hierarchy.cardinalities[level]
-        yield from (d for d in range(0, self.system.devices, size) if self.there(d, size))
+        yield from (d for d in range(0, self.system.devices, size) if self.present(d, size))
 
-    def attach(self, what: str, level: int, first: int, count: int) -> None:
-        """Join a port or bus to its devices, or to what its traffic crosses inside."""
+    def attach(self, node: str, level: int, first: int, count: int) -> None:
+        """Attach a port or bus to its devices, or to the inner switch that its traffic crosses."""
         crossed = self.system.through(level)
         name = self.system.hierarchy.names[level]
-        ends = [self.device(device) for device in self.there(first, count)]
+        ends = [self.device(device) for device in self.present(first, count)]
         if crossed:
             nearest = min(crossed)
             if set(self.system.through(nearest)) != {*crossed} - {nearest}:
@@ -112,30 +112,30 @@ class _GraphBuilder:
                     f"traffic of level {name!r} passes through inner levels side by side",
                     hint="a graph has only levels that lie behind each other",
                 )
-            ends = [self.middle(nearest, device) for device in self.there(first, count)]
+            ends = [self.middle(nearest, device) for device in self.present(first, count)]
         for end in dict.fromkeys(ends):
-            self.edges.append(Edge(end, what, name, Join.ATTACHED))
+            self.edges.append(Edge(end, node, name, Join.ATTACHED))
 
-    def _switches(self, level: int) -> None:
+    def _add_switches(self, level: int) -> None:
         link, name = self.system.links[level], self.system.hierarchy.names[level]
         block, children = self.system.block(level), self.system.hierarchy.cardinalities[level]
         for domain in self.domains(level):
             middle = self.middle(level, domain)
             self.nodes.append(Node(middle, NodeKind.SWITCH, name, reduces=link.reduces))
             for first in range(domain, domain + children * self.inside(level), block):
-                if not self.there(first, block):
+                if not self.present(first, block):
                     continue
                 out = self.wiring.firsts[level] + 2 * (first // block)
                 end = self.device(first)
                 if self.inside(level) > 1 or self.system.through(level):
                     end = self.wiring.cable(out)
-                    self._port(end, level, out)
+                    self._add_port(end, level, out)
                     self.attach(end, level, first, block)
                 if out not in self.wiring.detours:
                     self.edges.append(self._cable(end, middle, level, out))
 
-    def _port(self, name: str, level: int, out: int) -> None:
-        """A port; a dead one limits what goes over the others in its place."""
+    def _add_port(self, name: str, level: int, out: int) -> None:
+        """Add a port; a dead one limits its traffic on the ports that replace it."""
         label = self.system.hierarchy.names[level]
         detour = self.wiring.detours.get(out, ())
         rate = float(self.wiring.bandwidths[out]) if detour else None
@@ -143,21 +143,21 @@ class _GraphBuilder:
         for other, _ in detour:
             self.edges.append(Edge(name, self.wiring.cable(other), label, Join.DETOUR))
 
-    def _cable(self, one: str, other: str, level: int, link: int) -> Edge:
+    def _cable(self, here: str, there: str, level: int, link: int) -> Edge:
         return Edge(
-            one,
-            other,
+            here,
+            there,
             self.system.hierarchy.names[level],
             Join.LINK,
             float(self.wiring.bandwidths[link]),
             self.system.links[level].latency_seconds,
         )
 
-    def _buses(self, level: int) -> None:
+    def _add_buses(self, level: int) -> None:
         name, size = self.system.hierarchy.names[level], self.inside(level)
         children = self.system.hierarchy.cardinalities[level]
         for number, domain in enumerate(range(0, self.system.devices, children * size)):
-            if not self.there(domain, children * size):
+            if not self.present(domain, children * size):
                 continue
             middle = self.middle(level, domain)
             rate = float(self.wiring.bandwidths[self.wiring.firsts[level] + number])
@@ -165,7 +165,7 @@ class _GraphBuilder:
             self.nodes.append(Node(middle, NodeKind.BUS, name, None, rate, latency))
             self.attach(middle, level, domain, children * size)
 
-    def _torus(self, level: int) -> None:
+    def _add_torus(self, level: int) -> None:
         if self.system.through(level):
             name = self.system.hierarchy.names[level]
             raise InputError(
@@ -180,23 +180,23 @@ class _GraphBuilder:
                 ends = [first + at % children * size for at in (place, place + 1)]
                 if not self.missing & {*ends}:
                     link = links + 2 * (circle * pairs + place)
-                    one, other = map(self.device, ends)
-                    self.edges.append(self._cable(one, other, level, link))
+                    here, there = map(self.device, ends)
+                    self.edges.append(self._cable(here, there, level, link))
 
-    def _children(self, level: int) -> None:
-        """A ring or mesh: cables between the children, or the ports of children with devices."""
+    def _add_children(self, level: int) -> None:
+        """Add a ring or mesh: cables between children, or between ports of larger children."""
         children, size = self.system.hierarchy.cardinalities[level], self.inside(level)
         for number, domain in enumerate(range(0, self.system.devices, children * size)):
             ends: dict[int, str] = {}
             for child in range(children):
                 first = domain + child * size
-                if self.there(first, size):
-                    ends[child] = self._end(level, first)
-            for one, other, link in self._pairs(level, number):
-                if one in ends and other in ends:
-                    self.edges.append(self._cable(ends[one], ends[other], level, link))
+                if self.present(first, size):
+                    ends[child] = self._child_end(level, first)
+            for here, there, link in self._pairs(level, number):
+                if here in ends and there in ends:
+                    self.edges.append(self._cable(ends[here], ends[there], level, link))
 
-    def _end(self, level: int, first: int) -> str:
+    def _child_end(self, level: int, first: int) -> str:
         size = self.inside(level)
         if size == 1 and not self.system.through(level):
             return self.device(first)
@@ -207,7 +207,7 @@ class _GraphBuilder:
         return port
 
     def _pairs(self, level: int, number: int) -> Iterator[tuple[int, int, int]]:
-        """The children that are joined in a ring or mesh, and the link one way."""
+        """The pairs of joined children of a ring or mesh, with the link of one direction."""
         children = self.system.hierarchy.cardinalities[level]
         if self.system.links[level].domain is Domain.RING:
             pairs = self.wiring.circle_pairs(level)
@@ -216,6 +216,6 @@ class _GraphBuilder:
                 yield place, (place + 1) % children, first + 2 * place
             return
         first = self.wiring.firsts[level] + number * children * (children - 1)
-        for one in range(children):
-            for other in range(one + 1, children):
-                yield one, other, first + one * (children - 1) + other - 1
+        for here in range(children):
+            for there in range(here + 1, children):
+                yield here, there, first + here * (children - 1) + there - 1

@@ -1,8 +1,8 @@
 """Claims of files and options, and the contradictions between them.
 
-An importer records what each table, row or option states about one quantity as a ``Claim``.
-``settle`` compares all claims on the same quantity: it refuses two that exclude each other, unless
-one of them is known to be the less reliable one (``yields``).
+An importer records the statement of each table, row or option about a quantity as a ``Claim``.
+``settle`` compares all claims on the same quantity. It refuses two that exclude each other, unless
+one is known to be less reliable (``yields``).
 
 >>> from hierarchies.importers.claims import NumberRange, Claim, settle
 >>> row = Claim("NVLinks", "GPU0", "row GPU0", "18 NVLinks", NumberRange(18, 18))
@@ -31,11 +31,11 @@ class NumberRange:
 
 @dataclass(frozen=True)
 class Claim:
-    """The statement of one place about one quantity.
+    """A statement about one quantity, made at one place.
 
     ``topic`` is the quantity and ``subject`` the thing that has it ("NVLinks" of "GPU0"; the
-    subject may be empty). ``values`` are all values that the statement allows, ``words`` how people
-    read it, ``place`` where it is. A claim that ``yields`` is followed only where nothing
+    subject may be empty). ``values`` are all values that the statement allows, ``words`` its
+    wording, ``place`` its location. A claim that ``yields`` is followed only if no other
     contradicts it.
     """
 
@@ -48,30 +48,30 @@ class Claim:
 
     def excludes(self, other: Claim) -> bool:
         """Whether no value satisfies both."""
-        mine, theirs = self.values, other.values
-        if isinstance(mine, NumberRange) and isinstance(theirs, NumberRange):
-            return max(mine.least, theirs.least) > min(mine.most, theirs.most)
-        if isinstance(mine, frozenset) and isinstance(theirs, frozenset):
-            return not mine & theirs
+        own, others = self.values, other.values
+        if isinstance(own, NumberRange) and isinstance(others, NumberRange):
+            return max(own.least, others.least) > min(own.most, others.most)
+        if isinstance(own, frozenset) and isinstance(others, frozenset):
+            return not own & others
         return False
 
 
 def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
-    """The contradictions that a claim resolves by yielding, one sentence for each two places.
+    """The contradictions resolved by a claim that yields, one sentence for each pair of places.
 
-    Raises InputError, with the hint, for two claims of which neither yields.
+    Raises InputError, with the hint, for two contradicting claims of which neither yields.
     """
-    found: dict[tuple[str, str, str], list[tuple[Claim, Claim]]] = {}
-    for about in _group_by_quantity(claims):
-        for first, second in combinations(about, 2):
+    conflicts: dict[tuple[str, str, str], list[tuple[Claim, Claim]]] = {}
+    for group in _group_by_quantity(claims):
+        for first, second in combinations(group, 2):
             if first.excludes(second):
-                sides = sorted((first, second), key=lambda claim: claim.yields)
-                places = first.topic, sides[0].place, sides[1].place
-                found.setdefault(places, []).append((sides[0], sides[1]))
-    for pairs in found.values():
+                firm, other = sorted((first, second), key=lambda claim: claim.yields)
+                key = first.topic, firm.place, other.place
+                conflicts.setdefault(key, []).append((firm, other))
+    for pairs in conflicts.values():
         if not pairs[0][1].yields:
             raise InputError(_describe_sides(pairs), hint=hint)
-    return tuple(f"{_describe_sides(pairs)}. {_outcome(*pairs[0])}" for pairs in found.values())
+    return tuple(f"{_describe_sides(pairs)}. {_outcome(*pairs[0])}" for pairs in conflicts.values())
 
 
 def _group_by_quantity(claims: Iterable[Claim]) -> Iterable[list[Claim]]:
@@ -82,11 +82,11 @@ def _group_by_quantity(claims: Iterable[Claim]) -> Iterable[list[Claim]]:
 
 
 def _describe_sides(pairs: Sequence[tuple[Claim, Claim]]) -> str:
-    one, other = pairs[0]
-    subject = f" of {one.subject}" if one.subject else ""
+    firm, other = pairs[0]
+    subject = f" of {firm.subject}" if firm.subject else ""
     more = f" ({len(pairs) - 1} more like this)" if len(pairs) > 1 else ""
-    sides = f"{one.words} by {one.place}, but {other.words} by {other.place}"
-    return f"{one.topic}{subject}: {sides}{more}"
+    sides = f"{firm.words} by {firm.place}, but {other.words} by {other.place}"
+    return f"{firm.topic}{subject}: {sides}{more}"
 
 
 def _outcome(firm: Claim, other: Claim) -> str:

@@ -17,10 +17,10 @@ _MACHINES = ("node", "host", "tray", "server")
 
 @dataclass(frozen=True)
 class Unit:
-    """An innermost unit of a network: how many machines it is, and their devices, None unknown.
+    """An innermost unit of a network: its number of machines and of devices, None if unknown.
 
     ``path`` names the unit by the levels of the draft: ``leaf3/node14``. ``each``: the devices of
-    its machines, in order, where the source says these.
+    its machines, in order, if the source states them.
     """
 
     path: str
@@ -29,12 +29,12 @@ class Unit:
     each: tuple[int, ...] = ()
 
     def held(self, most: int) -> set[int]:
-        """Its devices by their numbers in the unit, of whose machines none has more than so many.
+        """The devices of the unit, numbered for machines of ``most`` devices each.
 
-        Which ones a machine lacks no source says: the last ones are taken.
+        The sources do not say which devices a machine lacks: the last ones are assumed.
         """
         if self.each and max(self.each) <= most:
-            return {at * most + one for at, has in enumerate(self.each) for one in range(has)}
+            return {at * most + i for at, count in enumerate(self.each) for i in range(count)}
         return {*range(self.machines * most if self.devices is None else self.devices)}
 
 
@@ -47,24 +47,28 @@ class Contents:
     units: tuple[Unit, ...]
 
     def claims(self, inner: System) -> list[Claim]:
-        """The devices of the fullest unit and of a machine, by the file and by ``inner``."""
+        """The claims of the file and of ``inner`` about the fullest unit and about a machine."""
         place, devices = f"--inside {inner.name}", inner.hierarchy.devices_in_child(0)
-        topic, each = f"devices in a {self.unit}", devices_of_machine(inner)
+        topic, per_machine = f"devices in a {self.unit}", devices_of_machine(inner)
         words = f"{devices} ({_describe_inner(inner)})"
-        found = [
+        claims = [
             self._stated(topic, inner),
             Claim(topic, "", place, words, NumberRange(devices, devices)),
         ]
         full = max(self.units, key=lambda unit: unit.devices or 0)
-        if full.devices and each is not None:
-            there = full.devices / full.machines
+        if full.devices and per_machine is not None:
+            average = full.devices / full.machines
             topic = "devices in a machine"
-            found.append(Claim(topic, "", self.source, f"{there:g}", NumberRange(there, there)))
-            found.append(Claim(topic, "", place, f"{each}", NumberRange(each, each)))
-        return found
+            claims.append(
+                Claim(topic, "", self.source, f"{average:g}", NumberRange(average, average))
+            )
+            claims.append(
+                Claim(topic, "", place, f"{per_machine}", NumberRange(per_machine, per_machine))
+            )
+        return claims
 
     def agrees(self, inner: System) -> bool:
-        """Whether the claims on the file and on ``inner`` can all hold."""
+        """Whether no claims of the file and of ``inner`` exclude each other."""
         pairs = combinations(self.claims(inner), 2)
         return not any(a.topic == b.topic and a.excludes(b) for a, b in pairs)
 
@@ -75,11 +79,15 @@ class Contents:
                 topic, "", self.source, str(max(known)), NumberRange(max(known), max(known))
             )
         machines = max(unit.machines for unit in self.units)
-        each = devices_of_machine(inner)
-        if each is not None:
-            words = f"{machines * each} ({_count_machines(machines, each)})"
+        per_machine = devices_of_machine(inner)
+        if per_machine is not None:
+            words = f"{machines * per_machine} ({_count_machines(machines, per_machine)})"
             return Claim(
-                topic, "", self.source, words, NumberRange(machines * each, machines * each)
+                topic,
+                "",
+                self.source,
+                words,
+                NumberRange(machines * per_machine, machines * per_machine),
             )
         most = machines * MOST_IN_A_MACHINE
         words = f"at most {most} ({_count_machines(machines, MOST_IN_A_MACHINE)} at most)"
@@ -88,34 +96,36 @@ class Contents:
         return Claim(topic, "", self.source, words, NumberRange(machines, most))
 
     def missing(self, inner: System) -> list[str]:
-        """Paths of the devices that units with fewer than the fullest lack."""
+        """Paths of the devices that other units lack compared with the fullest."""
         whole, levels = inner.hierarchy.devices_in_child(0), inner.hierarchy.levels[1:]
-        each = devices_of_machine(inner) or whole // max(unit.machines for unit in self.units)
-        found = []
+        per_machine = devices_of_machine(inner) or whole // max(
+            unit.machines for unit in self.units
+        )
+        paths = []
         for unit in self.units:
-            for device in sorted({*range(whole)} - unit.held(each)):
+            for device in sorted({*range(whole)} - unit.held(per_machine)):
                 steps, left = [], device
                 for level in reversed(levels):
                     left, digit = divmod(left, level.cardinality)
                     steps.append(f"{level.name}{digit}")
-                found.append("/".join((unit.path, *reversed(steps))))
-        return found
+                paths.append("/".join((unit.path, *reversed(steps))))
+        return paths
 
 
 def devices_of_machine(inner: System) -> int | None:
-    """The devices of one machine of a system, None where that is not known."""
+    """The number of devices of one machine of a system, None if unknown."""
     names, counts = inner.hierarchy.names, inner.hierarchy.cardinalities
     inside = [position for position, name in enumerate(names[1:], 1) if name in _MACHINES]
     if inside:
         return prod(counts[inside[-1] + 1 :])
     if inner.name in _TRAYS:
         return _TRAYS[inner.name]
-    whole = inner.hierarchy.devices_in_child(0)
-    return whole if names[0] in _MACHINES and whole <= MOST_IN_A_MACHINE else None
+    devices = inner.hierarchy.devices_in_child(0)
+    return devices if names[0] in _MACHINES and devices <= MOST_IN_A_MACHINE else None
 
 
-def _count_machines(machines: int, each: int) -> str:
-    return f"{machines} machine{'s' if machines > 1 else ''} of {each}"
+def _count_machines(machines: int, devices: int) -> str:
+    return f"{machines} machine{'s' if machines > 1 else ''} of {devices}"
 
 
 def _describe_inner(inner: System) -> str:

@@ -1,4 +1,4 @@
-"""What somebody else's file says of a system, and what it leaves open."""
+"""Drafts of systems: the values that an imported file states, and blanks for the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StatedValue:
     """A value that the file determines.
 
     ``source`` says where it stands, or which table it was computed with; ``unconfirmed``: the file
-    says so, but there is reason to doubt it (another note says which).
+    says so, but there is reason to doubt it (a note says why).
     """
 
     value: Value
@@ -29,10 +29,10 @@ class StatedValue:
 
 @dataclass(frozen=True)
 class Blank:
-    """A value that the file does not say.
+    """A value that the file does not state.
 
-    ``suggestion`` is a usual value, None where none is known; ``source`` says where it comes from,
-    or what to look for. ``needed``: a system cannot be read without it; else it may be left out.
+    ``suggestion`` is a usual value, None if none is known; ``source`` says where it comes from, or
+    what to look for. ``needed``: a system cannot be read without it; otherwise it is optional.
     """
 
     suggestion: Value | None = None
@@ -53,17 +53,16 @@ _FIELDS = {
     "reduces": "reduces",
     "wraps": "wraps",
 }
-"""The fields of a level by their keys in the TOML description, in the order they are written."""
+"""Fields of a level by their keys in the TOML description, in the order of writing."""
 
 
 @dataclass(frozen=True)
 class DraftLevel:
-    """One level as far as it is known: see ``hierarchies.system.Link`` for the meaning.
+    """One level as far as it is known; ``hierarchies.system.Link`` explains the fields.
 
-    Bandwidths are bytes a second, latencies seconds; ``domain`` is the value of a ``Domain``.
-    ``count`` None leaves the number open, for the outermost level only: ``load`` then takes one, or
-    the N of ``file.toml:N``.
-    ``through`` names inner levels. ``about`` is a line that people read above the level.
+    Bandwidths are bytes per second, latencies seconds; ``domain`` is the value of a ``Domain``.
+    ``count`` is None if open, for the outermost level only: ``load`` then takes 1, or the N of
+    ``file.toml:N``. ``through`` names inner levels. ``about`` is a comment above the level.
     """
 
     name: str
@@ -81,12 +80,12 @@ class DraftLevel:
     wraps: Entry | None = None
 
     def entries(self) -> dict[str, Entry]:
-        """Stated and blank values by their keys in the TOML description, in the order written."""
+        """Stated and blank values by their keys in the TOML description, in order of writing."""
         known = {key: getattr(self, field) for key, field in _FIELDS.items()}
         return {key: entry for key, entry in known.items() if entry is not None}
 
     def having(self, entries: Mapping[str, Entry]) -> DraftLevel:
-        """The same with other entries, by their keys."""
+        """The same level with other entries, by their keys."""
         changes: dict[str, Any] = {_FIELDS[key]: entry for key, entry in entries.items()}
         return replace(self, **changes)
 
@@ -95,7 +94,7 @@ class DraftLevel:
 class Lack:
     """A unit that is missing, or has only a ``share`` of the bandwidth to its siblings.
 
-    ``unit`` is a path like ``leaf3/node14``, numbers from 0.
+    ``unit`` is a path like ``leaf3/node14``, with numbers from 0.
     """
 
     unit: str
@@ -105,19 +104,18 @@ class Lack:
 
 @dataclass(frozen=True)
 class Draft:
-    """What files say of a system; ``toml()`` of ``importers.writing`` makes a description of it.
+    """A system as far as files describe it; ``draft_to_toml`` writes it as a description.
 
-    ``levels`` are outermost first. ``notes`` are what no ``System`` can hold, and warnings.
-    ``lacks`` are the units by which it falls short of what the levels say. ``counted`` are plain
-    counts of what was found in the files (gpus, nics, links, switches).
+    ``levels`` are outermost first. ``notes`` are facts that no ``System`` can hold. ``lacks`` are
+    missing or slower units. ``counted`` are counts of the parts found in the files (gpus, nics,
+    links, switches).
 
-    ``claims`` are what files and options state of one quantity in several places; ``settled``
-    turns their contradictions into ``warnings``, which come before everything else.
-    ``models`` are the models of its devices as the file names them. ``contents`` are the innermost
-    units as far as they hold devices, None where nothing is known of them. ``holds_devices``: the
-    innermost units are devices, so no system can be put inside. ``wider`` is the draft whose
-    innermost units are larger, for a system that is no node but a rack or a process of devices.
-    ``advice`` is the one of ``notes`` that holds only while nothing is put inside.
+    ``claims`` are the statements of files and options; ``settled`` turns their contradictions into
+    ``warnings``, which come first. ``models`` are the models of its devices as the file names them.
+    ``contents`` are the innermost units that hold devices, None if nothing is known of them.
+    ``holds_devices``: the innermost units are devices, so no system can be put inside. ``wider`` is
+    the draft with larger innermost units, for an inner system that is no node but a rack or a
+    process of devices. ``advice`` is the one of ``notes`` that holds only if nothing is put inside.
     """
 
     name: str
@@ -141,7 +139,7 @@ class Draft:
             raise InputError("nothing that could be a level was found")
 
     def blanks(self) -> Iterator[tuple[str, str, Blank]]:
-        """Where (``device`` or the name of a level), which key, and the blank, in order."""
+        """All blanks in order, each after its place (``device`` or a level's name) and its key."""
         if isinstance(self.memory_bytes_per_second, Blank):
             yield "device", "memory_GB_per_s", self.memory_bytes_per_second
         for level in self.levels:
@@ -150,7 +148,7 @@ class Draft:
                     yield level.name, key, entry
 
     def suggested(self) -> Draft:
-        """The same with every suggestion taken, as a value that is unconfirmed."""
+        """The same draft with every suggestion taken, as an unconfirmed value."""
         return replace(
             self,
             memory_bytes_per_second=_accept_suggestion(self.memory_bytes_per_second),
@@ -163,7 +161,7 @@ class Draft:
         )
 
     def settled(self, hint: str = "") -> Draft:
-        """The same with its contradictions as warnings.
+        """The same draft with its contradictions as warnings.
 
         Raises InputError, with the hint, for a contradiction that nothing resolves.
         """
@@ -177,15 +175,15 @@ def _accept_suggestion(entry: Entry) -> Entry:
 
 
 def is_refinement(fine: Sequence[object], coarse: Sequence[object]) -> bool:
-    """Whether a level may lie inside another: each part of the fine one is in one coarse part.
+    """Whether a level may lie inside another: each part of ``fine`` is in one part of ``coarse``.
 
-    A part is given for every GPU or host in turn: (0, 0, 1, 1) refines (0, 0, 0, 0).
+    Both give the part of every GPU or host in turn: (0, 0, 1, 1) refines (0, 0, 0, 0).
     """
     return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
 def draft_level_of(system: System, position: int) -> DraftLevel:
-    """A level of a known system as a draft level, with the sources it has."""
+    """A level of a known system as a draft level, with its sources."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
     def stated(key: str, value: Value) -> StatedValue:

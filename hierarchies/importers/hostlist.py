@@ -1,4 +1,4 @@
-"""Slurm's way of writing many names as one: ``gpu-a[1-2]b[03-04]``."""
+"""Slurm's hostlists, which write many names as one: ``gpu-a[1-2]b[03-04]``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 
 
 def expand(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
-    """The names a hostlist stands for, in its order; repeated ones are given again.
+    """The names of a hostlist, in its order, including repeated ones.
 
-    A number keeps the width its range was begun with (``[08-10]`` is 08, 09, 10); several
-    brackets count like an odometer, the last one fastest. Raises InputError for text that is no
-    hostlist and, before any name is made, for more than ``most`` names. The grammar is that of
-    Slurm's manual page of ``scontrol show hostnames``.
+    Numbers are as wide as the first one of their range (``[08-10]`` is 08, 09, 10); of several
+    brackets the last one varies fastest. Raises InputError for an invalid hostlist and, before any
+    name is made, for more than ``most`` names. The grammar is that of Slurm's manual page of
+    ``scontrol show hostnames``.
     """
     names: list[str] = []
     for piece in _pieces(text):
@@ -52,7 +52,7 @@ class HostlistExpander:
 
 
 def shorten_list(names: Iterable[str], most: int = 6) -> str:
-    """The first of some names, and how many more there are: ``a1, a2 and 7 more``."""
+    """The first of the names, and the number of others: ``a1, a2 and 7 more``."""
     rest = iter(names)
     shown = list(islice(rest, most))
     more = sum(1 for _ in rest)
@@ -60,7 +60,7 @@ def shorten_list(names: Iterable[str], most: int = 6) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """What stands between the commas outside brackets."""
+    """The parts between the commas outside brackets."""
     start = depth = 0
     for position, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -77,7 +77,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _parts(piece: str) -> list[tuple[int, Iterable[str]]]:
-    """At each place of a name: how many texts may stand there, and those texts."""
+    """For each part of a name: the number of alternatives, and the alternatives."""
     name = piece.strip()
     if not name or not name.isprintable() or len(name) > _LONGEST_PIECE or " " in name:
         raise InputError(

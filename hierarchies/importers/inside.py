@@ -1,4 +1,4 @@
-"""A system put inside the units of an imported network."""
+"""Puts a system inside the units of an imported network."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hierarchies.system import System
 
 MOST_LACKS = 1000
 _COMPARED = ("domain", "bandwidth_GB_per_s", "ports")
-"""What a network and the system inside it may both state of the level of nodes."""
+"""Values of the level of nodes that both a network and the system inside it may state."""
 
 
 def wrap_network(draft: Draft, inner: System) -> Draft:
     """The network of a draft around nodes that ``inner`` describes.
 
     The innermost level of the draft (the nodes of one switch) and the outermost of ``inner`` (its
-    nodes) become one level. Its count is from the draft; ``inner`` fills in what is blank there.
-    Where the units of ``inner`` are racks, they take the place of the blocks of the draft's nodes.
+    nodes) become one level. Its count is from the draft; ``inner`` fills in its blanks. If the
+    units of ``inner`` are racks, they replace the blocks of the draft's nodes.
 
-    Raises InputError for a draft of devices, and where ``inner`` has more or fewer devices in a
-    unit than the draft.
+    Raises InputError for a draft of devices, and if ``inner`` has more or fewer devices in a unit
+    than the draft.
     """
     if draft.holds_devices and draft.wider is None:
         raise InputError(
@@ -52,19 +52,19 @@ def _has_same_devices(draft: Draft, inner: System) -> bool:
 
 def _merge_draft(draft: Draft, inner: System) -> Draft:
     claims = tuple(_claims(draft, inner))
-    whole = draft.contents.unit if draft.contents else "node"
-    conflicts = settle(claims, f"give a system whose {whole} has the devices of this file's")
+    unit = draft.contents.unit if draft.contents else "node"
+    conflicts = settle(claims, f"give a system whose {unit} has the devices of this file's")
     node, *inside = [draft_level_of(inner, position) for position in range(len(inner.links))]
     border = draft.levels[-1]
     stated = {key for key, entry in border.entries().items() if isinstance(entry, StatedValue)}
-    theirs = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
+    inner_entries = {key: e for key, e in node.entries().items() if key not in {"count", *stated}}
     medium = border.medium or node.medium
-    merged = replace(border.having(theirs), through=node.through, medium=medium)
-    taken = {level.name for level in inside}
-    clash = [level.name for level in draft.levels if level.name in taken]
-    if clash:
+    merged = replace(border.having(inner_entries), through=node.through, medium=medium)
+    inner_names = {level.name for level in inside}
+    clashes = [level.name for level in draft.levels if level.name in inner_names]
+    if clashes:
         raise InputError(
-            f"level {clash[0]!r} is in the network and inside the node",
+            f"level {clashes[0]!r} is in the network and inside the node",
             hint="rename it in one of the two files",
         )
     outside = [
@@ -92,7 +92,7 @@ def _merge_draft(draft: Draft, inner: System) -> Draft:
 
 
 def _claims(draft: Draft, inner: System) -> Iterator[Claim]:
-    """What both the draft and the system state."""
+    """The claims of the draft and of the system about the same quantities."""
     place = f"--inside {inner.name}"
     if draft.contents is not None:
         yield from draft.contents.claims(inner)
@@ -103,11 +103,11 @@ def _claims(draft: Draft, inner: System) -> Iterator[Claim]:
             yield device
     border, node = draft.levels[-1], draft_level_of(inner, 0)
     for key in _COMPARED:
-        ours, theirs = border.entries().get(key), node.entries().get(key)
-        if isinstance(ours, StatedValue) and isinstance(theirs, StatedValue):
+        outer_entry, inner_entry = border.entries().get(key), node.entries().get(key)
+        if isinstance(outer_entry, StatedValue) and isinstance(inner_entry, StatedValue):
             topic = f"{key} of level {border.name!r}"
-            yield _claim(topic, key, ours, ours.source)
-            yield replace(_claim(topic, key, theirs, place), yields=True)
+            yield _claim(topic, key, outer_entry, outer_entry.source)
+            yield replace(_claim(topic, key, inner_entry, place), yields=True)
 
 
 def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:
@@ -118,7 +118,7 @@ def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:
 
 
 def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
-    """Exceptions of the draft, and one for each device that a unit of it lacks."""
+    """The exceptions of the draft, and one for each device that a unit lacks."""
     if draft.contents is None:
         return draft.lacks, ()
     missing, source = draft.contents.missing(inner), draft.contents.source

@@ -1,4 +1,4 @@
-"""The table of kinds of files that can be imported, and the one way through it."""
+"""The kinds of files that can be imported, and the function that imports them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from hierarchies.importers.slurm import slurm
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a kind of file is, and the function from texts (by the files' names) to a draft.
+    """A kind of file: its description, and the function from texts (by file name) to a draft.
 
-    ``check_beginnings`` raises InputError, too, for what can be seen to be none of them without
-    reading all of it.
+    ``check_beginnings`` raises InputError for texts that are recognizably of another kind, without
+    reading all of them.
     """
 
     what: str
@@ -51,39 +51,42 @@ def _node_kind(
 
 
 def _cluster_kind(
-    what: str, one: str, read: Callable[[str, ImportOptions], Draft], check: Callable[[str], object]
+    what: str,
+    hint: str,
+    read: Callable[[str, ImportOptions], Draft],
+    check: Callable[[str], object],
 ) -> FileKind:
-    """A kind of file that describes all hosts; ``one`` is the hint where several are given."""
+    """A kind of file that describes all hosts; ``hint`` is for several files."""
 
     def draft(name: str, text: str, options: ImportOptions) -> Draft:
         return read(text, options)
 
     return _single_file_kind(
-        what, lambda files: (f"{len(files)} files: {shorten_list(files)}", one), draft, check
+        what, lambda files: (f"{len(files)} files: {shorten_list(files)}", hint), draft, check
     )
 
 
 def _single_file_kind(
     what: str,
-    several: Callable[[Mapping[str, str]], tuple[str, str]],
+    excess: Callable[[Mapping[str, str]], tuple[str, str]],
     draft: Callable[[str, str, ImportOptions], Draft],
     check: Callable[[str], object],
 ) -> FileKind:
-    """A kind of which one file is read; ``several``: problem and hint where more are given."""
+    """A kind of which one file is read; ``excess`` returns problem and hint for several files."""
 
-    def the_one(files: Mapping[str, str]) -> tuple[str, str]:
+    def single_file(files: Mapping[str, str]) -> tuple[str, str]:
         if len(files) != 1:
-            problem, hint = several(files)
+            problem, hint = excess(files)
             raise InputError(problem, hint=hint)
         return next(iter(files.items()))
 
     def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
-        name, text = the_one(files)
+        name, text = single_file(files)
         with error_context(name):
             return draft(name, text, options)
 
     def check_beginnings(files: Mapping[str, str]) -> None:
-        name, text = the_one(files)
+        name, text = single_file(files)
         with error_context(name):
             check(text)
 
@@ -155,7 +158,7 @@ def import_texts(
 ) -> Draft:
     """The draft of a system from files of one kind, given as texts by file name.
 
-    Raises InputError for an unknown kind, and, naming the file, for what is wrong in it.
+    Raises InputError for an unknown kind, and for errors in a file, naming the file.
     """
     options = options or ImportOptions()
     _check_options(kind, options)
@@ -165,7 +168,7 @@ def import_texts(
 
 
 def _check_options(kind: str, options: ImportOptions) -> None:
-    """Raises InputError for an option that a kind of file has no use for."""
+    """Raise InputError for an option that does not apply to a kind of file."""
     if options.gpu is not None and kind in KINDS and kind not in _NODES:
         raise InputError(
             f"--gpu {options.gpu} is of no use for {kind}, which describes no single node",
@@ -176,9 +179,9 @@ def _check_options(kind: str, options: ImportOptions) -> None:
 
 
 def check_beginnings(kind: str, files: Mapping[str, str]) -> None:
-    """Raises InputError for files that can be seen to be none of a kind by how they begin.
+    """Raise InputError for files whose beginnings show that they are not of a kind.
 
-    It takes far less than a second however long they are. Other files may be none all the same.
+    Takes far less than a second for files of any length. Files that pass may still be invalid.
     """
     _kind(kind, files).check_beginnings(files)
 

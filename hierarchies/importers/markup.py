@@ -1,4 +1,4 @@
-"""Untrusted XML, read so that nothing in it can expand, recurse or fill the memory."""
+"""Untrusted XML, parsed so that nothing in it can expand, recurse or fill the memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hierarchies.importers.structured import BEGINNING
 DEEPEST = 200
 MOST_ELEMENTS = 400_000
 LONGEST_TOKEN = 2**18
-"""Characters of one tag, or of one comment: what is longer expat would read again and again."""
+"""Characters of one tag or comment: expat would scan longer ones again and again."""
 
 
 class _PiecewiseText:
-    """A text that is read in pieces, while the parser gets on with it."""
+    """A text that the parser reads in pieces, which shows how far it has got."""
 
     def __init__(self, text: str, parser: DefusedXMLParser) -> None:
         self._text, self._expat = StringIO(text), parser.parser
         self._at = self._since = 0
 
     def read(self, characters: int) -> str:
-        """The next piece. Raises InputError where the parser has long been at one token."""
+        """The next piece. Raises InputError if the parser has been at one token for too long."""
         at = self._expat.CurrentByteIndex
         self._since = self._since + characters if at == self._at else 0
         self._at = at
@@ -40,7 +40,7 @@ class _PiecewiseText:
 
 
 def parse_xml(text: str) -> Element:
-    """The root element. Raises InputError for what is no XML, has entities, or is too deep."""
+    """The root element. Raises InputError for invalid XML, entities, and too deep nesting."""
     depth = count = 0
     root: Element | None = None
     parser = DefusedXMLParser()
@@ -59,17 +59,17 @@ def parse_xml(text: str) -> Element:
 
 
 def check_beginning(text: str, *roots: str) -> None:
-    """Raises InputError for a text whose beginning is no XML, or of other roots than these."""
+    """Raise InputError unless the beginning of a text is XML with one of these root elements."""
     first = _FirstTag()
     with _unify_errors():
         DefusedXMLParser(target=first).feed(text[:BEGINNING])
     if first.tag is None or first.tag.rpartition("}")[2] not in roots:
-        what = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
-        raise InputError(what, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
+        problem = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
+        raise InputError(problem, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
 
 
 class _FirstTag:
-    """Keeps nothing of a document but its first tag."""
+    """A parser target that keeps only the document's first tag."""
 
     tag: str | None = None
 
@@ -85,7 +85,7 @@ class _FirstTag:
 
 @contextmanager
 def _unify_errors() -> Iterator[None]:
-    """What parsers raise becomes InputError."""
+    """Turn the errors of parsers into InputError."""
     try:
         yield
     except InputError:

@@ -1,4 +1,4 @@
-"""GPUs by the names people call them, with the numbers that the catalogue has of them."""
+"""GPUs by their usual names, with the numbers that the catalogue has of them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _ENTRIES = {
     "l40s": ("l40s-pcie", 0, 0, ("89",)),
 }
 """By model: its machine in the catalogue, the links that the machine's bandwidth counts, the links
-of one GPU, and its architectures as NCCL's ``sm`` or RCCL's ``gcn`` has them.
+of one GPU, and its architectures as in NCCL's ``sm`` or RCCL's ``gcn``.
 
-Of NVIDIA's, links of one GPU times 25 GB/s (50 from Blackwell on) are the bandwidth that the
-machine's file has with its source. Links of one GPU: V100, A100, Hopper:
-https://wikimili.com/en/NVLink; Blackwell: NVIDIA's own words, kept at
+For NVIDIA, links of one GPU times 25 GB/s (50 from Blackwell on) are the bandwidth in the machine's
+file, which has its source. Links of one GPU: V100, A100, Hopper: https://wikimili.com/en/NVLink;
+Blackwell: NVIDIA's own words, kept at
 https://catalogone.com/data-center-and-cloud-computing-nvlink-nvswitch; MI300X:
 https://www.wheelersnetwork.com/2024/01/, all 2026-11-29. MI325X and MI355X have one link to each of
 the 7 others, as their machines' files say that every pair is linked. L40S has none.
 """
 _DEVICES = {"a100-80gb": "A100 SXM4 80 GB"}
-"""Models that are another device than that of their machine in the catalogue."""
+"""Models whose device differs from that of their machine in the catalogue."""
 _SEVERAL = {"a100": "of the one with 40 GB: there is one with 80 GB, which has more"}
 _BY_PCI = {
     "10de:20b0": ("a100-40gb", "the id in AWS's topology file of p4d instances"),
@@ -54,7 +54,7 @@ _OF_OTHERS = re.compile(
     r"|gtx[0-9]*(ti)?|mi50|mi60|mi100|mi210|mi250x?|mi300a|mi308x|mi350x|gaudi[0-9]?|max1[0-9]{3})"
     r"(pcie|sxm[0-9]?|nvl|[0-9]{2,3}gb)*"
 )
-"""GPUs that the catalogue has no numbers of: none of them is a misspelling of one that it has."""
+"""GPUs unknown to the catalogue, so that they are not taken for misspellings of known ones."""
 _MAKERS = {"nvidia", "amd", "instinct", "tesla"}
 _OTHER_BOARDS = {"pcie", "nvl"}
 _INSTEAD = "leave --gpu out, and write what the GPU's data sheet states for each blank"
@@ -62,11 +62,11 @@ _INSTEAD = "leave --gpu out, and write what the GPU's data sheet states for each
 
 @dataclass(frozen=True)
 class GpuModel:
-    """A GPU: its memory bandwidth and what one NVLink or xGMI link carries in each direction.
+    """A GPU: its memory bandwidth and the bandwidth of one NVLink or xGMI link per direction.
 
-    ``links``: how many of these the catalogue's machine counts in its bandwidth, 0 if it has none;
-    ``most_links``: how many one GPU has.
-    ``archs``: how NCCL's ``sm`` or RCCL's ``gcn`` names it.
+    ``links``: the number of these in the bandwidth of the catalogue's machine, 0 if it has none;
+    ``most_links``: the number of links of one GPU. ``archs``: its names in NCCL's ``sm`` or RCCL's
+    ``gcn``.
     """
 
     name: str
@@ -82,18 +82,18 @@ class GpuModel:
 
     @property
     def device(self) -> str:
-        """What the catalogue calls the GPU."""
+        """The GPU's name in the catalogue."""
         return _DEVICES.get(self.name, self.system.device)
 
     @property
     def memory(self) -> Entry:
-        """Its bandwidth; blank where the name fits several GPUs (A100 with 40 and with 80 GB)."""
+        """Its memory bandwidth; blank if the name fits several GPUs (A100 with 40 or 80 GB)."""
         if self.name in _DEVICES:
-            found = devices()[self.device]
+            device = devices()[self.device]
             return StatedValue(
-                found.memory_bytes_per_second,
-                f"{found.name} in the catalogue: {found.sources['memory_GB_per_s']}",
-                "memory_GB_per_s" in found.unconfirmed,
+                device.memory_bytes_per_second,
+                f"{device.name} in the catalogue: {device.sources['memory_GB_per_s']}",
+                "memory_GB_per_s" in device.unconfirmed,
             )
         source = f"{self.system.name} in the catalogue: {self.system.memory_source}"
         if self.name in _SEVERAL:
@@ -118,19 +118,19 @@ class GpuModel:
 
 
 def find_model(name: str) -> GpuModel:
-    """The GPU of a name, as people or the catalogue spell it.
+    """The GPU with a name, as people or the catalogue spell it.
 
-    Raises InputError for one that the catalogue has no numbers of.
+    Raises InputError for a GPU that the catalogue does not have.
     """
-    given = _words(name)
-    fits = [model for model in MODELS if _is_match(given, model)]
-    if fits:
-        return _model(max(fits, key=lambda model: len(_words(model))))
+    words = _words(name)
+    matches = [model for model in MODELS if _is_match(words, model)]
+    if matches:
+        return _model(max(matches, key=lambda model: len(_words(model))))
     known = f"known are: {', '.join(MODELS)}; for another GPU {_INSTEAD}"
     plain = "".join(re.findall(r"[a-z0-9]+", name.lower()))
     if "tpu" in plain or plain.startswith("trn"):
         hint = f"no GPU: import jax reads TPUs; {known}"
-    elif _OF_OTHERS.fullmatch(plain) or given & _OTHER_BOARDS:
+    elif _OF_OTHERS.fullmatch(plain) or words & _OTHER_BOARDS:
         hint = known
     else:
         hint = f"{suggest_nearest(name, MODELS)} For another GPU {_INSTEAD}"
@@ -143,26 +143,26 @@ def _model(name: str) -> GpuModel:
 
 
 def _words(name: str) -> frozenset[str]:
-    """``A100-SXM4-80GB`` and ``A100 SXM4 80 GB`` have the same words."""
+    """The words of a name; equal for ``A100-SXM4-80GB`` and ``A100 SXM4 80 GB``."""
     joined = re.sub(r"([0-9]) ?gb\b", r"\1gb", re.sub(r"sxm[0-9]", "sxm", name.lower()))
     return frozenset(re.findall(r"[a-z0-9]+", joined))
 
 
-def _is_match(given: frozenset[str], model: str) -> bool:
-    """Whether words name a model: all of its own, and nothing but what the catalogue calls it."""
+def _is_match(words: frozenset[str], model: str) -> bool:
+    """Whether words name a model: all of its own, and others only if the catalogue has them."""
     own = _words(model)
-    return own <= given and given <= own | _words(_model(model).device) | _MAKERS
+    return own <= words and words <= own | _words(_model(model).device) | _MAKERS
 
 
 def numbers_of_links() -> frozenset[int]:
-    """How many links the GPUs of the catalogue have."""
+    """The numbers of links that GPUs of the catalogue have."""
     return frozenset(most_links for _, _, most_links, _ in _ENTRIES.values())
 
 
 def model_of(device: str) -> tuple[GpuModel, str] | None:
-    """The GPU that a tool's name or PCI id probably means, and who says so of an id.
+    """The GPU that a tool's name or PCI id probably denotes, and the source of an id.
 
-    None for a card of another board (``H100 PCIe``), whose numbers are others.
+    None for a card of another board (``H100 PCIe``), whose numbers differ.
     """
     words = device.lower().replace("-", " ").replace("_", " ").split()
     if _OTHER_BOARDS & {*words}:
@@ -175,26 +175,26 @@ def model_of(device: str) -> tuple[GpuModel, str] | None:
 
 
 def memory_of(device: str) -> Blank:
-    """A blank with the memory bandwidth that a device of this name or PCI id probably has."""
-    found = model_of(device)
-    if found is None:
+    """A blank that suggests the memory bandwidth of a device with this name or PCI id."""
+    match = model_of(device)
+    if match is None:
         return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
-    model, what = found
+    model, origin = match
     memory = model.memory
     value = memory.value if isinstance(memory, StatedValue) else memory.suggestion
-    return Blank(value, f"{what}{memory.source}")
+    return Blank(value, f"{origin}{memory.source}")
 
 
 def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[Claim]:
-    """What the name or PCI id of a device states of the model of GPU, if it names one.
+    """The claim that a device's name or PCI id makes about the model of GPU, if it names one.
 
     A card of another board (``H100 PCIe``) is none of the catalogue's models.
     """
-    same = frozenset(model for model in MODELS if _model(model).device == device)
+    models = frozenset(model for model in MODELS if _model(model).device == device)
     names = [_model_in_word(word) for word in re.findall(r"[a-z0-9:]+", device.lower())]
     named = next(filter(None, names), "")
-    if same:
-        yield Claim("GPU model", "", place, device, same, yields)
+    if models:
+        yield Claim("GPU model", "", place, device, models, yields)
     elif named and _OTHER_BOARDS & _words(device):
         yield Claim("GPU model", "", place, device[:60], frozenset({f"{named} of another board"}))
     elif named:
@@ -202,21 +202,21 @@ def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[
 
 
 def _model_in_word(word: str) -> str:
-    """The GPU that one word of a device's name says, in the catalogue or not; else empty."""
+    """The GPU that one word of a device's name denotes, in the catalogue or not; else empty."""
     if word in MODELS or _OF_OTHERS.fullmatch(word):
         return word
     return _BY_PCI.get(word, ("", ""))[0]
 
 
 def claim_of_model(name: str, place: str, words: str, yields: bool = False) -> Claim:
-    """The claim that GPUs are of a model; ``a100`` leaves open how much memory it has."""
+    """The claim that GPUs are of a model; ``a100`` leaves the size of the memory open."""
     family, _, size = name.partition("-")
     same = {name, *(model for model in MODELS if model.partition("-")[0] == family)}
     return Claim("GPU model", "", place, words, frozenset({name, family} if size else same), yields)
 
 
 def claim_of_architecture(arch: str, place: str) -> Claim:
-    """The claim that GPUs are of an architecture, as NCCL or RCCL names it."""
+    """The claim that GPUs have an architecture, as NCCL or RCCL names it."""
     models = frozenset(name for name, (*_, archs) in _ENTRIES.items() if arch in archs)
     known = f" ({', '.join(sorted(models))})" if models else ""
     return Claim("GPU model", "", place, f"architecture {arch}{known}", models)

@@ -1,4 +1,4 @@
-"""What a user may add to the files."""
+"""Options that complete the files of an import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NODES = 10**6
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """``nodes``: how many such nodes there are; ``gpu``: the model of its GPUs, one of ``MODELS``;
+    """``nodes``: the number of identical nodes; ``gpu``: their GPUs' model, one of ``MODELS``;
     ``keys``: labels of Kubernetes nodes that name the levels, outermost first.
     """
 

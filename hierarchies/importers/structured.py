@@ -1,4 +1,4 @@
-"""YAML and JSON that others wrote, as plain lists and mappings, with bounded work."""
+"""YAML and JSON from other tools, read as plain lists and mappings with bounded work."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hierarchies.errors import InputError
 
 LARGEST_YAML = 4 * 2**20
 MOST_EVENTS = 400_000
-"""Of a YAML file: each value, key and bracket is one, and takes some microseconds to read."""
+"""The limit for a YAML file: each value, key and bracket takes some microseconds to read."""
 BEGINNING = 2**16
-"""So many characters of a file are looked at before all of it is read."""
+"""Characters of a file that are checked before all of it is read."""
 _CUT = 16
-"""So near to where a text was cut off, an error may come of that."""
+"""An error this close to the end of a truncated text may be caused by the truncation."""
 _DEEPEST = 40
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_json(text: str) -> Any:
-    """What a JSON text says. Raises InputError for what is none, or is nested too deeply."""
+    """Parse JSON. Raises InputError for invalid or too deeply nested JSON."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -33,9 +33,9 @@ def parse_json(text: str) -> Any:
 
 
 def check_beginning(text: str, *words: str) -> None:
-    """Raises InputError for a text whose beginning is no JSON, or that has none of these words.
+    """Raise InputError if a text does not begin as JSON, or contains none of these words.
 
-    What is wrong further on, or may come of where the beginning ends, is left to who reads it all.
+    Errors further on, or caused by truncation to the beginning, are left to the full parser.
     """
     head = text[:BEGINNING]
     try:
@@ -47,17 +47,17 @@ def check_beginning(text: str, *words: str) -> None:
         if not (cut and len(head) < len(text)):
             raise InputError(f"not JSON: {error}") from None
     except ValueError:
-        pass  # a number of so many digits, which who reads it all refuses
+        pass  # a number with too many digits, which the full parser refuses
     if not any(word in text for word in words):
         raise InputError("JSON of something else", hint=f"it has {' or '.join(words)}")
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says: every scalar as the text that is written, empty ones as None.
+    """Parse YAML: every scalar is the text as written, empty ones are None.
 
-    So ``0010`` stays the name of a host. Raises InputError for what is no YAML, for more than one
-    document, for aliases (they can stand for more than any memory holds), for a key given twice
-    and for text, entries or nesting beyond our limits.
+    So the name of a host can be ``0010``. Raises InputError for invalid YAML, for more than one
+    document, for aliases (whose expansion can exceed any memory), for a key given twice, and for
+    text, entries or nesting beyond our limits.
     """
     _check_length(text)
     try:
@@ -71,7 +71,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_yaml_beginning(text: str) -> None:
-    """Raises InputError for a text that is too long, or whose beginning is no YAML."""
+    """Raise InputError for a text that is too long, or does not begin as YAML."""
     _check_length(text)
     head = text[:BEGINNING]
     try:
@@ -91,7 +91,7 @@ def _check_length(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """The events of a parser. Raises InputError where they would be more than we read."""
+    """The events of a parser. Raises InputError for more than our limits."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if isinstance(event, yaml.AliasEvent):
@@ -116,7 +116,7 @@ def _line(event: Any) -> str:
 
 
 def _build_value(events: Iterator[Any]) -> Any:
-    """The value of the one document that the events are of, None for none."""
+    """The value of the only document, None if there is none."""
     value, documents = None, 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -128,12 +128,12 @@ def _build_value(events: Iterator[Any]) -> Any:
 
 
 def _value(event: Any, events: Iterator[Any]) -> Any:
-    """The value that begins with an event, read up to its last one."""
+    """The value that begins with an event, consuming its other events."""
     if isinstance(event, yaml.SequenceStartEvent):
-        found = []
+        values = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            found.append(_value(event, events))
-        return found
+            values.append(_value(event, events))
+        return values
     if isinstance(event, yaml.MappingStartEvent):
         return _mapping(events)
     return None if not event.style and event.value in _NULLS else event.value
@@ -160,8 +160,8 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}" if mark else ""
 
 
-def require_mapping(value: Any, what: str) -> dict[str, Any]:
-    """The value, if it is a mapping. Raises InputError."""
+def require_mapping(value: Any, subject: str) -> dict[str, Any]:
+    """Return the value if it is a mapping. Raises InputError otherwise."""
     if not isinstance(value, dict):
-        raise InputError(f"{what} is not a mapping of keys to values")
+        raise InputError(f"{subject} is not a mapping of keys to values")
     return value

@@ -1,4 +1,4 @@
-"""Numbers that importers suggest where a file has none, each with who says so."""
+"""Suggested numbers for values that files lack, each with its source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hierarchies.files.loading import load
 from hierarchies.importers.draft import Blank
 
 Latencies = Mapping[str, Blank]
-"""Latencies of a link by NCCL's protocols Simple, LL and LL128, where it supports them."""
+"""Latencies of a link by NCCL's protocols Simple, LL and LL128, as far as it supports them."""
 
 _TUNING = (
     "NCCL's constant for every GPU, https://github.com/NVIDIA/nccl/blob/"
@@ -18,8 +18,8 @@ _TUNING = (
 
 def _nccl_latencies(**microseconds: float) -> Latencies:
     return {
-        key: Blank(each * 1e-6, _TUNING, needed=key == "latency_us")
-        for key, each in microseconds.items()
+        key: Blank(number * 1e-6, _TUNING, needed=key == "latency_us")
+        for key, number in microseconds.items()
     }
 
 
@@ -30,7 +30,7 @@ PCIE_OF_AMD = _nccl_latencies(latency_us=5.7)
 
 
 def suggest_mi300x_latencies(level: int) -> Latencies:
-    """Those of a level of the catalogue's MI300X: -1 are its xGMI links, 0 its network."""
+    """Latencies of a level of the catalogue's MI300X: -1 for xGMI links, 0 for the network."""
     link = load("mi300x").links[level]
     source = f"mi300x in the catalogue: {link.source('latency_us')}"
     return {"latency_us": Blank(link.latency_seconds, source)}

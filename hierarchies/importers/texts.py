@@ -1,4 +1,4 @@
-"""Reads files that others wrote, whatever they hold, into text or one clear error."""
+"""Reads files from other tools into text, or raises one clear error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_texts(paths: Iterable[str]) -> dict[str, str]:
-    """The text of every file, by the path given. Raises InputError, naming the file."""
+    """The text of every file, by its path. Raises InputError, naming the file."""
     return {path: _text(path) for path in paths}
 
 
@@ -27,7 +27,7 @@ def _text(path: str) -> str:
 
 
 def decode_text(content: bytes, where: str) -> str:
-    """The text that bytes are. Raises InputError for what is too large, or no text in UTF-8."""
+    """Decode a file. Raises InputError if it is too large, or no text in UTF-8."""
     if len(content) > LARGEST_BYTES:
         raise InputError(
             f"the file has more than {LARGEST_BYTES // 2**20} MiB",

@@ -1,4 +1,4 @@
-"""A draft as a TOML description: people see its blanks, and ``load`` refuses them."""
+"""Writes a draft as a TOML description, with blanks that ``load`` refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
 
 
 def draft_to_toml(draft: Draft) -> str:
-    """The description that ``hierarchies.read`` takes, or refuses for its blanks.
+    """The description that ``hierarchies.read`` reads, or refuses because of its blanks.
 
     An unknown value is ``"?"``, with a suggestion and its source beside it.
     """
@@ -85,7 +85,7 @@ def _source(entry: Entry) -> str:
 
 
 def scale_to_unit(key: str, value: Value) -> Value:
-    """A value in the unit that its key names: GB/s and microseconds of bytes/s and seconds."""
+    """A value in the unit that its key names: from bytes/s and seconds to GB/s and microseconds."""
     if isinstance(value, (bool, str)):
         return value
     if key.endswith(_PER_SECOND):

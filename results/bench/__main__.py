@@ -288,7 +288,7 @@ def entries(bench: Bench) -> Iterator[dict[str, Any]]:
         }
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with the table of benchmarks, and which commits and machines they are from."""
     origins = sorted({record.made_at(entry) for entry in data["benchmarks"]})
     return pages.page("bench", data=data, origins=origins)

@@ -263,7 +263,7 @@ def _work(name: str) -> tuple[int, int]:
     return len(hierarchy.levels), prod(hierarchy.cardinalities)
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its sections about the bounds as the data has them."""
     return pages.page(
         "bounds",

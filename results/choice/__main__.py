@@ -78,7 +78,7 @@ def measured(name: str) -> dict[str, Any]:
     }
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its section about choices as the data has it."""
     return pages.page("choice", data=data, gap=GAP)
 

@@ -90,7 +90,7 @@ def _single_axes(told: dict[str, Any]) -> Iterator[Request]:
             yield Request(placement, frozenset({axis}))
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its sections about the claims as the data has them."""
     return pages.page("claims", claims=claims(), data=data)
 

@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 DATA, REPLAYED, REPORT = HERE / "data", HERE / "replayed", HERE / "ddp.json"
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its section about DDP's buckets as the data has it."""
     return pages.page("ddp", data=data)
 

@@ -231,7 +231,7 @@ def spreads() -> dict[str, Any]:
     return record.read(SPREADS) if SPREADS.exists() else {"factors": {}}
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """The page of results with this part written anew."""
     others = spreads()
     factors = {"1": data} | others["factors"]
@@ -271,7 +271,7 @@ def main() -> int:
         except InputError as error:
             print(error, file=sys.stderr)
             return 2
-    pages.write(page(record.read(DATA)))
+    page(record.read(DATA)).write()
     return 0
 
 

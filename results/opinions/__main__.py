@@ -313,7 +313,7 @@ def computed(only: str = "") -> dict[str, Any]:
     return found | {"messages": study.court.messages, "simgrid": version(), "cut": PIECES}
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its sections about the second opinion as the data has them."""
     return pages.page("opinions", data=data)
 

@@ -80,7 +80,7 @@ def _table(family: Family, several: Sequence[Row] | Sequence[Measured]) -> Table
     )
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its section about the order of plans as the data has it."""
     every = data["groups"]
     classes = {

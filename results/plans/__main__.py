@@ -115,7 +115,7 @@ def measured(model: str, machine: str, batch: int, sequence: int) -> dict[str, A
     }
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its section about plans as the data has it."""
     off = [
         abs(one["composed"] / one["simulated"] - 1)

@@ -32,7 +32,7 @@ DATA, PLANS, REPORT = HERE / "data", HERE / "plans", HERE / "runs.json"
 AIMS = {"mean_step": 0.04, "mean_busy": 0.05, "worst_step": 0.10}
 
 
-def page(data: Told) -> str:
+def page(data: Told) -> pages.Page:
     """README.md with its sections about whole steps as the data has it."""
     real, replayed = (orders(data[name]) for name in ("rows", "replayed"))
     measured = [record.read(path) for path in sorted(PLANS.glob("*.json"))]
@@ -54,7 +54,7 @@ def page(data: Told) -> str:
 def report() -> int:
     data = record.origin(f"{COMMAND} report") | figures(DATA)
     record.write(REPORT, data)
-    pages.write(page(data))
+    page(data).write()
     return 0
 
 
@@ -67,7 +67,7 @@ def every_plan(asked: argparse.Namespace) -> int:
         else:
             told = every.again(record.read(known), world) if asked.stuck else every.run(world)
         keep(PLANS, str(world), told)
-    pages.write(page(record.read(REPORT)))
+    page(record.read(REPORT)).write()
     return 0
 
 

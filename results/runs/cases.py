@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from grammar.tensors.operations import Step
-from synth.measure.profiles import OperationBlock, ProfileEvent, list_events
 from synth.step.emit import write
 from synth.step.models import ModelSettings, zoo_step
+from synth.step.profiles import OperationBlock, ProfileEvent, list_events
 from synth.step.sharding import Plan, StepProgram, apply, parse_recipe, plan_of, prepare_step
 from synth.step.simulation import Overlap
 

@@ -11,7 +11,7 @@ from results import record
 from results.runs.cases import RATES, Case, cases
 from results.runs.predicted import Taken, beside, calibrated, predicted
 from results.runs.replay import WORLDS, families, replayed
-from synth.measure.profiles import MOST_DRIFT
+from synth.step.profiles import MOST_DRIFT
 
 Told = dict[str, Any]
 

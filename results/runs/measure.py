@@ -20,8 +20,8 @@ from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import network
 from results.testbed.hosts.wiring import Wiring
 from results.testbed.systems import built
-from synth.measure.profiles import drift_of
 from synth.step.emit import write
+from synth.step.profiles import drift_of
 from synth.step.trials import draw_inputs, split_stacks
 
 ROUNDS = 15

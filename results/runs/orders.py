@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from results.order.ranking import ranked, sorted_by
-from synth.measure.profiles import MOST_DRIFT
+from synth.step.profiles import MOST_DRIFT
 
 FEWEST = 3
 """Plans that an order is told of; of two there is not much to say."""

@@ -26,11 +26,11 @@ from synth.events.contention import time_with_contention
 from synth.events.longest_path import arrange_tasks
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement, Sample
-from synth.measure.profiles import compose_seconds
 from synth.step.emit import split_sections
 from synth.step.emit.scheduled import ScheduleText
 from synth.step.emit.sections import Sections
 from synth.step.point_to_point import price_transfer
+from synth.step.profiles import compose_seconds
 from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove
 from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 from synth.step.schedules import Action

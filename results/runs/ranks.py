@@ -27,7 +27,7 @@ from results.runs.worker import Worker
 from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import enter
 from results.testbed.hosts.wiring import Wiring
-from synth.measure.profiles.trial import ALLOCATOR
+from synth.step.profiles.trial import ALLOCATOR
 
 PATIENCE_SECONDS = 20.0
 _DIE_WITH_PARENT = 1

@@ -28,7 +28,7 @@ from results.testbed.hosts.crew import TroubleError
 from results.testbed.hosts.network import network
 from results.testbed.hosts.wiring import Wiring
 from results.testbed.systems import built
-from synth.measure.profiles import drift_of
+from synth.step.profiles import drift_of
 from synth.step.sharding.plan import PIPE
 
 WORLDS: Mapping[int, float] = {4: 400.0, 8: 200.0, 16: 200.0, 32: 100.0}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from results.runs.standins import StandIn
-from synth.measure.profiles.measuring import Bench, Torch
+from synth.step.profiles.measuring import Bench, Torch
 from synth.step.sharding.program import EVERYWHERE
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute")

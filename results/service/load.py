@@ -39,7 +39,7 @@ def keep(name: str, store: str, figures: Told, command: str) -> None:
     pages.keep(DATA, data, page)
 
 
-def page(data: Told) -> str:
+def page(data: Told) -> pages.Page:
     """README.md with its section about the service as the data has it."""
     made = (f"`{entry['command']}` at {record.made_at(entry)}" for entry in data["measured"])
     return pages.page(

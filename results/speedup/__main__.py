@@ -209,7 +209,7 @@ def _medians(some: list[Any]) -> Any:
     return median(some)
 
 
-def page(data: Told | None) -> str:
+def page(data: Told | None) -> pages.Page:
     """README.md with its section about two workers as the data has it; None: not measured."""
     perfect = PERFECT if data and "perfect" in data else ()
     return pages.page("speedup", data=data, crews=[*CREWS], perfect=perfect)

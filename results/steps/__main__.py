@@ -237,7 +237,7 @@ def _seconds(rows: list[Row]) -> Floats:
     return np.array([row.seconds for row in rows])
 
 
-def page(data: dict[str, Any], unfitted: dict[str, Any] | None = None) -> str:
+def page(data: dict[str, Any], unfitted: dict[str, Any] | None = None) -> pages.Page:
     """README.md with its sections about published steps; ``unfitted`` as kept, unless given."""
     unfitted = unfitted or record.read(UNFITTED)
     several = {

@@ -74,7 +74,7 @@ def measured(model: str, machine: str, pins: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with its section about substitutions as the data has it."""
     return pages.page("substitutions", data=data)
 
@@ -85,7 +85,7 @@ def main() -> None:
     given.add_argument("--page", action="store_true", help="write the page from the data on disk")
     asked = given.parse_args()
     if asked.page:
-        pages.write(page(record.read(DATA)))
+        page(record.read(DATA)).write()
         return
     cases = [measured(*case) for case in CASES]
     data = record.origin(COMMAND) | {"machine": record.machine(), "budget": BUDGET.evaluations}

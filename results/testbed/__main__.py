@@ -57,7 +57,7 @@ def run(names: list[str], most_seconds: float) -> int:
     return 0
 
 
-def page(data: Told) -> str:
+def page(data: Told) -> pages.Page:
     """README.md with its section about the test network as the data has it."""
     return pages.page(
         "testbed",

@@ -172,7 +172,7 @@ def written(found: TypicalNumbers, origin: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     return pages.page("typical", data=data, sizes=SIZES, place_of=place_of)
 
 
@@ -199,7 +199,7 @@ def main() -> int:
                 "numbers": whole.model_dump(exclude={"spread"}),
             },
         )
-    pages.write(page(record.read(DATA)))
+    page(record.read(DATA)).write()
     return 0
 
 

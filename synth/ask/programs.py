@@ -58,7 +58,7 @@ from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive, derive_on
 from synth.collective.semantics.states import holdings
-from synth.collective.verify.replay import Failure, compare, multiplicities, wanted_multiplicities
+from synth.collective.verify.replay import Failure, compare, expected_multiplicities, multiplicities
 from synth.collective.verify.symbolic import Proved, Refuted, prove
 
 MOST_REPLAYED = 2**26
@@ -228,7 +228,7 @@ def _count_contributions(
     reason = None
     if isinstance(counts, Failure):
         reason = f"step {(counts.phase or 0) + 1}: {counts.reason}"
-    elif (wrong := np.argwhere(counts != wanted_multiplicities(counts, goal))).size:
+    elif (wrong := np.argwhere(counts != expected_multiplicities(counts, goal))).size:
         device, chunk, contributor = wrong[0].tolist()
         times = int(counts[device, chunk, contributor])
         reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"

@@ -46,7 +46,7 @@ def deliver(files: Sequence[AnyFile], output: str | None) -> None:
     """
     if output is None:
         if len(files) > 1:
-            raise InputError(_several_hint(files), hint="name a folder for them with -o")
+            raise InputError(_many_files_hint(files), hint="name a folder for them with -o")
         with flush_stdout():
             sys.stdout.buffer.write(files[0].content)
         return
@@ -86,7 +86,7 @@ def _fill(folder: Path, files: Sequence[AnyFile]) -> None:
     """Write all files under other names first, so that a full disk leaves what was there."""
     if folder.exists() and not folder.is_dir():
         problem = (
-            f"{_several_hint(files)}, and this is a file" if len(files) > 1 else "this is a file"
+            f"{_many_files_hint(files)}, and this is a file" if len(files) > 1 else "this is a file"
         )
         raise InputError(problem, where=str(folder), hint="name a folder with -o")
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _fill(folder: Path, files: Sequence[AnyFile]) -> None:
             (drafts / file.name).replace(folder / file.name)
 
 
-def _several_hint(files: Sequence[AnyFile]) -> str:
+def _many_files_hint(files: Sequence[AnyFile]) -> str:
     names = ", ".join(file.name for file in files[:3])
     return f"the target consists of {len(files)} files: {names}{', ...' if len(files) > 3 else ''}"
 

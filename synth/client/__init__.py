@@ -1,16 +1,16 @@
-"""A client of the service in Python; it needs httpx (the extra ``client``).
+"""A Python client of the service; it needs httpx (the extra ``client``).
 
-Nothing of the server's packages is needed beside it::
+It needs none of the server's packages::
 
     from synth.client import Client
 
     with Client("http://127.0.0.1:8000") as client:
-        found = client.ask("top", system="dgx-h100:4", axes={"data": 32}, reduce=["data"])
-        print(found["answers"][0]["program"])
+        answer = client.ask("top", system="dgx-h100:4", axes={"data": 32}, reduce=["data"])
+        print(answer["answers"][0]["program"])
 
-Files travel as texts, as the service reads no disk but its own. A question that cannot be used
-raises the same ``InputError`` as it would here; everything else that goes wrong on the way is a
-``ServiceError``, with the status and what to do.
+Files are sent as texts, as the service does not read the client's disk. An invalid question raises
+the same ``InputError`` as it would locally; any other failure is a ``ServiceError`` with the status
+and a hint.
 
 >>> from synth.client import ServiceError
 >>> error = ServiceError("too many questions", status=429, body={"hint": "ask again in 2 s"})

@@ -1,4 +1,4 @@
-"""The client: asks questions, follows jobs, and tries again safely where requests break off."""
+"""The client: asks questions, follows jobs, and safely retries requests that fail."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _LONGEST_POLL_SECONDS = 2.0
 
 
 class StillRunningError(TimeoutError):
-    """The job has not ended within the time to wait; it goes on.
+    """The job has not ended within the time to wait; it continues.
 
-    ``job`` is the handle by which to wait for longer, ``best`` the partial answer so far, or None.
+    ``job`` is its handle, for waiting longer; ``best`` is the partial answer so far, or None.
     """
 
     def __init__(self, job: Job, best: Json | None) -> None:
@@ -47,10 +47,10 @@ class StillRunningError(TimeoutError):
 
 
 class Client:
-    """A connection to one service, for several threads. Close it, or use it in a ``with``.
+    """A connection to one service. Thread-safe. Close it, or use it in a ``with`` statement.
 
-    ``key`` is what ``collsynth keys create`` printed. ``patience_seconds``: for how long a request
-    is tried again while the service is busy or cannot be reached.
+    ``key`` is what ``collsynth keys create`` printed. ``patience_seconds`` is how long a request
+    is retried while the service is busy or cannot be reached.
     """
 
     def __init__(
@@ -93,22 +93,22 @@ class Client:
         on_progress: OnProgress | None = None,
         **more: Any,
     ) -> Json:
-        """The answer to a question, as ``--json`` prints it; waits for as long as it takes.
+        """Return the answer to a question as ``--json`` prints it; by default waits until it comes.
 
         The question is a mapping, keywords, or both; a ``Path`` in it is sent as the file's text.
-        ``budget_seconds``: after so much work the service answers in part. ``on_progress`` is
-        called with the job whenever it has changed. Raises InputError for a question that cannot be
-        used, StillRunningError after ``wait_seconds``, and ServiceError for anything else.
+        After ``budget_seconds`` of work the service returns a partial answer. ``on_progress`` is
+        called with the job whenever it has changed. Raises InputError for an invalid question,
+        StillRunningError after ``wait_seconds``, and ServiceError for anything else.
         """
         until = None if wait_seconds is None else time.monotonic() + wait_seconds
-        at_first = _WAIT_SECONDS if on_progress is None else 1.0
-        at_first = at_first if wait_seconds is None else min(wait_seconds, at_first)
-        asked = {**(question or {}), **more}
-        found = self._put(verb, asked, budget_seconds, f"wait={int(at_first)}")
-        if not isinstance(found, Job):
-            return found
-        left = None if until is None else max(0.0, until - time.monotonic())
-        return found.result(left, on_progress)
+        first_wait = _WAIT_SECONDS if on_progress is None else 1.0
+        first_wait = first_wait if wait_seconds is None else min(wait_seconds, first_wait)
+        merged = {**(question or {}), **more}
+        reply = self._put(verb, merged, budget_seconds, f"wait={int(first_wait)}")
+        if not isinstance(reply, Job):
+            return reply
+        seconds_left = None if until is None else max(0.0, until - time.monotonic())
+        return reply.result(seconds_left, on_progress)
 
     def submit(
         self,
@@ -122,54 +122,55 @@ class Client:
     ) -> Job:
         """Submit a question and return its job at once.
 
-        The same ``idempotency_key`` and question again give the same job. For an answer that is
-        known the service makes no job: the one returned is done and holds it. Raises as ``ask``.
+        Repeating an ``idempotency_key`` with the same question returns the same job. For a known
+        answer the service creates no job: the one returned is done and holds it. Raises as ``ask``.
         """
-        asked = {**(question or {}), **more}
-        found = self._put(verb, asked, budget_seconds, "respond-async", idempotency_key)
-        return found if isinstance(found, Job) else Job(self, "", found)
+        merged = {**(question or {}), **more}
+        reply = self._put(verb, merged, budget_seconds, "respond-async", idempotency_key)
+        return reply if isinstance(reply, Job) else Job(self, "", reply)
 
     def job(self, job_id: str) -> Job:
-        """The handle of a job that was submitted before; sends no request yet."""
+        """Return the handle of a job submitted before, without sending a request."""
         return Job(self, f"/v1/jobs/{quote(job_id, safe='')}")
 
     def jobs(self, **filters: str | int) -> Iterator[Json]:
-        """Your team's jobs, newest first, filtered by ``status``, ``verb``, ``day`` and ``text``.
+        """Yield your team's jobs, newest first, reading them in pages.
 
-        They are read in pages.
+        ``filters`` are ``status``, ``verb``, ``day`` and ``text``.
         """
-        asked = filters
+        params = filters
         while True:
-            page = ListPage.model_validate(self.send_for_json("GET", "/v1/jobs", params=asked))
+            page = ListPage.model_validate(self.send_for_json("GET", "/v1/jobs", params=params))
             yield from page.jobs
             if page.next is None:
                 return
-            asked = {**filters, "after": page.next}
+            params = {**filters, "after": page.next}
 
     def answer(self, key: str) -> Json:
-        """An answer by its key: ``question``, ``answer``, ``outcome``, ``edition`` of the code."""
+        """Return an answer by key: ``question``, ``answer``, ``outcome`` and ``edition``."""
         return self.send_for_json("GET", f"/v1/answers/{quote(key, safe='')}")
 
     def systems(self) -> list[Json]:
-        """The descriptions of machines that your team keeps at the service."""
+        """Return the system descriptions that your team keeps at the service."""
         return ListPage.model_validate(self.send_for_json("GET", "/v1/systems")).systems
 
     def put_system(self, name: str, text: str | Path) -> Json:
-        """Keep a description (TOML, or a path to it) there, for questions to use by its name."""
-        given = text_of(text) if isinstance(text, Path) else text
+        """Keep a description (TOML, or a path to it) at the service, for questions to name."""
+        content = text_of(text) if isinstance(text, Path) else text
         return self.send_for_json(
-            "PUT", f"/v1/systems/{quote(name, safe='')}", json={"text": given}
+            "PUT", f"/v1/systems/{quote(name, safe='')}", json={"text": content}
         )
 
     def delete_system(self, name: str) -> None:
         """Delete the system of that name."""
         self.send("DELETE", f"/v1/systems/{quote(name, safe='')}")
 
-    def send(self, method: str, path: str, **how: Any) -> httpx.Response:
-        """Send a request, again and again while the service is busy or cannot be reached.
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request, with retries while the service is busy or cannot be reached.
 
-        For requests that this class has no method for; ``how`` is httpx's. Each must be safe to
-        send twice. Raises InputError for 422, ServiceError for other refusals and for no reply.
+        For requests without a method of their own; ``options`` are httpx's. The request must be
+        safe to send twice. Raises InputError for 422, and ServiceError for other refusals or no
+        reply.
         """
         until = time.monotonic() + self._patience_seconds
         pause_seconds = 0.25
@@ -177,7 +178,7 @@ class Client:
             response: httpx.Response | None = None
             problem = ""
             try:
-                response = self._http.request(method, path, **how)
+                response = self._http.request(method, path, **options)
             except httpx.TransportError as error:
                 problem = (
                     f"{self._http.base_url} cannot be reached: {error or type(error).__name__}"
@@ -193,13 +194,13 @@ class Client:
             self._sleep(wait_seconds)
             pause_seconds = min(2 * pause_seconds, 5.0)
 
-    def send_for_json(self, method: str, path: str, **how: Any) -> Json:
-        """The JSON of the reply to a request, which is sent as ``send`` does."""
-        found: Json = self.send(method, path, **how).json()
-        return found
+    def send_for_json(self, method: str, path: str, **options: Any) -> Json:
+        """Send a request as ``send`` does, and return the JSON of the reply."""
+        content: Json = self.send(method, path, **options).json()
+        return content
 
     def stream(self, path: str, last_event_id: str | None) -> Iterator[tuple[str, Event]]:
-        """Server-sent events with their ids, until the service ends them. Raises httpx's errors."""
+        """Yield server-sent events with their ids until the service ends them. Raises as httpx."""
         mark = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         headers = {"Accept": "text/event-stream"} | mark
         with self._http.stream("GET", path, headers=headers) as response:
@@ -208,7 +209,7 @@ class Client:
             yield from parse_events(raise_for_refusal(response).iter_lines())
 
     def pause(self, seconds: float) -> None:
-        """Sleep, by the function that the client was given."""
+        """Sleep with the client's ``sleep`` function."""
         self._sleep(seconds)
 
     def _put(
@@ -221,22 +222,22 @@ class Client:
     ) -> Json | Job:
         headers = {"Prefer": prefer, "Idempotency-Key": idempotency_key or uuid4().hex}
         params = {} if budget_seconds is None else {"budget": budget_seconds}
-        sent = {key: to_sendable(value) for key, value in question.items()}
+        body = {key: to_sendable(value) for key, value in question.items()}
         path = f"/v1/{quote(verb, safe='')}"
-        response = self.send("POST", path, json=sent, headers=headers, params=params)
+        response = self.send("POST", path, json=body, headers=headers, params=params)
         if response.status_code == 202:
             return Job(self, response.headers["Location"])
-        found: Json | None = response.json()
-        if found is None:
+        answer: Json | None = response.json()
+        if answer is None:
             raise ServiceError("the work was ended before anything was found")
-        return found
+        return answer
 
 
 @dataclass(frozen=True)
 class Job:
-    """The handle of a job. ``url`` is its path at the service.
+    """The handle of a job; ``url`` is its path at the service.
 
-    ``known`` is the answer where it was known at once: then there is no job, and ``url`` is empty.
+    ``known`` is the answer if the service knew it: then there is no job, and ``url`` is empty.
     """
 
     client: Client
@@ -245,23 +246,23 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The job's id at the service; empty where the answer was known."""
+        """The job's id at the service; empty if the answer was known."""
         return self.url.rpartition("/")[2]
 
     def status(self) -> Json:
-        """The job as it stands now: ``status``, ``progress``, ``best``, ``problem`` and more."""
+        """Return the job's state: ``status``, ``progress``, ``best``, ``problem`` and more."""
         if self.known is not None:
             return {"status": "done", "progress": None, "best": None, "problem": None}
         return self.client.send_for_json("GET", self.url)
 
     def cancel(self) -> Json:
-        """Cancel the job, and return its state after that; one that has ended stays as it is."""
+        """Cancel the job unless it has ended, and return its new state."""
         if self.known is not None:
             return self.status()
         return self.client.send_for_json("POST", f"{self.url}/cancel")
 
     def events(self) -> Iterator[Event]:
-        """The job's events up to its ``end``; a connection that breaks is made again."""
+        """Yield the job's events up to its ``end``, reconnecting if the connection breaks."""
         if self.known is not None:
             yield Event("end", self.status())
             return
@@ -276,26 +277,26 @@ class Job:
             except (httpx.TransportError, ServiceError) as error:
                 if isinstance(error, ServiceError) and error.status not in _RETRIED_STATUSES:
                     raise
-                self.status()  # asks again for a while, and raises where the service stays away
+                self.status()  # retries for a while, and raises if the service stays away
             self.client.pause(0.25)
 
     def result(
         self, wait_seconds: float | None = None, on_progress: OnProgress | None = None
     ) -> Json:
-        """Wait for the answer; it is partial where a budget or ``cancel`` ended the work.
+        """Wait for the answer; it is partial if a budget or ``cancel`` ended the work.
 
-        Raises StillRunningError when the time is over, InputError if the job failed because of the
-        question, and ServiceError if it failed otherwise or ended with nothing found.
+        Raises StillRunningError after ``wait_seconds``, InputError if the job failed because of the
+        question, and ServiceError if it failed otherwise or ended without any answer.
         """
         if self.known is not None:
             return self.known
         until = None if wait_seconds is None else time.monotonic() + wait_seconds
-        pause_seconds, seen = 0.1, -1
+        pause_seconds, last_revision = 0.1, -1
         while True:
             status = self.status()
             now = JobNow.model_validate(status)
-            if on_progress is not None and now.revision != seen:
-                seen = now.revision
+            if on_progress is not None and now.revision != last_revision:
+                last_revision = now.revision
                 on_progress(status)
             if now.status in ENDED_STATUSES:
                 return self._ended(now)

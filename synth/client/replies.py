@@ -1,4 +1,4 @@
-"""Replies of the service: refusals become errors, server-sent events become data."""
+"""Replies of the service: refusals as errors, server-sent events as data."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ Json = dict[str, Any]
 class ServiceError(Exception):
     """The service refused, failed, or could not be reached.
 
-    ``status`` is that of HTTP, None where there was no reply; ``problem``, ``where`` and ``hint``
-    are as in ``InputError``, which is raised instead where the question itself cannot be used.
+    ``status`` is the HTTP status, None without a reply; ``problem``, ``where`` and ``hint`` are as
+    in ``InputError``, which is raised instead if the question itself is invalid.
     """
 
     def __init__(
         self, problem: str, *, status: int | None = None, body: Json | None = None
     ) -> None:
-        known = body or {}
+        content = body or {}
         self.status = status
         self.problem = problem
-        self.where = str(known.get("where", ""))
-        self.hint = str(known.get("hint", ""))
-        self.type = str(known.get("type", ""))
-        self.request_id = known.get("request_id")
-        super().__init__(str(known.get("detail") or problem))
+        self.where = str(content.get("where", ""))
+        self.hint = str(content.get("hint", ""))
+        self.type = str(content.get("type", ""))
+        self.request_id = content.get("request_id")
+        super().__init__(str(content.get("detail") or problem))
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a job: its ``kind`` is ``progress``, ``best`` or ``end``; ``data`` its JSON."""
+    """An event of a job: ``kind`` is ``progress``, ``best`` or ``end``; ``data`` is its JSON."""
 
     kind: str
     data: Json
 
 
 class JobNow(BaseModel):
-    """What a client needs of a job as it stands; ``answer`` is where its answer is."""
+    """The fields of a job that the client reads; ``answer`` is the path of its answer."""
 
     status: str
     revision: int = -1
@@ -54,7 +54,7 @@ class JobNow(BaseModel):
 
 
 class ListPage(BaseModel):
-    """A list of what a team has; ``next`` is what the next page comes after."""
+    """A page of a team's jobs or systems; ``next`` is the ``after`` of the next page."""
 
     jobs: list[dict[str, Any]] = []
     systems: list[dict[str, Any]] = []
@@ -68,7 +68,7 @@ class PermalinkAnswer(BaseModel):
 
 
 def raise_for_refusal(response: httpx.Response) -> httpx.Response:
-    """The response, if the service did what was asked. Raises the error of a refusal."""
+    """Return the response, or raise the error of a refusal."""
     if response.status_code < 400:
         return response
     try:
@@ -79,7 +79,7 @@ def raise_for_refusal(response: httpx.Response) -> httpx.Response:
 
 
 def refusal(status: int, body: Json) -> InputError | ServiceError:
-    """The error to raise for a refusal."""
+    """Return the error to raise for a refusal."""
     problem = str(body.get("problem") or f"the service answered with status {status}")
     if status == 422:
         where, hint = str(body.get("where", "")), str(body.get("hint", ""))
@@ -88,13 +88,13 @@ def refusal(status: int, body: Json) -> InputError | ServiceError:
 
 
 def retry_after(response: httpx.Response | None) -> float | None:
-    """The seconds a busy service asks to stay away for; None where it does not say a number."""
-    given = "" if response is None else response.headers.get("Retry-After", "")
-    return float(given) if given.isdecimal() else None
+    """Return the seconds in ``Retry-After``; None if it is missing or not a number."""
+    header = "" if response is None else response.headers.get("Retry-After", "")
+    return float(header) if header.isdecimal() else None
 
 
 def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, Event]]:
-    """The events of a stream with their ids, by the rules of the HTML standard."""
+    """Yield the events of a stream with their ids, as the HTML standard defines them."""
     kind, mark, data = "message", "", list[str]()
     for line in lines:
         if line.startswith(":"):

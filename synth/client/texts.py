@@ -1,4 +1,4 @@
-"""Files as questions carry them: their names and texts, as the service reads no disk."""
+"""Files in questions: sent as names and texts, as the service does not read the client's disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hierarchies import InputError
 
 
 def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
-    """A file as questions carry it: its name and its text.
+    """Return a file as questions contain it: its name and text.
 
-    ``name`` replaces the file's own name, as in ``ours.toml:16`` for 16 of its outermost units.
+    ``name`` replaces the file's own name, such as ``ours.toml:16`` for 16 of its outermost units.
     Raises as ``text_of``.
     """
     path = Path(path)
@@ -20,7 +20,7 @@ def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Raises InputError where it cannot be read as text."""
+    """Return the text of a file. Raises InputError if it cannot be read as text."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -30,11 +30,11 @@ def text_of(path: Path) -> str:
 
 
 def to_sendable(value: Any) -> Any:
-    """A value of a question as it is sent: paths become the names and texts of their files."""
+    """Convert a value of a question for JSON: paths become names and texts of their files."""
     if isinstance(value, Path):
         return named_text(value)
     if isinstance(value, Mapping):
-        return {key: to_sendable(inner) for key, inner in value.items()}
+        return {key: to_sendable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_sendable(inner) for inner in value]
+        return [to_sendable(item) for item in value]
     return value

@@ -1,8 +1,8 @@
-"""Seconds of the work of one device: an operation and a device come in, an estimate comes out.
+"""Seconds of one device's work: takes an operation and a device, returns an estimate.
 
-Always told how it is known: ``measured`` on such a device, ``fit_matrix_rate`` to measurements on
-it, or by a ``roofline`` of the rates that devices reach; always with an interval. Collectives are
-not priced here but by the planner.
+An estimate always says where it comes from: ``measured`` on such a device, ``fitted`` to
+measurements on it, or a ``roofline`` of the rates that devices reach. It always has an interval.
+Collectives are priced in ``synth.collective``, not here.
 
 >>> from hierarchies.devices import device_named
 >>> from synth.compute import MatrixProduct, product_estimate

@@ -1,6 +1,6 @@
-"""Rates of attention as one operation: its scores never go to memory.
+"""The rate of attention as one operation whose scores never go to memory.
 
-Flash attention (Dao et al. 2022) reads queries, keys and values, writes the result, and holds a
+Flash attention (Dao et al. 2022) reads queries, keys and values, writes the result, and holds one
 tile of the scores at a time.
 """
 
@@ -15,11 +15,11 @@ FORWARD, BACKWARD = 0.6, 0.45
 
 LOW, HIGH = 0.7, 1.6
 BACKWARD_PRODUCTS = 5
-"""The scores once more, and four products for the gradients; forward there are two."""
+"""The scores again and four products for the gradients; the forward pass has two."""
 
 
 def attention_rate(device: Device, dtype: str, backward: bool) -> float:
-    """Operations in a second of flash attention: as measured, or a share of the matrix rate."""
+    """FLOPs per second of flash attention: as measured, or a share of the matrix rate."""
     peak = device.peak(dtype)
     measured = device.attention_flops_per_second
     if measured:

@@ -1,7 +1,7 @@
-"""A product of matrices by its sizes: what of it the seconds depend on.
+"""A product of matrices by its sizes, which determine its seconds.
 
-``dot_general`` with batch, convolutions and ragged products are all so many products of rows x
-depth with depth x columns; a device makes the result tile by tile, whatever the indices were.
+``dot_general`` with batch, convolutions and ragged products all amount to products of rows x depth
+with depth x columns; a device makes the result tile by tile, whatever the indices were.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MatrixProduct:
     """``batch`` products of (rows, depth) with (depth, columns), of elements of one type.
 
     ``stored_bytes`` are those of operands and result where these are not the matrices themselves:
-    windows of a convolution overlap, and each element is in several rows. Raises InputError for a
+    windows of a convolution overlap, so each element is in several rows. Raises InputError for a
     size below 1.
     """
 
@@ -43,7 +43,7 @@ class MatrixProduct:
 
     @property
     def bytes(self) -> int:
-        """What is read and written once."""
+        """The bytes read and written once."""
         if self.stored_bytes:
             return self.stored_bytes
         sides = self.rows * self.depth + self.depth * self.columns + self.rows * self.columns
@@ -57,18 +57,18 @@ def product_of(operation: Operation) -> MatrixProduct:
     """
     flops = flops_of(operation)
     result = operation.results[0].type
-    left, right = (type_of(one) for one in operation.operands[:2])
-    given: Mapping[str, Any] = operation.parameter
+    left, right = (type_of(operand) for operand in operation.operands[:2])
+    parameters: Mapping[str, Any] = operation.parameter
     batch = columns = 1
     stored = 0
     if operation.primitive == "dot_general":
-        (_, summed), (_, shared) = given["dimension_numbers"]
+        (_, summed), (_, shared) = parameters["dimension_numbers"]
         batch = prod(right.shape[d] for d in shared)
         taken = {*summed, *shared}
         columns = prod(size for d, size in enumerate(right.shape) if d not in taken)
     elif operation.primitive == "conv_general_dilated":
-        batch = int(given["feature_group_count"])
-        columns = result.shape[dict(given["dimension_numbers"])["out_spec"][1]] // batch
+        batch = int(parameters["feature_group_count"])
+        columns = result.shape[dict(parameters["dimension_numbers"])["out_spec"][1]] // batch
         stored = left.bytes + right.bytes + result.bytes
     else:
         columns = max(1, flops // (2 * left.elements))

@@ -1,15 +1,15 @@
-"""Seconds of local work by what a device reaches: its matrix units, its memory, and launches.
+"""Seconds of local work from a device's rates: its matrix units, its memory, and launches.
 
 A product of matrices is cut into tiles, each made by one processor: 1,024 tiles on 132 processors
 take eight rounds, not 7.8, and the last row of tiles costs as much as the others (tile and wave
 quantisation; NVIDIA's guide to matrix multiplication). Where there are few tiles the depth is
-split, or the tiles are smaller and less efficient. The product takes its rounds at the rate that
-was reached, or the time of its bytes, whichever is longer; everything else takes that of its
-bytes. Each waits for its launch.
+split, or the tiles are smaller and less efficient. A product takes its rounds at the reached rate
+or the time of its bytes, whichever is longer; everything else takes the time of its bytes. Each
+operation waits for its launch.
 
-Rates are the best that anybody measured (``hierarchies.devices``); ordinary sizes reach a share of
-it, which ``TYPICAL`` has, with the interval in which measured rows lie. Laws: seconds grow with
-every size, and are never below operations/peak nor bytes/memory rate.
+Rates are the best ever measured (``hierarchies.devices``); ordinary sizes reach the share of it in
+``TYPICAL``, with the interval in which measured rows lie. Laws: seconds grow with every size, and
+are never below operations/peak nor bytes/memory rate.
 """
 
 from __future__ import annotations
@@ -32,28 +32,27 @@ Provenance = Literal["measured", "fitted", "roofline"]
 VIEWS = frozenset(
     ("reshape", "squeeze", "stop_gradient", "bitcast_convert_type", "optimization_barrier")
 )
-"""What names the same bytes otherwise, and takes no time."""
+"""Primitives that rename the same bytes and take no time."""
 
 SMALLER = 0.7
-"""What a tile of half the side reaches of the rate: it reads as much for half of the work."""
+"""The share of the rate reached by a tile of half the side: it reads as much for half the work."""
 
 SPLITS = tuple(2**power for power in range(8))
-"""In so many parts libraries cut the depth of a product: the gradient of a convolution's weights
-has few tiles and sums over all pixels of a batch."""
+"""The numbers of parts in which libraries split the depth of a product: the gradient of a
+convolution's weights has few tiles and sums over all pixels of a batch."""
 
 _PARTIAL_BYTES = 4
 UNMEASURED = 0.8
-"""The share of the peak that is assumed reached where nobody measured it: the devices that were
-measured lie between 0.51 and 0.9."""
+"""The share of the peak assumed for unmeasured devices: measured ones lie between 0.51 and 0.9."""
 
 UNMEASURED_MEMORY = 0.9
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one operation, between ``low`` and ``high`` in nine of ten cases, and how known.
+    """Seconds of one operation, with a range that holds nine of ten cases, and its provenance.
 
-    ``measured`` on such a device, ``fit_matrix_rate`` to measurements on it, or ``roofline``: from
+    ``how``: ``measured`` on such a device, ``fitted`` to measurements on it, or ``roofline``: from
     rates.
     """
 
@@ -63,17 +62,18 @@ class Estimate:
     how: Provenance
 
     def times(self, factor: float) -> Estimate:
-        """So many times as much."""
+        """The estimate multiplied by a factor."""
         ends = (factor * self.seconds, factor * self.low, factor * self.high)
         return Estimate(*ends, self.how)
 
 
 @dataclass(frozen=True)
 class RooflineRates:
-    """What operations reach of the best that was measured, and between which ratios they lie.
+    """The shares of the best measured rates that operations reach, and the ranges of ratios.
 
-    ``products`` of the matrix rate and ``memory`` of the memory's; ``low`` and ``high`` are ratios
-    of measured to estimated seconds of products, the memory's are those of everything else.
+    ``products`` is a share of the matrix rate and ``memory`` of the memory's rate. ``low`` and
+    ``high`` are ratios of measured to estimated seconds of products, ``memory_low`` and
+    ``memory_high`` those of everything else.
     """
 
     products: float
@@ -86,18 +86,18 @@ class RooflineRates:
 
 
 TYPICAL = RooflineRates(0.87, 0.7, 0.8, 1.25, 0.6, 2.2)
-"""The middle of what large products of one model reach on an A100 and an H100; judged by other rows
-of ``tests/synth/compute/matmuls.csv``. Of the memory's rate an addition reaches all, an activation
-0.6 and a normalisation 0.4 of the best, on both."""
+"""The median of what large products of one model reach on an A100 and an H100; checked on other
+rows of ``tests/synth/compute/matmuls.csv``. On both, an addition reaches all of the memory's rate,
+an activation 0.6 and a normalisation 0.4 of the best."""
 
 
 def estimate_operation(
     operation: Operation, device: Device, rates: RooflineRates = TYPICAL
 ) -> Estimate:
-    """Seconds of one operation on the part that one device holds: types are of that part.
+    """Seconds of one operation on one device's part; the types are of that part.
 
-    Raises InputError for a loop, whose body is to be asked for, for a type of elements that the
-    device has no rate for, and for operands that cannot be.
+    Raises InputError for a loop (estimate its body instead), for an element type without a rate on
+    the device, and for operands that do not fit the operation.
     """
     if operation.primitive == REPEATED:
         hint = "ask for the operations of its body"
@@ -106,8 +106,10 @@ def estimate_operation(
         return Estimate(0.0, 0.0, 0.0, rates.how)
     if operation.primitive in MULTIPLIED:
         return product_estimate(product_of(operation), device, rates)
-    read = sum(type_of(one).bytes for one in operation.operands)
-    return bytes_estimate(read + sum(one.type.bytes for one in operation.results), device, rates)
+    read = sum(type_of(value).bytes for value in operation.operands)
+    return bytes_estimate(
+        read + sum(value.type.bytes for value in operation.results), device, rates
+    )
 
 
 def product_estimate(
@@ -123,7 +125,7 @@ def product_estimate(
 
 
 def bytes_estimate(size: int, device: Device, rates: RooflineRates = TYPICAL) -> Estimate:
-    """Seconds of work that reads and writes so many bytes, and computes little beside."""
+    """Seconds of work that reads and writes ``size`` bytes and computes little."""
     least = size / device.memory_bytes_per_second
     seconds = max(_memory_seconds(size, device) / rates.memory, least)
     return _estimate_between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
@@ -132,27 +134,31 @@ def bytes_estimate(size: int, device: Device, rates: RooflineRates = TYPICAL) ->
 def fit_matrix_rate(
     samples: Sequence[tuple[MatrixProduct, float]], device: Device
 ) -> RooflineRates:
-    """The share of the matrix rate that measured products of a device reach, and its interval.
+    """Fits the share of the matrix rate that a device's measured products reach, and its interval.
 
-    The median of the shares, so that a stray row does not move it, and all rows are between
-    ``low`` and ``high``. Raises InputError without samples.
+    The share is the median, so that a stray row does not move it; all rows are between ``low`` and
+    ``high``. Raises InputError without samples.
     """
     if not samples:
         raise InputError("no measured products to fit to", hint="give at least one")
-    whole = replace(TYPICAL, products=1.0)
-    shares = [product_estimate(one, device, whole).seconds / taken for one, taken in samples]
-    found = replace(TYPICAL, products=median(shares), how="fitted")
-    ratios = [taken / product_estimate(one, device, found).seconds for one, taken in samples]
-    return replace(found, low=min(1.0, *ratios), high=max(1.0, *ratios))
+    full = replace(TYPICAL, products=1.0)
+    shares = [
+        product_estimate(product, device, full).seconds / seconds for product, seconds in samples
+    ]
+    fitted = replace(TYPICAL, products=median(shares), how="fitted")
+    ratios = [
+        seconds / product_estimate(product, device, fitted).seconds for product, seconds in samples
+    ]
+    return replace(fitted, low=min(1.0, *ratios), high=max(1.0, *ratios))
 
 
 def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:
-    """The fastest way to cut it into tiles; parts of a split depth are written, and added up."""
+    """Seconds by the fastest tiling; parts of a split depth are written to memory and added."""
     usual, small = device.tile, device.smallest_tile
     share = SMALLER if small < usual else 1.0
-    ways = (
-        (rows, columns, each, splits)
-        for rows, columns, each in (
+    tilings = (
+        (rows, columns, efficiency, splits)
+        for rows, columns, efficiency in (
             (usual, usual, 1.0),
             (small, usual, share),
             (usual, small, share),
@@ -161,23 +167,23 @@ def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> flo
     )
     result = product.batch * product.rows * product.columns
     return min(
-        _rounded_operations(product, device, rows, columns, splits) / (each * rate)
+        _rounded_operations(product, device, rows, columns, splits) / (efficiency * rate)
         + (_memory_seconds(2 * splits * _PARTIAL_BYTES * result, device) if splits > 1 else 0.0)
-        for rows, columns, each, splits in ways
+        for rows, columns, efficiency, splits in tilings
     )
 
 
 def _rounded_operations(
     product: MatrixProduct, device: Device, rows: int, columns: int, splits: int
 ) -> float:
-    """Operations of all processors that are busy for as long as the last of them."""
+    """Operations if all processors are busy for as long as the last of them."""
     tiles = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * splits
     busy = ceil(tiles / device.multiprocessors) * device.multiprocessors
     return 2.0 * busy * rows * columns * product.depth / splits
 
 
 def _memory_seconds(size: int, device: Device) -> float:
-    """Seconds at the best rate of the memory that was measured."""
+    """Seconds at the best measured rate of the memory."""
     assumed = UNMEASURED_MEMORY * device.memory_bytes_per_second
     return size / (device.reached_bytes_per_second or assumed)
 

@@ -1,16 +1,15 @@
-"""Discrete events: tracks that carry items in turn, wait for each other and share what they need.
+"""Discrete events: tracks process items in turn, wait for each other and share resources.
 
-A *track* is whatever does one thing at a time: a phase of a pipeline, a group of devices, a task of
-a step. Its item s begins when its item s - 1 has ended and, on every track that comes before it,
-item s has too. An item first waits (a message's latency, or all the seconds of a task whose length
-is known) and then, if its track moves anything, is moved at a pace that the caller says. Whenever
-a track starts or stops to move, ``Shares`` says whose paces are new: fair shares of links, a queue
-that serves one at a time (the others at pace 0), or a pace of one's own.
+A *track* does one thing at a time: a phase of a pipeline, a group of devices, a task of a step. Its
+item s begins when its item s - 1 has ended and so has item s on every track in its ``before``. An
+item first waits (a message's latency, or all the seconds of a task of known length) and then, if
+its track moves anything, is moved at a pace set by the caller. Whenever a track starts or stops
+moving, ``Shares`` returns the paces that change: fair shares of links, a queue that serves one at a
+time (others have pace 0), or a pace of the track's own.
 
-An order of tasks on a resource is written as who comes before whom; then there is no queue and an
-end is the longest path to it. The same question gives the same answer, bit for bit: moments that
-are equal but for roundings are one, and within a moment tracks come in the order in which their
-events were scheduled.
+A given order of tasks on a resource is expressed as predecessors; then there is no queue, and an
+end is a longest path. Results are deterministic, bit for bit: moments that differ only by rounding
+are merged, and within a moment tracks come in the order in which their events were scheduled.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 NEAR = 1e-12
-"""Moments closer together than this share of the time gone are one."""
+"""Moments closer together than this share of the elapsed time are merged."""
 
 
 class Shares(Protocol):
-    """How fast tracks move that move together: the caller's model of what they share."""
+    """The caller's model of how fast tracks move that share resources."""
 
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> Iterable[tuple[int, float]]:
-        """Let tracks stop and others start; returns the tracks with new paces, and these.
+        """Stops and starts tracks; returns the tracks whose paces change, with these.
 
-        A pace is the share of an item that is moved in a second. A track may leave and arrive at
-        once: its next item. The result has every track that arrives.
+        A pace is the share of an item that is moved in a second. A track may leave and
+        arrive at once, with its next item. The result has every track that arrives.
         """
 
 
 @dataclass(frozen=True)
 class Course:
-    """What is to be done, one entry a track: how many items, the seconds each waits, whether it is
-    moved then, and the tracks that come before.
+    """The work, one entry a track: the number of items, the seconds each waits, whether it is
+    then moved, and the tracks that come before.
     """
 
     items: Sequence[int]
@@ -50,10 +49,10 @@ class Course:
 
 
 class Engine:
-    """The items under way, and the moments at which something happens next.
+    """The items in progress, and the moments of the next events.
 
-    ``done``, ``begins`` and ``ends`` are, for each track, how many items have ended, when items
-    have begun to wait and when they have ended, so far.
+    For each track, ``done`` is the number of ended items; ``begins`` and ``ends`` are when
+    items began to wait and ended, so far.
     """
 
     def __init__(self, course: Course, shares: Shares) -> None:
@@ -74,9 +73,10 @@ class Engine:
         self._tickets = 0
 
     def moments(self) -> Iterator[tuple[float, list[int]]]:
-        """Every moment at which items end, and the tracks that end one; all there are, in order.
+        """Yields every moment at which items end, with the tracks that end one, in order.
 
-        Raises ValueError where items are left that can never end, as they wait for each other.
+        Raises ValueError if items remain that can never end, because they wait for each
+        other.
         """
         done, ends, expected = self.done, self.ends, self._expected
         self._share([], self._begin(range(len(done)), 0.0), 0.0)
@@ -99,7 +99,7 @@ class Engine:
             raise ValueError("some items can never end")
 
     def _begin(self, tracks: Iterable[int], now: float) -> list[int]:
-        """Start what is ready on some idle tracks; returns those that move without a wait."""
+        """Starts ready items on idle tracks; returns the tracks that move without a wait."""
         done, course = self.done, self.course
         moving = []
         for track in tracks:
@@ -123,20 +123,20 @@ class Engine:
         return moving
 
     def _schedule(self, moment: float, track: int) -> None:
-        """Schedule the next event of a track, in place of the one it had."""
+        """Schedules the next event of a track, replacing its earlier one."""
         self._tickets += 1
         self._ticket[track] = self._tickets
         heappush(self._queue, (moment, self._tickets, track))
 
     def _pending(self) -> bool:
-        """Whether any event is left, once those that were replaced are dropped."""
+        """Drops replaced events; returns whether any event is left."""
         queue, tickets = self._queue, self._ticket
         while queue and tickets[queue[0][2]] != queue[0][1]:
             heappop(queue)
         return bool(queue)
 
     def _next(self) -> tuple[float, list[int], list[int], list[int]]:
-        """The next moment; tracks whose item ends after a wait, ends moving, or starts to move."""
+        """Returns the next moment and tracks that end waiting, end moving, or start moving."""
         queue, tickets, moving, moved = (
             self._queue,
             self._ticket,
@@ -161,7 +161,7 @@ class Engine:
         return now, waited, leaving, arriving
 
     def _share(self, leaving: list[int], arriving: list[int], now: float) -> None:
-        """Bring tracks whose pace is new up to now, and schedule when they will be done."""
+        """Advances tracks whose pace changes to ``now``, and schedules their ends."""
         left, paces, since, moving = self._left, self._pace, self._since, self._moving
         for track in leaving:
             moving[track] = False

@@ -1,17 +1,17 @@
-"""When tasks end whose order on each resource is part of the plan: a longest path, and no queue.
+"""Times tasks whose order on each resource is given: a longest path, without a queue.
 
-A task starts when its predecessors have ended and the task before it on its resource has. Two tasks
-of 1 s and 2 s on one resource, the second also after a task of 4 s elsewhere, end at 1, 6 and 4 s.
-A queue by ready time would be another schedule: it may do first what the plan has second.
+A task starts when its predecessors and the task before it on its resource have ended. Two tasks of
+1 s and 2 s on one resource, the second also after a task of 4 s elsewhere, end at 1, 6 and 4 s.
+A queue by ready time would be another schedule: it may run first what the plan has second.
 
->>> tasks = arranged(before=[(), (2,), ()], queues=[[0, 1], [2]])
->>> begins, ends = timed(tasks, [1.0, 2.0, 4.0])
+>>> tasks = arrange_tasks(before=[(), (2,), ()], queues=[[0, 1], [2]])
+>>> begins, ends = time_tasks(tasks, [1.0, 2.0, 4.0])
 >>> ends
 [1.0, 6.0, 4.0]
 
-``Levels.ends`` times many plans of one structure at once, bit for bit as ``time_tasks`` times each.
+``Levels.ends`` times many plans of one structure at once, bit for bit as ``time_tasks`` does each.
 
-Laws, which tests hold: no end is earlier when some task takes longer; no end of all is before the
+Tests hold these laws: no end is earlier when some task takes longer; the last end is not before the
 busiest resource's sum, nor before the longest chain of predecessors.
 """
 
@@ -30,8 +30,8 @@ Integers = npt.NDArray[np.int64]
 
 
 class CircleError(ValueError):
-    """Tasks that wait for each other for ever: each of ``tasks`` waits for the next, the last for
-    the first, as its predecessor or as what its resource has to do before.
+    """A circular wait: each of ``tasks`` waits for the next, and the last for the first, as
+    its predecessor or as an earlier task of its resource.
     """
 
     def __init__(self, tasks: Sequence[int]) -> None:
@@ -41,19 +41,19 @@ class CircleError(ValueError):
 
 @dataclass(frozen=True)
 class Levels:
-    """Tasks by the length of the longest chain before them, all that timing them together takes.
+    """Tasks grouped by the length of the longest chain before them, for vectorised timing.
 
-    ``order`` has them so; ``waits`` for each length a row a task of the places of all that it waits
-    for in that order, filled up with that of none.
+    ``order`` lists them so. ``waits`` has one array for each length: a row for each task with
+    the places in ``order`` of all it waits for, padded with -1.
     """
 
     order: Integers
     waits: Sequence[Integers]
 
     def ends(self, seconds: Floats) -> Floats:
-        """When each task ends in many plans, of shape (tasks, plans) as their ``seconds``.
+        """Returns when each task ends in many plans, of shape (tasks, plans) like ``seconds``.
 
-        Tasks that wait for equally long chains are timed at once: of a pipeline one on every rank.
+        Tasks of one level are timed at once: in a pipeline, one on every rank.
         """
         ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
         takes, begin = seconds[self.order], 0
@@ -68,11 +68,11 @@ class Levels:
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """Tasks that can all be done: for each, what must have ended, and one order for all of them.
+    """Tasks without circular waits: what each waits for, and a topological order.
 
-    ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors, and
-    of a task that needs several resources the tasks before it on the others. Only ``arrange_tasks``
-    makes one.
+    ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors,
+    and, for a task that needs several resources, the tasks before it on the others. Made by
+    ``arrange_tasks`` only.
     """
 
     before: Sequence[Sequence[int]]
@@ -80,7 +80,7 @@ class TaskOrder:
     sequence: Sequence[int]
 
     def waits(self, task: int) -> tuple[int, ...]:
-        """All that must have ended before a task starts."""
+        """Returns all tasks that must have ended before a task starts."""
         earlier = self.previous[task]
         return (*self.before[task], earlier) if earlier >= 0 else tuple(self.before[task])
 
@@ -90,7 +90,7 @@ class TaskOrder:
         depths = [0] * (len(self.sequence) + 1)
         levels: list[list[int]] = []
         for task in self.sequence:
-            depth = max((depths[one] + 1 for one in self.waits(task)), default=0)
+            depth = max((depths[earlier] + 1 for earlier in self.waits(task)), default=0)
             depths[task] = depth
             if depth == len(levels):
                 levels.append([])
@@ -102,15 +102,15 @@ class TaskOrder:
         for level in levels:
             waits = [[*self.waits(task)] or [-1] for task in level]
             most = max(map(len, waits))
-            rows.append(places[[[*some, *[-1] * (most - len(some))] for some in waits]])
+            rows.append(places[[[*row, *[-1] * (most - len(row))] for row in waits]])
         return Levels(np.array(order, np.int64), rows)
 
 
 def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> TaskOrder:
-    """Tasks by their predecessors, and what each resource does in turn; a task may need none.
+    """Orders tasks by their predecessors and the sequence of each resource; a task may need none.
 
-    Each resource goes on until a task of its lacks a predecessor, and is taken up again when that
-    was done: time grows with tasks and predecessors. Raises CircleError where some can never start.
+    Each resource advances until a task lacks a predecessor, and resumes when that is done, so
+    time is linear in tasks and predecessors. Raises CircleError if some can never start.
     """
     previous, following, needed = _resource_neighbours(before, queues)
     done = bytearray(len(before))
@@ -121,9 +121,9 @@ def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int
     while ready:
         task = ready.pop()
         while task >= 0:
-            for one in needed[task]:
-                if not done[one]:
-                    waiting.setdefault(one, []).append(task)
+            for need in needed[task]:
+                if not done[need]:
+                    waiting.setdefault(need, []).append(task)
                     break
             else:
                 done[task] = 1
@@ -141,9 +141,9 @@ def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int
 def _resource_neighbours(
     before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int], Sequence[Sequence[int]]]:
-    """For each task the one before and the one behind it on its resource, or -1; and its needs.
+    """Returns each task's previous and following task on its resource, or -1, and its needs.
 
-    Where a task has two resources, one before it is a need, and the first resource leads to it.
+    If a task has two resources, its predecessor on the second is added to its needs.
     """
     previous, following = [-1] * len(before), [-1] * len(before)
     more: dict[int, list[int]] = {}
@@ -156,19 +156,19 @@ def _resource_neighbours(
                 more.setdefault(second, []).append(first)
     if not more:
         return previous, following, before
-    needed = [[*some, *more.get(task, ())] for task, some in enumerate(before)]
+    needed = [[*own, *more.get(task, ())] for task, own in enumerate(before)]
     return previous, following, needed
 
 
 def time_tasks(tasks: TaskOrder, seconds: Sequence[float]) -> tuple[list[float], list[float]]:
-    """When each task begins and ends that takes so long: as soon as it may, from 0 on."""
+    """Returns when each task begins and ends, starting as early as possible from 0."""
     before, previous = tasks.before, tasks.previous
     begins, ends = [0.0] * len(seconds), [0.0] * (len(seconds) + 1)
     for task in tasks.sequence:
         begin = ends[previous[task]]
-        for one in before[task]:
-            if ends[one] > begin:
-                begin = ends[one]
+        for earlier in before[task]:
+            if ends[earlier] > begin:
+                begin = ends[earlier]
         begins[task] = begin
         ends[task] = begin + seconds[task]
     ends.pop()
@@ -178,10 +178,10 @@ def time_tasks(tasks: TaskOrder, seconds: Sequence[float]) -> tuple[list[float],
 def _find_circle(
     before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]], done: set[int]
 ) -> list[int]:
-    """From what a resource waits for to what a resource of that does first, and so on.
+    """Follows waits from a task that cannot start until a task repeats.
 
-    A resource's first task that is not done waits for a predecessor, or for what another resource
-    of its does first; any other waits for that first.
+    The first unfinished task of a resource waits for a predecessor, or for the first unfinished
+    task of another of its resources; any other task waits for its resource's first.
     """
     heads: dict[int, list[int]] = {}
     for queue in queues:
@@ -192,6 +192,6 @@ def _find_circle(
     path: list[int] = []
     while task not in path:
         path.append(task)
-        needed = (one for one in before[task] if one not in done)
+        needed = (need for need in before[task] if need not in done)
         task = next(chain(heads.get(task, ()), needed))
     return path[path.index(task) :]

@@ -1,16 +1,16 @@
 """Max-min fair shares of resources among flows that come and go.
 
-A flow at level y keeps each of its resources busy for y times its part there; no resource is
-busier than all the time, and no flow goes above a ceiling of its own. Levels are max-min fair:
-no flow can be raised without lowering one that is no higher. Exactly one set of levels is so: the
-one in which every flow stands at its ceiling or has a *bottleneck*, a full resource on which no
-flow is higher. (Bertsekas, Gallager: Data Networks, 6.5.2.)
+A flow at level y occupies y times its part of each of its resources; no resource is occupied by
+more than 1, and no flow exceeds its own ceiling. Levels are max-min fair: no flow can be raised
+without lowering one that is no higher. They are unique: every flow is at its ceiling or has a
+*bottleneck*, a full resource on which no flow is higher. (Bertsekas, Gallager: Data Networks,
+6.5.2.)
 
-So a change need not be followed through all flows. Raised again from 0 are the flows that start,
-and those whose bottleneck is used by a flow that starts, stops or is raised again; all others are
-held. A held flow that then is higher on a bottleneck than its owners is raised again with them, and
-so on until every flow has its bottleneck. The levels are those that raising all flows would give,
-but for roundings; ``NEAR`` keeps those from counting as differences.
+So a change need not be propagated to all flows. Raised again from 0 are the flows that start, and
+those whose bottleneck is used by a flow that starts, stops or is raised again; all others are held.
+A held flow that is then higher on a bottleneck than its owners is raised again with them, and so on
+until every flow has its bottleneck. The levels equal those of raising all flows, up to rounding;
+``NEAR`` keeps rounding from counting as a difference.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 NEAR = 1e-12
-"""A resource busy for all but this share of the time is full, and levels this close are equal."""
+"""A resource occupied by 1 less this share is full, and levels this close are equal."""
 
 ADDED_UP_EVERY = 500
-"""After how many changes all sums are made anew: roundings stay well below ``NEAR``."""
+"""Sums are recomputed after this many changes: rounding stays well below ``NEAR``."""
 
 CEILING = -1
 """In place of a bottleneck: the flow is at its own ceiling."""
 
 Uses = Sequence[tuple[int, float]]
-"""The resources of a flow and the part of each that it keeps busy at level 1, above 0."""
+"""The resources of a flow and the part of each that it occupies at level 1, above 0."""
 
 
 Numbers = npt.NDArray[np.int64]
@@ -40,12 +40,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def scarce_uses(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
-    """The uses of each flow, without resources that never decide a flow's level.
+    """Returns the uses of each flow, without resources that never decide a flow's level.
 
-    Entry i says that ``flow[i]`` at level 1 keeps ``resource[i]`` busy for ``part[i]``; ceilings
-    are what each flow reaches alone. Left out are resources that all their flows at their ceilings
-    together do not fill, and those of which each of their flows keeps no more busy than of another
-    that has the same flows. A link may then be busy for a share of ``NEAR`` more than the time.
+    Entry i says that ``flow[i]`` at level 1 occupies ``part[i]`` of ``resource[i]``; ceilings
+    are what each flow reaches alone. Left out are resources that all their flows at their
+    ceilings do not fill, and those dominated by a resource with the same flows and no smaller
+    parts. A link may then be overloaded by a share of ``NEAR``.
     """
     resources = 1 + int(resource.max(initial=-1))
     full = np.bincount(resource, part * ceilings[flow], resources) > 1 + NEAR
@@ -61,13 +61,13 @@ def scarce_uses(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats
     for key, found in alike.items():
         for parts in _maximal_rows(found):
             number = next(numbers)
-            for user, each in zip(np.frombuffer(key, np.int64).tolist(), parts, strict=True):
-                uses[user].append((number, float(each)))
+            for user, part in zip(np.frombuffer(key, np.int64).tolist(), parts, strict=True):
+                uses[user].append((number, float(part)))
     return list(uses)
 
 
 def _maximal_rows(rows: list[Floats]) -> list[Floats]:
-    """The rows that no other row equals or exceeds in every place."""
+    """Returns the rows that no other row equals or exceeds in every place."""
     kept: list[Floats] = []
     for row in sorted(rows, key=lambda row: -float(row.sum())):
         if not any((row <= other * (1 + NEAR)).all() for other in kept):
@@ -76,14 +76,14 @@ def _maximal_rows(rows: list[Floats]) -> list[Floats]:
 
 
 Rooms = Mapping[int, float]
-"""What some flows leave of each resource to others."""
+"""What the held flows leave of each resource."""
 
 Sharers = Mapping[int, Sequence[tuple[int, float]]]
-"""For each resource some of its flows, with the parts they keep busy at level 1."""
+"""For each resource, the raised flows on it with their parts."""
 
 
 class Sharing:
-    """The levels of the flows that move, out of a fixed set of flows.
+    """The levels of the moving flows, out of a fixed set of flows.
 
     ``levels[flow]`` is 0.0 while a flow does not move.
     """
@@ -100,7 +100,7 @@ class Sharing:
         self._changes = 0
 
     def change(self, leaving: Collection[int], arriving: Iterable[int]) -> list[int]:
-        """Let flows stop and others start; returns those with new levels, new flows among them."""
+        """Stops and starts flows; returns those with new levels, including new flows."""
         users, owners, busy, levels = self._users, self._owners, self._busy, self.levels
         self._add_up_now_and_then()
         touched: set[int] = set()
@@ -124,7 +124,7 @@ class Sharing:
         return found + self._settled(rising) if rising else found
 
     def _add_up_now_and_then(self) -> None:
-        """Add all sums up anew now and then: each change leaves a rounding in them."""
+        """Recomputes all sums from time to time: each change leaves a rounding error."""
         self._changes += 1
         if self._changes % ADDED_UP_EVERY == 0:
             levels = self.levels
@@ -132,7 +132,7 @@ class Sharing:
                 self._busy[resource] = sum(part * levels[flow] for flow, part in users.items())
 
     def _stop_at(self, flow: int, which: int) -> None:
-        """Note where a flow stands now: a resource, or its ceiling."""
+        """Records what stops a flow: a resource, or its ceiling."""
         before = self._bottleneck[flow]
         if before != which:
             if before != CEILING:
@@ -142,9 +142,10 @@ class Sharing:
             self._bottleneck[flow] = which
 
     def _settled(self, rising: list[int]) -> list[int]:
-        """Raise some flows, and those that must be raised with them; returns those with new levels.
+        """Raises flows, and those affected in turn; returns those with new levels.
 
-        ``rooms`` is what the held flows leave of each resource, ``sharers`` the raised flows on it.
+        ``rooms`` is what the held flows leave of each resource, ``sharers`` the raised
+        flows on it.
         """
         levels, busy, owners, all_uses = self.levels, self._busy, self._owners, self._uses
         before: dict[int, float] = {}
@@ -174,7 +175,7 @@ class Sharing:
         return [flow for flow, level in before.items() if levels[flow] != level]
 
     def _raise(self, rising: Iterable[int], rooms: Rooms, sharers: Sharers) -> None:
-        """Raise some flows together from 0, until each is stopped; the others stay as they are."""
+        """Raises flows together from 0 until each is stopped; the others are held."""
         levels = self.levels
         tops, where, stops = self._stops(rising, rooms, sharers)
         while tops:
@@ -205,26 +206,26 @@ class Sharing:
     def _stops(
         self, rising: Iterable[int], rooms: Rooms, sharers: Sharers
     ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
-        """How far each flow could rise alone, what would stop it there, and a heap of stops.
+        """Returns how far each flow could rise alone, what stops it there, and a heap of stops.
 
-        A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise. It may
-        move up: once some flows of a resource are stopped, the others reach its limit later. A
-        resource that would stop no flow before its top is left out.
+        A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise.
+        It may move up: once some flows of a resource are stopped, the others reach its
+        limit later. Resources that would stop no flow before its top are left out.
         """
         tops = {flow: self._ceilings[flow] for flow in rising}
         where = dict.fromkeys(tops, CEILING)
         shared = []
-        for which, some in sharers.items():
-            if len(some) > 1:
-                shared.append((which, some))
+        for which, flows in sharers.items():
+            if len(flows) > 1:
+                shared.append((which, flows))
                 continue
-            flow, part = some[0]
+            flow, part = flows[0]
             if rooms[which] < part * tops[flow]:
                 tops[flow], where[flow] = rooms[which] / part, which
         stops = [(level, ~flow) for flow, level in tops.items()]
-        for which, some in shared:
+        for which, flows in shared:
             slope = highest = 0.0
-            for flow, part in some:
+            for flow, part in flows:
                 slope += part
                 if tops[flow] > highest:
                     highest = tops[flow]
@@ -234,22 +235,22 @@ class Sharing:
         return tops, where, stops
 
     def _higher(self, filled: Mapping[int, float], sharers: Sharers) -> list[int]:
-        """Of the flows that were held, those higher than the owners of a bottleneck they use.
+        """Returns held flows that are higher than the owners of a bottleneck they use.
 
         The owners of one bottleneck were all stopped there together.
         """
         levels = self.levels
         found: list[int] = []
-        for resource, some in sharers.items():
+        for resource, raised in sharers.items():
             users, owners = self._users[resource], self._owners[resource]
-            if owners and len(some) < len(users):
+            if owners and len(raised) < len(users):
                 most = levels[next(iter(owners))] * (1 + NEAR)
                 found += [flow for flow in users if levels[flow] > most and flow not in filled]
         return found
 
 
 class FlowPaces:
-    """The paces of flows that move, for the event engine: what of an item is moved in a second.
+    """The paces of flows for the event engine: the share of an item moved in a second.
 
     At level 1 an item takes ``seconds``; levels are shared fairly up to the ceilings.
     """
@@ -263,7 +264,7 @@ class FlowPaces:
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> Iterator[tuple[int, float]]:
-        """Let flows stop and others start; returns those with new paces, and these."""
+        """Stops and starts flows; returns those whose paces change, with these."""
         levels, seconds = self._sharing.levels, self._seconds
         found = self._sharing.change(leaving, arriving)
         return ((flow, levels[flow] / seconds[flow]) for flow in found)

@@ -1,14 +1,13 @@
-"""What a schedule costs when its payload is cut into segments whose steps overlap.
+"""The time of a schedule whose payload is cut into segments whose steps overlap.
 
 Phase j of segment s waits for phase j-1 of segment s and for phase j of segment s-1. A phase first
-waits for its messages (latency) and then keeps each resource busy; phases in flight share the
-resources, and ``events`` says when each ends. A phase is one fluid flow over all its resources, as
-all groups of a step look alike: its speed is the share of its own fastest pace, and speeds are
-max-min fair. Several pipelines of segments may run side by side; they wait for nothing of each
-other, but share the resources.
+waits for its messages (latency) and then occupies resources, which phases in flight share;
+``events.engine`` finds when each ends. All groups of a step behave alike, so a phase is one fluid
+flow over all its resources: its speed is the share of its own fastest pace, and speeds are max-min
+fair. Several pipelines of segments may run side by side; they are independent, but share resources.
 
-Conservative in two ways: the busiest ports of two phases are taken to be the same ports, and so
-are the two directions of a link. With one segment the price is that of barriers, exactly.
+Conservative in two ways: the busiest ports of two phases are assumed to be the same ports, and so
+are the two directions of a link. With one segment the price equals that of barriers, exactly.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from math import inf
 from synth.events.engine import NEAR, Course, Engine
 
 _SLACK = 1e-9
-"""A foretold end is above a limit if it is so by this share: more than rounding can raise it."""
+"""A predicted end must exceed a limit by this share: more than rounding can add."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """For each resource the part of the time for which a phase at full speed keeps it busy.
+    """The fraction of each resource that a phase occupies at full speed.
 
-    Made by ``_slopes``, one for all phases of the same parts, and compared by identity: so shares
-    known of some phases are found quickly.
+    Made by ``_slopes``, one for all phases of the same parts, and compared by identity, so that
+    known shares are found quickly.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -47,7 +46,7 @@ def _slopes(parts: tuple[tuple[str, float], ...]) -> Slopes:
 
 @dataclass(frozen=True)
 class PhaseWork:
-    """A phase of one segment: seconds it waits, then seconds it keeps each resource busy alone."""
+    """A phase of one segment: seconds it waits, then seconds it occupies each resource alone."""
 
     latency_seconds: float
     busy: Mapping[str, float]
@@ -57,7 +56,7 @@ class PhaseWork:
 
     @cached_property
     def alone_seconds(self) -> float:
-        """How long it takes when nothing else is in flight."""
+        """Seconds it takes when nothing else is in flight."""
         return self.latency_seconds + self.transfer_seconds
 
     @cached_property
@@ -66,9 +65,11 @@ class PhaseWork:
 
     @cached_property
     def slopes(self) -> Slopes:
-        """The part of the time for which it keeps each resource busy at full speed."""
+        """The fraction of each resource that it occupies at full speed."""
         most = self.transfer_seconds
-        return _slopes(tuple((name, each / most) for name, each in self.busy.items() if each))
+        return _slopes(
+            tuple((name, seconds / most) for name, seconds in self.busy.items() if seconds)
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class PhaseSpan:
-    """When a phase of a segment began to wait for its messages, and when it was done."""
+    """When a phase of a segment began to wait for its messages, and when it ended."""
 
     segment: int
     phase: int
@@ -95,9 +96,9 @@ class PhaseSpan:
 
 
 def simulate_lanes(lanes: Sequence[Lane]) -> tuple[PhaseSpan, ...]:
-    """Follow the phases of all segments of all lanes, event by event; in the order they end.
+    """Simulates the phases of all segments of all lanes; returns spans in the order they end.
 
-    The work grows with the segments times the phases. Phases count from 0 in each lane.
+    The work grows with the segments times the phases. Phases are numbered from 0 in each lane.
     """
     paces = PhasePaces(lanes)
     engine = Engine(paces.course(lanes), paces)
@@ -112,12 +113,11 @@ def simulate_lanes(lanes: Sequence[Lane]) -> tuple[PhaseSpan, ...]:
 
 
 def makespan_within(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
-    """When the last segment of all lanes is done; infinity as soon as that must exceed the limit.
+    """Returns when the last segment of all lanes ends; infinity if that must exceed the limit.
 
-    What a resource carries in all is a bound from the first, and the more it has idled, the later
-    all of that is done. On the way, so is each phase: those of its segments that are left, one
-    after the other, and the phases after it. The end is, to the bit, that of the last span of
-    ``simulate_lanes``.
+    The work of the busiest resource plus its idle time so far bounds the end from below; so
+    does each phase: its remaining segments, one after another, and the phases after it. The
+    result equals the end of the last span of ``simulate_lanes``, to the bit.
     """
     latest = limit_seconds * (1 + _SLACK)
     carried = _busy_seconds(lanes)
@@ -127,7 +127,7 @@ def makespan_within(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
 
 
 def _busy_seconds(lanes: Sequence[Lane]) -> dict[str, float]:
-    """For how long each resource is busy in all."""
+    """Returns the total seconds that each resource is busy."""
     found: dict[str, float] = {}
     for lane in lanes:
         for phase in lane.phases:
@@ -137,7 +137,7 @@ def _busy_seconds(lanes: Sequence[Lane]) -> dict[str, float]:
 
 
 def _seconds_after_all(lanes: Sequence[Lane], name: str) -> float:
-    """How long the phases last that come after the last use of a resource, whichever that is."""
+    """Returns the least duration of the phases that follow a lane's last use of a resource."""
     found = []
     for lane in lanes:
         uses = [j for j, phase in enumerate(lane.phases) if phase.busy.get(name)]
@@ -146,40 +146,41 @@ def _seconds_after_all(lanes: Sequence[Lane], name: str) -> float:
 
 
 def _seconds_after(lane: Lane) -> list[float]:
-    """For each phase, how long those after it take alone."""
+    """Returns for each phase the seconds of those after it, alone."""
     back = accumulate((phase.alone_seconds for phase in reversed(lane.phases)), initial=0.0)
     return list(back)[-2::-1]
 
 
 def makespan_seconds(phases: Sequence[PhaseWork], segments: int) -> float:
-    """When the last of the segments of one lane is done."""
+    """Returns when the last of the segments of one lane ends."""
     return makespan_within([Lane(tuple(phases), segments)])
 
 
 def _end_seconds(  # noqa: C901 - calls cost half
     lanes: Sequence[Lane], latest: float, busiest: str, idles: float
 ) -> float:
-    """When all lanes are done, as an ``Engine`` says; infinity as soon as that must be too late.
+    """Returns when all lanes end, as an ``Engine`` would; infinity once that exceeds ``latest``.
 
-    That is also when the ``busiest`` resource, of which more is to come, has idled for more seconds
-    than it may.
-    Planning asks for thousands of ends, each of a few tracks. So all tracks are looked through for
-    the next event, which is faster than a queue of events, and no spans are kept. Within a moment
-    tracks come in another order than there, which changes no time.
+    It also does once the ``busiest`` resource, while it has work left, has idled over ``idles``
+    seconds.
+
+    Planning needs thousands of ends, each of a few tracks. So the next event is found by a scan
+    over all tracks, which is faster than a queue, and no spans are kept. Within a moment tracks
+    come in another order than in the engine, which changes no time.
     """
     shares = PhasePaces(lanes)
     course = shares.course(lanes)
     items, waits, moved = course.items, course.waits, course.moved
-    before = [each[0] if each else -1 for each in course.before]
+    before = [earlier[0] if earlier else -1 for earlier in course.before]
     uses = [phase.busy.get(busiest, 0.0) for lane in lanes for phase in lane.phases]
     known: dict[int, tuple[list[tuple[int, float]], float]] = {}
     alone = [phase.alone_seconds for lane in lanes for phase in lane.phases]
     after = [seconds for lane in lanes for seconds in _seconds_after(lane)]
     tracks = len(items)
-    done = [*[0.0] * tracks, inf]  # the last for what comes after nothing
+    done = [*[0.0] * tracks, inf]  # index -1, the predecessor of first phases, is always done
     idle = [*[True] * tracks, False]
     ends, left, paces, since = [inf] * tracks, [0.0] * tracks, [0.0] * tracks, [0.0] * tracks
-    ends.append(inf)  # what never ends
+    ends.append(inf)  # so that min(ends) is inf when nothing is left
     moving, now, end = 0, 0.0, 0.0
     free: list[int] = [*range(tracks)]
     while True:
@@ -228,8 +229,8 @@ def _end_seconds(  # noqa: C901 - calls cost half
 class PhasePaces:
     """The paces of the phases in flight.
 
-    Max-min fair: a phase at speed x, a share of its own fastest pace, keeps a resource busy for x
-    times its part there; no resource is busier than all the time.
+    Max-min fair: a phase at speed x, a share of its own fastest pace, occupies x times its part
+    of each resource; no resource is occupied by more than 1.
     """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
@@ -240,9 +241,10 @@ class PhasePaces:
         self._moving = 0
 
     def course(self, lanes: Sequence[Lane]) -> Course:
-        """Every phase of every lane a track, which comes after the phase before it.
+        """Returns a track for every phase of every lane, each after the phase before it.
 
-        So at most one segment is in each phase at a time, the earlier segments in the later phases.
+        So at most one segment is in each phase at a time, the earlier segments in the later
+        phases.
         """
         before: list[tuple[int, ...]] = []
         for lane in lanes:
@@ -258,7 +260,7 @@ class PhasePaces:
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> list[tuple[int, float]]:
-        """The share of its transfer that each moving phase does in a second."""
+        """Returns the share of its transfer that each moving phase does in a second."""
         for track in leaving:
             self._moving ^= 1 << track
         for track in arriving:
@@ -266,7 +268,7 @@ class PhasePaces:
         return self.of(self._moving)
 
     def of(self, together: int) -> list[tuple[int, float]]:
-        """The paces of phases that move together: those whose bits are set."""
+        """Returns the paces of phases that move together: those whose bits are set."""
         if together not in self._known:
             self._known[together] = self._shared(together)
         return self._known[together]
@@ -283,9 +285,9 @@ class PhasePaces:
 
 @lru_cache(maxsize=2**15)
 def _fair_speeds(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
-    """The speeds of phases that move together, by their places.
+    """Returns the speeds of phases that move together, by their places.
 
-    All speeds are raised alike until a resource is full; then those of the others, and so on.
+    All speeds rise alike until a resource is full; then those of the others, and so on.
     """
     speeds: list[tuple[int, float]] = []
     rising = [*enumerate(moving)]
@@ -293,8 +295,8 @@ def _fair_speeds(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
     idle: dict[str, float] = {}
     while rising:
         slopes: dict[str, float] = {}
-        for _, one in rising:
-            for name, part in one.parts:
+        for _, phase_slopes in rising:
+            for name, part in phase_slopes.parts:
                 slopes[name] = slopes.get(name, 0.0) + part
         rooms = {name: idle.get(name, 1.0) / slope for name, slope in slopes.items()}
         rise = min(rooms.values())
@@ -302,9 +304,9 @@ def _fair_speeds(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
         nearly = rise * (1 + NEAR)
         full = {name for name, room in rooms.items() if room <= nearly}
         still = []
-        for phase, one in rising:
-            if full.isdisjoint(one.names):
-                still.append((phase, one))
+        for phase, phase_slopes in rising:
+            if full.isdisjoint(phase_slopes.names):
+                still.append((phase, phase_slopes))
             else:
                 speeds.append((phase, level))
         if still:

@@ -1,9 +1,9 @@
 """Searches that know no domain: states, moves and prices come from the caller.
 
-The best programs are the cheapest paths in a graph of states, but nothing here knows of programs:
-a vertex is whatever can be hashed, a move has a label, and a price belongs to a label. So searches
-are tested on puzzles small enough to be checked by hand, and one graph, walked once, can be priced
-for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
+The best programs are the cheapest paths in a graph of states, but nothing here knows programs: a
+vertex is any hashable, a move has a label, and each label has a price. So searches are tested on
+puzzles that can be checked by hand, and one graph, walked once, can be priced for every machine.
+From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
 
 >>> from synth.search.best_first import Puzzle, explore
 >>> def moves(number):
@@ -16,10 +16,10 @@ for every machine. From 1 to 10 by adding 3 or doubling, where doubling costs fi
 11 x2 +3 x2
 12 x2 x2 +3 +3
 
-Where there is no path but a choice to be made, ``space`` is the one face: a space of states, a
-budget, an observer, and the answers there may be. ``backtracking`` walks in it; ``elimination`` and
-``message_passing`` choose where costs are of two choices at a time. ``front`` keeps all that
-nothing beats in two costs, as seconds and bytes:
+``space`` is the interface for searches without paths: a space of states, a budget, an observer, and
+the possible answers. ``backtracking`` walks a space; ``elimination`` and ``message_passing``
+minimise sums of pairwise costs. ``front`` finds the Pareto front of two costs, as seconds and
+bytes:
 
 >>> from synth.search.front import find_front
 >>> seconds, sizes = [5.0, 3.0, 4.0], [10, 30, 40]

@@ -1,8 +1,8 @@
-"""A queue of states by price, from whose cheapest all moves are tried several times.
+"""Backtracking search: a priority queue of states, from the cheapest of which moves are drawn.
 
-After DisCo's search (arXiv 2209.12769, section 4): what costs at most ``alpha`` times the best is
-kept, so that a state a little dearer may lead to a better one, and each move is tried up to
-``beta`` times as it is drawn anew.
+After DisCo's search (arXiv 2209.12769, section 4): states that cost at most ``alpha`` times the
+best are kept, so that a slightly dearer state may lead to a better one, and random moves are drawn
+up to ``beta`` times for each state.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ def backtrack(
     budget: Budget | None = None,
     observer: Observer | None = None,
 ) -> Found[S]:
-    """The best state found. With an infinite ``alpha``, and moves that leave out nothing, the best.
+    """Returns the best state found.
 
-    ``alpha`` is at least 1. States that are not feasible are not kept, but the initial one.
+    It is optimal for an infinite ``alpha`` and moves that omit nothing. ``alpha`` is at least
+    1. Infeasible states are not kept, except the initial one.
     """
     assert alpha >= 1, "less would not keep the best itself"
     budget = budget or Budget()

@@ -1,9 +1,9 @@
 """Cheapest paths to a goal in a graph that is discovered as it is walked.
 
-The search knows no programs: vertices are hashable, moves are labelled, prices are whole numbers
-that come from the caller, one for each label. ``explore`` walks the graph once; its result can be
-priced many times, and each pricing yields the paths to the goal cheapest first. Prices are whole
-numbers so that sums do not depend on their order and ties are exact.
+Vertices are hashable, moves are labelled, and the caller gives each label a price. ``explore``
+walks the graph once; its result can be priced many times, and each pricing yields the paths to the
+goal cheapest first. Prices are whole numbers so that sums do not depend on their order and ties are
+exact.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ V = TypeVar("V", bound=Hashable)
 L = TypeVar("L", bound=Hashable)
 Integers = npt.NDArray[np.int64]
 BEYOND = 1 << 61
-"""A price no path reaches; labels and sums of prices stay below it."""
+"""A price above every path's; labels and sums of prices stay below it."""
 
 
 @dataclass(frozen=True)
 class Puzzle(Generic[V, L]):
     """A shortest-path problem: a start, labelled moves, a goal, and a bound for the search.
 
-    ``at_least`` bounds from below how many moves remain, as A*'s heuristic does. A path ends at
+    ``at_least`` bounds the remaining moves from below, as A*'s heuristic does. A path ends at
     the first goal it reaches.
     """
 
@@ -57,7 +57,7 @@ class PathGraph(Generic[V, L]):
     complete: bool
 
     def count(self) -> list[int]:
-        """How many paths there are of 0, 1, ..., ``max_moves`` moves."""
+        """Returns how many paths there are of 0, 1, ..., ``max_moves`` moves."""
         reaching = [0] * len(self.vertices)
         for goal in self.goals:
             reaching[goal] = 1
@@ -72,7 +72,7 @@ class PathGraph(Generic[V, L]):
 
     @cached_property
     def _firsts(self) -> Integers:
-        """Where each vertex's edges begin; one more entry for the end."""
+        """The index of each vertex's first edge, and the number of edges."""
         return np.searchsorted(self.sources, np.arange(len(self.vertices) + 1))
 
     @cached_property
@@ -80,14 +80,14 @@ class PathGraph(Generic[V, L]):
         return {vertex: number for number, vertex in enumerate(self.vertices)}
 
     def among(self, keeps: Callable[[V], bool]) -> PathGraph[V, L]:
-        """Only the moves between vertices that are kept."""
+        """Returns the graph with only the moves between vertices that ``keeps`` accepts."""
         fit = np.fromiter(map(keeps, self.vertices), dtype=bool, count=len(self.vertices))
         kept = np.flatnonzero(fit[self.sources] & fit[self.targets])
         sources, targets = self.sources[kept], self.targets[kept]
         return replace(self, sources=sources, targets=targets, labels=self.labels[kept])
 
     def between(self, start: V, goal: V) -> PathGraph[V, L]:
-        """The same moves with another start, and one goal; both are vertices."""
+        """Returns the graph with another start, and a single goal; both are vertices."""
         first, last = self._numbers[start], self._numbers[goal]
         vertices, place = list(self.vertices), np.arange(len(self.vertices))
         vertices[0], vertices[first] = vertices[first], vertices[0]
@@ -105,9 +105,10 @@ class PathGraph(Generic[V, L]):
         )
 
     def towards(self, goal: V, prices: Sequence[int], ranks: Sequence[int]) -> dict[V, Path]:
-        """From every vertex that reaches it the first of the cheapest paths to one goal.
+        """Returns the first cheapest path to a goal from every vertex that reaches it.
 
-        What ``between`` and ``cheapest`` say first of each pair, for all of them at once.
+        Equivalent to the first of ``between(...).cheapest(...)`` for each vertex, but in
+        one pass.
         """
         array, ranked = np.asarray(prices, dtype=np.int64), np.asarray(ranks)
         last = self._numbers[goal]
@@ -128,14 +129,14 @@ class PathGraph(Generic[V, L]):
         return {self.vertices[vertex]: path for vertex, path in found.items()}
 
     def distances(self) -> dict[V, int]:
-        """For every vertex on a path to a goal, the least number of moves to the nearest goal."""
+        """Returns the least number of moves to a goal from every vertex on a path to one."""
         ones = np.ones(len(self.alphabet), dtype=np.int64)
         tables = self._remaining(ones)
         least = np.min(tables, axis=0)
         return {v: int(n) for v, n in zip(self.vertices, least, strict=True) if n < BEYOND}
 
     def _remaining(self, prices: Integers) -> list[Integers]:
-        """For 0, 1, ... moves: the least price from each vertex to a goal in exactly so many."""
+        """Returns, by number of moves, the least price from each vertex to a goal."""
         table = np.full(len(self.vertices), BEYOND, dtype=np.int64)
         table[self.goals] = 0
         tables = [table]
@@ -152,12 +153,12 @@ class PathGraph(Generic[V, L]):
     def cheapest(
         self, prices: Sequence[int], ranks: Sequence[int], limit: int | None = None
     ) -> Iterator[Path]:
-        """Every path, in the order of price, then number of moves, then the ranks of its labels.
+        """Yields every path, ordered by price, then number of moves, then ranks of its labels.
 
-        ``prices`` and ``ranks`` have one entry for each label of the alphabet; prices are not
-        negative and sum to less than ``BEYOND`` on any path. Paths that cost more than ``limit``
-        are left out. The search is A* whose estimate is the exact price that remains, so that k
-        paths cost about k times their length.
+        ``prices`` and ``ranks`` have one entry for each label of the alphabet; prices are
+        not negative and sum to less than ``BEYOND`` on any path. Paths that cost more than
+        ``limit`` are left out. The search is A* with the exact remaining price as its
+        heuristic, so k paths cost about k times their length.
         """
         array = np.asarray(prices, dtype=np.int64)
         ranking = _PathSearch(self, array, tuple(ranks), self._remaining(array))
@@ -177,10 +178,10 @@ _Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class _PathSearch(Generic[V, L]):
-    """Best-first search with the exact price that remains.
+    """Best-first search with the exact remaining price.
 
-    A partial path is (price of its best completion, moves that completion has in all, ranks so
-    far, price so far, vertex, labels so far), so that the heap's own order is the order of the
+    A partial path is (price of its best completion, total moves of that completion, ranks so
+    far, price so far, vertex, labels so far), so that the heap's order is the order of the
     answers.
     """
 
@@ -219,10 +220,10 @@ class _PathSearch(Generic[V, L]):
 def explore(
     puzzle: Puzzle[V, L], max_moves: int, *, go_on: Callable[[int], bool] = lambda expanded: True
 ) -> PathGraph[V, L]:
-    """Walk everything that can lie on a path of at most ``max_moves`` moves to a goal.
+    """Walks everything that can be on a path of at most ``max_moves`` moves to a goal.
 
-    ``go_on`` is called before each expansion but the start's with how many vertices have been
-    expanded, and stops the walk by answering False; the result is then not ``complete``.
+    ``go_on`` is called before each expansion but the start's with the number of expanded
+    vertices, and stops the walk by returning False; the result is then not ``complete``.
     """
     numbers: dict[V, int] = {puzzle.start: 0}
     edges: list[tuple[int, L, int]] = []
@@ -251,7 +252,7 @@ def explore(
 def join_vertices(
     vertices: Sequence[V], moves: Callable[[V], Iterable[tuple[L, V]]], max_moves: int
 ) -> PathGraph[V, L]:
-    """All moves between some vertices, each of which may be a start or a goal: see ``between``."""
+    """Returns all moves between given vertices, each a possible start or goal: see ``between``."""
     numbers = {vertex: number for number, vertex in enumerate(vertices)}
     edges = [
         (number, label, numbers[target])
@@ -268,7 +269,7 @@ def _assemble_graph(
     max_moves: int,
     complete: bool,
 ) -> PathGraph[V, L]:
-    """Keep the vertices and edges from which a goal can be reached."""
+    """Builds the graph of the vertices and edges from which a goal can be reached."""
     into: dict[int, list[int]] = {}
     for source, _, target in edges:
         into.setdefault(target, []).append(source)

@@ -1,7 +1,7 @@
-"""Pairwise costs without the variables that have two neighbours at most: exact, and much smaller.
+"""Reduces pairwise costs by eliminating variables with at most two neighbours.
 
-Such a variable is minimised out into a cost of one neighbour, or of the pair, so what is left is
-pairwise again and has the same least cost. Chains and trees vanish altogether.
+Minimising such a variable out leaves a cost of one neighbour, or of the pair, so the rest is
+pairwise again with the same minimum. Chains and trees vanish altogether.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Choice = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """What is left of pairwise costs; ``kept`` are its variables by their old numbers."""
+    """The pairwise costs that remain; ``kept`` are their variables by their original numbers."""
 
     costs: Pairwise
     kept: tuple[int, ...]
     taken: Sequence[EliminatedVariable]
 
     def completed(self, states: Sequence[int]) -> Choice:
-        """The states of all variables, best beside those of the core."""
+        """Returns the states of all variables, the eliminated ones optimal for the core's."""
         return complete_choice(self.taken, dict(zip(self.kept, states, strict=True)))
 
 
 def reduce_to_core(costs: Pairwise) -> Core:
-    """Take out what has two neighbours at most, until nothing has; one variable stays at least."""
+    """Eliminates variables with at most two neighbours until none is left, or only one variable."""
     beside = [set(near) for near in costs.neighbours]
     ready = [(len(near), variable) for variable, near in enumerate(beside) if len(near) <= 2]
     heapify(ready)
@@ -52,13 +52,13 @@ def reduce_to_core(costs: Pairwise) -> Core:
             continue
         taken_out.add(variable)
         order.append(variable)
-        for one in take_out(beside, variable):
-            if len(beside[one]) <= 2:
-                heappush(ready, (len(beside[one]), one))
+        for near in take_out(beside, variable):
+            if len(beside[near]) <= 2:
+                heappush(ready, (len(beside[near]), near))
     taken, tables = eliminate_variables(costs, order)
     kept = tuple(sorted({*range(len(beside))} - {*order}))
     number = {old: new for new, old in enumerate(kept)}
-    alone = [tables[one,] for one in kept]
+    alone = [tables[variable,] for variable in kept]
     alone[0] = alone[0] + tables[()]
     pairs = {(number[v], number[w]): tables[v, w] for v in kept for w in beside[v] if v < w}
     return Core(Pairwise(alone, pairs), kept, taken)
@@ -72,9 +72,9 @@ def minimize(
     gap: float = CLOSED,
     most_entries: int = MOST_ENTRIES,
 ) -> Found[Choice]:
-    """The least of pairwise costs: by elimination where that can be, else by message passing.
+    """Minimises pairwise costs: by elimination if the tables fit, else by message passing.
 
-    Budget, observer and gap are those of the latter.
+    ``budget``, ``observer`` and ``gap`` apply to message passing.
     """
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):

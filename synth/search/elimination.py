@@ -1,8 +1,8 @@
-"""The exact minimum of pairwise costs, by eliminating one variable after the other.
+"""The exact minimum of pairwise costs, by eliminating one variable after another.
 
-A variable is minimised out of the sum of all tables that speak of it, which leaves one table over
-its neighbours; then all are fixed backwards. (Bertelè and Brioschi's nonserial dynamic programming;
-"min-sum variable elimination".) Costs grow with the largest table, so that is counted first.
+Minimising a variable out of the sum of its tables leaves one table over its neighbours; then all
+variables are fixed in reverse. (Bertelè and Brioschi's nonserial dynamic programming; "min-sum
+variable elimination".) Cost grows with the largest table, so its entries are counted first.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from synth.search.space import Infeasible, Optimal
 MOST_ENTRIES = 10**7
 
 Names = tuple[int, ...]
-"""Variables in order, of a table with an axis for each."""
+"""The variables of a table in order, one an axis."""
 
 
 @dataclass(frozen=True)
 class WidthExceeded:
-    """Not tried: the largest table would have so many entries."""
+    """Elimination was not tried: the largest table would have this many entries."""
 
     entries: int
 
@@ -42,53 +42,54 @@ class EliminatedVariable:
 
 
 def min_fill(costs: Pairwise) -> tuple[Names, int]:
-    """Always the variable next whose neighbours lack the fewest edges; of equal ones, the least.
+    """Returns an elimination order, and the entries of the largest table it needs.
 
-    And how many entries the largest table then has.
+    The next variable is the one whose neighbours lack the fewest edges, the lowest number
+    first.
     """
-    states = [len(one) for one in costs.alone]
-    beside = [set(one) for one in costs.neighbours]
+    states = [len(costs_of_states) for costs_of_states in costs.alone]
+    beside = [set(near) for near in costs.neighbours]
     fill = {variable: _count_missing_edges(beside, variable) for variable in range(len(states))}
-    next_ones = [(missing, variable) for variable, missing in fill.items()]
-    heapify(next_ones)
+    queue = [(missing, variable) for variable, missing in fill.items()]
+    heapify(queue)
     variables, entries = [], 1
     while fill:
-        missing, variable = heappop(next_ones)
+        missing, variable = heappop(queue)
         if fill.get(variable) != missing:
             continue
         del fill[variable]
         variables.append(variable)
-        around = take_out(beside, variable)
-        entries = max(entries, prod(states[one] for one in (*around, variable)))
-        for one in around.union(*(beside[near] for near in around)):
-            missing = _count_missing_edges(beside, one)
-            if fill[one] != missing:
-                fill[one] = missing
-                heappush(next_ones, (missing, one))
+        neighbours = take_out(beside, variable)
+        entries = max(entries, prod(states[each] for each in (*neighbours, variable)))
+        for other in neighbours.union(*(beside[near] for near in neighbours)):
+            missing = _count_missing_edges(beside, other)
+            if fill[other] != missing:
+                fill[other] = missing
+                heappush(queue, (missing, other))
     return tuple(variables), entries
 
 
 def take_out(beside: Sequence[set[int]], variable: int) -> set[int]:
-    """Join all neighbours of a variable to each other instead of to it, and return them."""
-    around = beside[variable]
-    for one in around:
-        beside[one] |= around - {one}
-        beside[one].discard(variable)
-    return around
+    """Joins all neighbours of a variable to each other instead of to it, and returns them."""
+    neighbours = beside[variable]
+    for near in neighbours:
+        beside[near] |= neighbours - {near}
+        beside[near].discard(variable)
+    return neighbours
 
 
 def _count_missing_edges(beside: Sequence[set[int]], variable: int) -> int:
-    """How many edges between neighbours there are not."""
-    around = beside[variable]
-    return sum(len(around - beside[one]) - 1 for one in around) // 2
+    """Returns how many edges between a variable's neighbours are missing."""
+    neighbours = beside[variable]
+    return sum(len(neighbours - beside[near]) - 1 for near in neighbours) // 2
 
 
 def eliminate(
     costs: Pairwise, most_entries: int = MOST_ENTRIES
 ) -> Optimal[tuple[int, ...]] | Infeasible | WidthExceeded:
-    """The best choice, the first of equal ones by the states of the last variable eliminated.
+    """Returns the best choice, the first of ties by the state of the last variable eliminated.
 
-    Infeasible where every choice costs infinitely much.
+    Infeasible if every choice costs infinitely much.
     """
     order, entries = min_fill(costs)
     if entries > most_entries:
@@ -103,34 +104,34 @@ def eliminate(
 def eliminate_variables(
     costs: Pairwise, variables: Sequence[int]
 ) -> tuple[list[EliminatedVariable], Mapping[Names, Costs]]:
-    """Minimise some variables out, one after the other; and the tables that are left.
+    """Minimises variables out, one after another; returns them and the remaining tables.
 
-    What no variable that is left has a part in is the table of none.
+    The table of no variables holds the constant.
     """
     tables: dict[Names, Costs] = {(): np.zeros(())}
     of: list[set[Names]] = [set() for _ in costs.alone]
 
     def add(names: Names, table: Costs) -> None:
         tables[names] = tables[names] + table if names in tables else table
-        for one in names:
-            of[one].add(names)
+        for name in names:
+            of[name].add(names)
 
-    for one, alone in enumerate(costs.alone):
-        add((one,), alone)
-    for edge, both in costs.pairs.items():
-        add(edge, both)
+    for variable, alone in enumerate(costs.alone):
+        add((variable,), alone)
+    for edge, pair_costs in costs.pairs.items():
+        add(edge, pair_costs)
     taken = []
     for variable in variables:
         total: Costs = np.zeros(())
-        every = sorted({one for names in of[variable] for one in names})
+        joined = sorted({name for names in of[variable] for name in names})
         for names in sorted(of[variable], key=len):
             table = tables.pop(names)
             sizes = dict(zip(names, table.shape, strict=True))
-            total = total + table.reshape([sizes.get(one, 1) for one in every])
-            for one in names:
-                of[one].discard(names)
-        axis = every.index(variable)
-        beside = (*every[:axis], *every[axis + 1 :])
+            total = total + table.reshape([sizes.get(name, 1) for name in joined])
+            for name in names:
+                of[name].discard(names)
+        axis = joined.index(variable)
+        beside = (*joined[:axis], *joined[axis + 1 :])
         taken.append(EliminatedVariable(variable, beside, total.argmin(axis)))
         add(beside, total.min(axis))
     return taken, tables
@@ -139,9 +140,9 @@ def eliminate_variables(
 def complete_choice(
     taken: Sequence[EliminatedVariable], states: Mapping[int, int]
 ) -> tuple[int, ...]:
-    """The states of all variables: the best of those minimised out, beside those that are given."""
+    """Returns the states of all variables: those given, and the best of those eliminated."""
     found = dict(states)
-    for one in reversed(taken):
-        place: Any = tuple(found[near] for near in one.beside)
-        found[one.variable] = int(one.best[place])
-    return tuple(found[at] for at in range(len(found)))
+    for eliminated in reversed(taken):
+        place: Any = tuple(found[near] for near in eliminated.beside)
+        found[eliminated.variable] = int(eliminated.best[place])
+    return tuple(found[variable] for variable in range(len(found)))

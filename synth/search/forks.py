@@ -1,18 +1,17 @@
-"""The same work on many items, by several processes of this machine: one queue, taken in order.
+"""Maps a function over a queue of items in forked processes of this machine.
 
-The first items are worked on here, until what is left may be worth a process; then processes are
-forked, which know all that this one knows by then, and each takes one item after the other, so that
-what it finds out serves those that follow. An item is asked for when somebody is free to begin it:
-it may hold what is known by then, as the k-th price so far. Nothing but items and results travels.
-Results come in the order of the items; what they are does not depend on how many processes there
-were.
+The first items are processed here, until the rest may be worth a process. Then processes are
+forked, which inherit all that this one knows, and each takes one item after another, so that what
+it learns serves its later items. An item is drawn only when a process is free to begin it, so it
+can hold what is known by then, as the k-th price so far. Only items and results are sent. Results
+come in the order of the items and do not depend on the number of processes.
 
 >>> class Two:
 ...     processes = 2
 ...
 ...     def go_on(self) -> bool:
 ...         return True
->>> [*forked(lambda number: number * number, [1, 2, 3, 4], Two())]
+>>> [*map_in_forks(lambda number: number * number, [1, 2, 3, 4], Two())]
 [1, 4, 9, 16]
 """
 
@@ -37,27 +36,28 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST = 8
-"""So many processors are used unless a caller says more: each process may need as much memory."""
+"""The most processors used unless a caller says more: each process may need as much memory."""
 
 FORKS = "fork" in get_all_start_methods() and sys.platform != "darwin"
-"""Whether processes can be forks. Where they cannot, all is done in this one."""
+"""Whether processes can be forked. If not, all work is done in this one."""
 
 WORTH_SECONDS = 0.25
-"""So long items are worked on here first: what has taken as long may well take as long again, and
-to begin processes costs a tenth of that."""
+"""Seconds of work done here first: what has taken this long may well take as long again,
+and starting processes costs a tenth of it.
+"""
 
 GUESSES = 5
-"""Where later items may turn out needless, one is begun beyond the next for so many results."""
+"""Where later items may prove needless, one extra item is begun for this many results."""
 
 _LOOK_SECONDS = 0.1
-"""How often to ask whether to go on while others work."""
+"""How often to ask whether to go on while forks work."""
 
 _share: int | None = None
-"""In a fork: how many processes may work for its item, itself among them."""
+"""In a fork: how many processes may work for its item, itself included."""
 
 
 class WorkControl(Protocol):
-    """For whom work is done: ``processes`` may do so at the moment, as long as ``go_on``."""
+    """The owner of work: up to ``processes`` may work at the moment, as long as ``go_on``."""
 
     @property
     def processes(self) -> int: ...
@@ -66,7 +66,7 @@ class WorkControl(Protocol):
 
 
 def processors() -> int:
-    """How many processors this process may use, up to ``MOST``."""
+    """Returns how many processors this process may use, up to ``MOST``."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -83,19 +83,18 @@ def map_in_forks(
     known: Callable[[], int] = lambda: 0,
     at_once: bool = False,
 ) -> Iterator[R]:
-    """What ``work`` makes of each item; items and results must be such that they can be pickled.
+    """Yields ``work(item)`` for each item in order; items and results must be picklable.
 
-    None instead of an item: there may be more once more results are told. The first is always
-    worked on; once the crew is not to go on, no more comes. ``guessed``: what comes of an item may
-    make all later ones needless, then ``items`` is to end. So few are begun before that is known
-    that, of all that are, at most one in ``GUESSES`` is in vain. ``known`` grows as this process
-    learns what others would have to find out for themselves: what follows is for fresh forks.
-    ``at_once``: what is to be done is known to be worth it, so forks begin with the first item,
-    even if only one may work yet.
+    An item may be None: there may be more once more results were taken. The first is always
+    processed; once the crew's ``go_on`` is False, no more results come. ``guessed``: a result
+    may make all later items needless, and then ``items`` ends; so few are begun early that at
+    most one in ``GUESSES`` is in vain. ``known`` grows as this process learns what forks would
+    have to find out for themselves: then further items go to fresh forks. ``at_once``: the work
+    is known to be worth it, so forks begin with the first item, even if only one may work yet.
 
-    An item whose process ends without a word is worked on here, so what ``work`` raises is raised
-    here, and what the system killed for its memory is tried again. Processes that still work when
-    nobody asks for more are ended.
+    An item whose process dies is processed here, so what ``work`` raises is raised here, and
+    what the system killed for its memory is tried again. Processes still working when the
+    generator is closed are killed.
     """
     coming, done, spent = iter(items), 0, 0.0
     first = GUESSES if guessed else 1  # before that no two would be begun at once
@@ -114,12 +113,11 @@ def map_in_forks(
 
 
 def is_parallel(crew: WorkControl) -> bool:
-    """Whether more than one may work at the moment."""
+    """Whether more than one process may work at the moment."""
     return _allowed_processes(crew) > 1
 
 
 def _allowed_processes(crew: WorkControl) -> int:
-    """How many processes may work."""
     if not FORKS:
         return 1
     return crew.processes if _share is None else min(_share, crew.processes)
@@ -127,9 +125,9 @@ def _allowed_processes(crew: WorkControl) -> int:
 
 @dataclass
 class _LookAhead:
-    """How far items are begun before results are told. Mutable.
+    """How many items are begun before earlier results are known. Mutable.
 
-    ``done`` are told; ``left``: how many there are beyond those, where that is known.
+    ``done`` results were yielded; ``left`` items follow, if that is known.
     """
 
     done: int
@@ -142,15 +140,15 @@ class _LookAhead:
 
     @property
     def room(self) -> bool:
-        """Whether one more may be begun."""
+        """Whether another item may be begun."""
         return not self.guessed or self.begun - self.done < 1 + self.done // GUESSES
 
     def share(self, processes: int) -> int:
-        """How many processes may work for the next item, so that none idles for want of items."""
+        """Returns how many processes may work for the next item, so that none is idle."""
         return 1 if self.left is None else max(1, processes // max(1, self.left))
 
     def told(self) -> None:
-        """One more is told."""
+        """Counts a result that was yielded."""
         self.done += 1
         self.left = None if self.left is None else self.left - 1
 
@@ -158,8 +156,8 @@ class _LookAhead:
 def _results_of_team(
     team: Team[T, R], coming: Iterator[T | None], crew: WorkControl, ahead: _LookAhead
 ) -> Iterator[R]:
-    """What a team makes of the items that are to come, in their order."""
-    told: dict[int, R] = {}
+    """Yields a team's results for the coming items, in order."""
+    results: dict[int, R] = {}
     while True:
         processes = max(1, _allowed_processes(crew))
         while team.busy < processes and ahead.room and (item := next(coming, None)) is not None:
@@ -167,12 +165,12 @@ def _results_of_team(
             ahead.begun += 1
         if ahead.done == ahead.begun or not crew.go_on():
             return
-        if ahead.done in told:
-            yield told.pop(ahead.done)
+        if ahead.done in results:
+            yield results.pop(ahead.done)
         elif ahead.done in team.lost:
             yield team.work(team.lost.pop(ahead.done))
         else:
-            told |= team.ended()
+            results |= team.ended()
             continue
         ahead.told()
 
@@ -180,7 +178,7 @@ def _results_of_team(
 class Team(Generic[T, R]):
     """Processes that are forked as they are needed. Mutable; ``close`` ends them.
 
-    ``lost`` are items, by their places, whose process ended without a word or could not begin.
+    ``lost`` are items, by their places, whose process died or could not be started.
     """
 
     def __init__(self, work: Callable[[T], R], known: Callable[[], int]) -> None:
@@ -192,11 +190,11 @@ class Team(Generic[T, R]):
 
     @property
     def busy(self) -> int:
-        """How many items are worked on."""
+        """How many items are being processed."""
         return len(self._at_work)
 
     def begin(self, place: int, item: T, share: int) -> None:
-        """Work on an item; ``share``: how many processes may work for it."""
+        """Starts work on an item, for which ``share`` processes may work."""
         while self._idle and self._idle[-1].known < self._known():
             self._idle.pop().end()
         try:
@@ -204,12 +202,12 @@ class Team(Generic[T, R]):
         except OSError:  # no more processes, or no memory for one
             self.lost[place] = item
             return
-        with suppress(OSError):  # else it is heard of as one that ended without a word
+        with suppress(OSError):  # a dead fork is noticed in ``ended``
             fork.pipe.send((share, item))
         self._at_work[fork.pipe] = fork, place, item
 
     def ended(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
-        """What items came to that have ended by now, by their places; nothing after a while."""
+        """Returns the results that arrive within ``seconds``, by their places."""
         found: dict[int, R] = {}
         for ready in wait([*self._at_work], seconds):
             assert isinstance(ready, Connection)
@@ -223,15 +221,15 @@ class Team(Generic[T, R]):
         return found
 
     def close(self) -> None:
-        """End all processes."""
-        for fork in (*self._idle, *(one for one, *_ in self._at_work.values())):
+        """Kills all processes."""
+        for fork in (*self._idle, *(busy for busy, *_ in self._at_work.values())):
             fork.end()
         self._idle.clear()
         self._at_work.clear()
 
     def _forked(self) -> _Fork:
         here, there = Pipe()
-        others = [here, *(one.pipe for one in self._idle), *self._at_work]
+        others = [here, *(fork.pipe for fork in self._idle), *self._at_work]
         with warnings.catch_warnings():
             # JAX warns of forks, as its own threads would be missing: forks do not call it.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -243,10 +241,10 @@ class Team(Generic[T, R]):
 
 
 class BackgroundWork(Generic[R]):
-    """Some work that a fork does while its caller does other. Mutable; to be left, which ends it.
+    """Work that a fork does while its caller does other work. Mutable context manager.
 
-    It is the crew that is left for the other work. Where no second process may work, or the fork
-    ends without a word, the caller does it when it asks for what came of it.
+    It is also the crew that remains for the other work. If no second process may work, or the
+    fork dies, the caller does the work in ``result``.
     """
 
     def __init__(self, work: Callable[[], R], crew: WorkControl) -> None:
@@ -264,17 +262,17 @@ class BackgroundWork(Generic[R]):
 
     @property
     def processes(self) -> int:
-        """How many may work beside it."""
+        """How many processes may work beside it."""
         if self._team.busy:
             self._found |= self._team.ended(0.0)
         return max(1, self._crew.processes - self._team.busy)
 
     def go_on(self) -> bool:
-        """Whether the crew is to."""
+        """Whether the crew may go on."""
         return self._crew.go_on()
 
     def result(self) -> R:
-        """What came of it."""
+        """Returns the result of the work."""
         while self._team.busy and self._crew.go_on():
             self._found |= self._team.ended()
         return self._found[0] if self._found else self._work()
@@ -289,7 +287,7 @@ class _Fork:
     known: int
 
     def end(self) -> None:
-        """Kill it."""
+        """Kills it."""
         self.pipe.close()
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGKILL)
@@ -299,17 +297,18 @@ class _Fork:
 def _serve(
     work: Callable[[T], R], own: Connection[Any, Any], others: Sequence[Connection[Any, Any]]
 ) -> NoReturn:
-    """What a fork does: Ctrl-C is for the first process to hear, and so is what goes wrong.
+    """Runs a fork. Ctrl-C is left to the parent, and an error here is raised again there.
 
-    Without the ends of ``others`` it hears when that one is gone, and ends at once.
+    Closing the inherited ends of ``others`` lets the fork notice that the parent is gone, and
+    exit.
     """
     global _share
     try:
-        gc.freeze()  # what was there before is not its to collect
+        gc.freeze()  # collecting the parent's objects would copy their pages
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for one in others:
-            one.close()
+        for connection in others:
+            connection.close()
         coming: SimpleQueue[tuple[int, T]] = SimpleQueue()
         threading.Thread(target=_take_items, args=(own, coming), daemon=True).start()
         while True:
@@ -320,7 +319,7 @@ def _serve(
 
 
 def _take_items(own: Connection[Any, Any], coming: SimpleQueue[Any]) -> None:
-    """Take items until nobody is there to send any."""
+    """Queues items until the parent is gone."""
     with suppress(EOFError, OSError):
         while True:
             coming.put(own.recv())

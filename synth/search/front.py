@@ -1,10 +1,9 @@
-"""The front of two costs: those of many choices that no other beats in both.
+"""The Pareto front of two costs: the choices that no other beats in both.
 
-One cost, a size, is known of all; of the other, seconds, there is a bound from below, for some
-effort a nearer one, and a price that takes longer. A choice is beaten for sure if one that was
-priced needs no more of its size and no more seconds than its bound. Of what is left, the front by
-bounds is priced next, as long as something is left. So the front is that of pricing everything, and
-little is priced.
+One cost, a size, is known of all choices; of the other, seconds, there is a lower bound, for some
+effort a tighter one, and a price that takes longer. A choice is surely beaten if a priced one needs
+no more size and no more seconds than its bound. The front by bounds of those left is priced next,
+until none are left. So the front is that of pricing everything, and little is priced.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 Costs = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 Pricer = Callable[[Sequence[int]], Sequence[float]]
-"""A cost of each of some choices, by their numbers."""
+"""Returns a cost for each of the numbered choices."""
 
 
 def find_front(
@@ -27,38 +26,38 @@ def find_front(
     go_on: Callable[[], bool] = lambda: True,
     nearer: Pricer | None = None,
 ) -> dict[int, float]:
-    """The numbers of those on the front with their seconds, the fastest and largest first.
+    """Returns the numbers on the front with their seconds, the fastest and largest first.
 
-    Of equal ones the first that is priced stays. ``nearer``: bounds that are asked for before a
-    price is, of all at once of which nothing told them apart. If it may not ``go_on``, the front is
-    that of what is priced by then.
+    Of equal choices the first priced stays. ``nearer`` returns tighter bounds, which are
+    computed before a price, for all choices with equal bounds and sizes at once. If ``go_on``
+    returns False, the front is that of the choices priced so far.
     """
     lows, large = np.array(bounds, float), np.array(sizes, float)
-    took, rough = np.full(len(lows), np.nan), np.full(len(lows), nearer is not None)
+    seconds, rough = np.full(len(lows), np.nan), np.full(len(lows), nearer is not None)
     left = np.arange(len(lows))
     while True:
-        best = _front_of(np.flatnonzero(~np.isnan(took)), took, large)
-        left = left[~_find_beaten(lows[left], large[left], took[best], large[best])]
+        best = _front_of(np.flatnonzero(~np.isnan(seconds)), seconds, large)
+        left = left[~_find_beaten(lows[left], large[left], seconds[best], large[best])]
         if not len(left) or not go_on():
-            return dict(zip(best.tolist(), took[best].tolist(), strict=True))
-        some = _front_of(left, lows, large)
-        if nearer is not None and len(far := some[rough[some]]):
+            return dict(zip(best.tolist(), seconds[best].tolist(), strict=True))
+        chosen = _front_of(left, lows, large)
+        if nearer is not None and len(far := chosen[rough[chosen]]):
             alike = np.isin(lows[left] + 1j * large[left], lows[far] + 1j * large[far])
             far = left[alike & rough[left]]
             lows[far], rough[far] = nearer(far.tolist()), False
         else:
-            took[some] = price(some.tolist())
-            left = left[np.isnan(took[left])]
+            seconds[chosen] = price(chosen.tolist())
+            left = left[np.isnan(seconds[left])]
 
 
 def _front_of(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
-    """Those of some that no other of them beats, by increasing seconds and falling sizes."""
+    """Returns the front of the given numbers, by increasing seconds and falling sizes."""
     order = numbers[np.lexsort((sizes[numbers], seconds[numbers]))]
     smallest = np.minimum.accumulate(np.append(np.inf, sizes[order]))
     return order[sizes[order] < smallest[:-1]]
 
 
 def _find_beaten(lows: Costs, large: Costs, seconds: Costs, sizes: Costs) -> NDArray[np.bool_]:
-    """Which of some a front beats for sure: what it has by their bound and needs no more."""
+    """Returns which choices a front surely beats: it has one within their bound and size."""
     before = np.searchsorted(seconds, lows, side="right")
     return np.append(np.inf, sizes)[before] <= large

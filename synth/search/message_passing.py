@@ -1,10 +1,10 @@
-"""Pairwise costs by tree-reweighted message passing, whose lower bound proves how good it is.
+"""Minimises pairwise costs by tree-reweighted message passing, with a lower bound.
 
 TRW-S (Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", 2006):
 messages run forwards and backwards along one order of the variables. A message moves cost from one
-end of an edge to the other, which changes no choice's total; what every choice then owes at least
-adds up to the bound. It never falls, and where it meets the best choice that was read off, that is
-proved the best. Exact on trees; on other graphs a gap may stay, and is told.
+end of an edge to the other, which changes no choice's total; the amounts that every choice owes add
+up to the bound. The bound never falls, and where it meets the best choice decoded, that is optimal.
+Exact on trees; on other graphs a gap may remain and is reported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Observer, Optimal
 
 CLOSED = 1e-9
-"""Of the cost: sums of floating-point numbers tell no smaller gap."""
+"""The relative gap below which floating-point sums cannot prove a difference."""
 
 READ = 5
-"""After so many rounds a choice is read off what was heard: that takes about as long as a round."""
+"""Choices are decoded once in this many rounds: decoding takes about as long as a round."""
 
 _STILL = 1e-7
-"""Of the cost: rounds that raise the bound by less are at their end."""
+"""Rounds that raise the bound by less than this share do not count as progress."""
 
 
 def pass_messages(
@@ -35,10 +35,10 @@ def pass_messages(
     gap: float = CLOSED,
     patience: int = 20,
 ) -> Found[tuple[int, ...]]:
-    """The best choice found, with its bound, after at most ``budget.evaluations`` rounds.
+    """Returns the best choice found and its bound after at most ``budget.evaluations`` rounds.
 
-    It ends when the gap is no more than ``gap``, or when for ``patience`` rounds neither the bound
-    rose nor anything better was found.
+    It ends when the relative gap is at most ``gap``, or when for ``patience`` rounds neither
+    the bound nor the best choice improved.
     """
     budget, observer = budget or Budget(1000), observer or Observer()
     allowed = costs.without_dead()
@@ -55,7 +55,8 @@ def pass_messages(
         risen = max(bound, passing.backward())
         better = False
         if done % READ == 0 or done + 1 == budget.evaluations:
-            cheapest = min(((one, costs.cost(one)) for one in passing.read()), key=itemgetter(1))
+            choices = ((states, costs.cost(states)) for states in passing.read())
+            cheapest = min(choices, key=itemgetter(1))
             better = best is None or cheapest[1] < best[1]
             best = cheapest if better else best
         moved = better or risen - bound > _STILL * risen
@@ -73,23 +74,23 @@ def pass_messages(
 
 
 class _FiniteCosts:
-    """The same costs with a large number for what cannot be: more than all that can be together.
+    """The same costs with infinity replaced by a number above the sum of all finite costs.
 
-    What can be costs less than ``possible``, what cannot more.
+    Possible choices cost less than ``possible``, impossible ones more.
     """
 
     def __init__(self, costs: Pairwise) -> None:
         tables = (*costs.alone, *costs.pairs.values())
-        most = sum(float(one[np.isfinite(one)].max(initial=0.0)) for one in tables)
+        most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
         barred = 2 * most or 1.0
         self.possible = (most + barred) / 2
-        alone = [np.where(np.isinf(one), barred, one) for one in costs.alone]
-        pairs = {edge: np.where(np.isinf(one), barred, one) for edge, one in costs.pairs.items()}
+        alone = [np.where(np.isinf(table), barred, table) for table in costs.alone]
+        pairs = {edge: np.where(np.isinf(t), barred, t) for edge, t in costs.pairs.items()}
         self.costs = Pairwise(alone, pairs)
 
 
 class _MessageRun:
-    """Messages of one run; ``into[v, w]`` is what w hears from v, an entry for each state of w."""
+    """Messages of one run; ``into[v, w]`` has an entry for each state of the receiver w."""
 
     def __init__(self, costs: Pairwise) -> None:
         self.costs = costs
@@ -97,10 +98,10 @@ class _MessageRun:
         self.before = [[w for w in near if w < v] for v, near in enumerate(costs.neighbours)]
         self.after = [[w for w in near if w > v] for v, near in enumerate(costs.neighbours)]
         self.weight = [
-            1 / max(len(one), len(other), 1)
-            for one, other in zip(self.before, self.after, strict=True)
+            1 / max(len(before), len(after), 1)
+            for before, after in zip(self.before, self.after, strict=True)
         ]
-        # one contiguous table for each direction: rows are the states of who speaks
+        # contiguous in both directions, because rows, which are the sender's states, are reduced
         self.tables = {
             (v, w): np.ascontiguousarray(costs.table(v, w))
             for v, near in enumerate(costs.neighbours)
@@ -110,18 +111,19 @@ class _MessageRun:
             (v, w): np.zeros(len(costs.alone[w])) for v, w in self.tables
         }
 
-    def _heard(self, variable: int, *several: Sequence[int]) -> Costs:
+    def _heard(self, variable: int, *groups: Sequence[int]) -> Costs:
         total = self.costs.alone[variable].copy()
-        for near in several:
-            for one in near:
-                total += self.into[one, variable]
+        for group in groups:
+            for near in group:
+                total += self.into[near, variable]
         return total
 
     def _speak(self, share: Costs, speaker: int, listener: int) -> float:
-        """A new message; what all states of the listener owe alike is taken out of it.
+        """Sends a message, normalised to a minimum of 0; returns what was subtracted.
 
-        ``share`` is each listener's of what the speaker heard. (Methods of arrays take longer to
-        begin than ``reduce`` to end.)
+        ``share`` is the part of the sender's costs that goes to each receiver.
+        (ufunc.reduce, because array methods take longer to start than ``reduce`` takes
+        here.)
         """
         own = share - self.into[listener, speaker]
         message = np.minimum.reduce(self.tables[speaker, listener] + own[:, None], axis=0)
@@ -131,15 +133,15 @@ class _MessageRun:
         return least
 
     def forward(self) -> None:
-        """One pass in order."""
+        """Passes messages once in order."""
         for variable in self.order:
             before, after = self.before[variable], self.after[variable]
             share = self.weight[variable] * self._heard(variable, before, after)
-            for one in after:
-                self._speak(share, variable, one)
+            for later in after:
+                self._speak(share, variable, later)
 
     def read(self) -> Iterator[tuple[int, ...]]:
-        """Choices read off what was heard, in order and against it, and improved."""
+        """Yields choices decoded in both orders, and improved."""
         for order, others, done in (
             (self.order, self.after, self.before),
             (self.order[::-1], self.before, self.after),
@@ -147,18 +149,18 @@ class _MessageRun:
             states = [0] * len(order)
             for variable in order:
                 beside = self._heard(variable, others[variable])
-                for one in done[variable]:
-                    beside += self.tables[one, variable][states[one]]
+                for near in done[variable]:
+                    beside += self.tables[near, variable][states[near]]
                 states[variable] = int(beside.argmin())
             yield self.improved(self.improved(states))
 
     def backward(self) -> float:
-        """One pass against the order; and the bound.
+        """Passes messages once in reverse order, and returns the bound.
 
-        Of each variable the least of what it heard is owed by every choice, and what is left is
-        not negative; a share of that, at most one in all, goes along each edge to those before
-        it, where again what is owed by all is taken out. So what remains everywhere is not
-        negative, and what was taken out is a bound.
+        Every choice owes the least of each variable's costs, and the remainder is not
+        negative. A share of it, at most 1 in all, is sent along each edge to earlier
+        variables, whose common minimum is subtracted again. So all remaining costs are not
+        negative, and the subtracted sum is a bound.
         """
         bound = 0.0
         for variable in reversed(self.order):
@@ -167,16 +169,16 @@ class _MessageRun:
             least = float(heard.min())
             bound += least
             share = self.weight[variable] * (heard - least)
-            for one in before:
-                bound += self._speak(share, variable, one)
+            for earlier in before:
+                bound += self._speak(share, variable, earlier)
         return bound
 
     def improved(self, states: Sequence[int]) -> tuple[int, ...]:
-        """The same, each in turn changed to what is best beside all its neighbours, once."""
+        """Returns the choice after one pass of coordinate descent."""
         changed = list(states)
         for variable in self.order:
             total = self.costs.alone[variable].copy()
-            for one in self.costs.neighbours[variable]:
-                total += self.tables[one, variable][changed[one]]
+            for near in self.costs.neighbours[variable]:
+                total += self.tables[near, variable][changed[near]]
             changed[variable] = int(total.argmin())
         return tuple(changed)

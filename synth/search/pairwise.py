@@ -1,7 +1,7 @@
-"""Choices whose costs are of one, or of two at a time: what is chosen here, and there.
+"""Sums of costs of one or two variables: the energy of a discrete graphical model.
 
-The energy of a discrete graphical model: each variable has a finite number of states with a cost
-each, each edge a cost for each pair of states of its two ends. An infinite cost is what cannot be.
+Each variable has a finite number of states with a cost each; each edge has a cost for each pair of
+states of its two ends. An infinite cost forbids a state or a pair.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ class Pairwise:
     pairs: Mapping[tuple[int, int], Costs]
 
     def __post_init__(self) -> None:
-        for (one, other), table in self.pairs.items():
-            assert one < other, "an edge is named by its ends in order"
-            assert table.shape == (len(self.alone[one]), len(self.alone[other])), (one, other)
+        for (first, second), table in self.pairs.items():
+            assert first < second, "an edge is named by its ends in order"
+            assert table.shape == (len(self.alone[first]), len(self.alone[second])), (first, second)
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """Of each variable those that it shares an edge with, in order."""
+        """For each variable, those that it shares an edge with, in order."""
         found: list[list[int]] = [[] for _ in self.alone]
-        for one, other in sorted(self.pairs):
-            found[one].append(other)
-            found[other].append(one)
-        return tuple(tuple(sorted(each)) for each in found)
+        for first, second in sorted(self.pairs):
+            found[first].append(second)
+            found[second].append(first)
+        return tuple(tuple(sorted(near)) for near in found)
 
-    def table(self, one: int, other: int) -> Costs:
-        """The costs of an edge, a row for each state of the first that is named."""
-        return self.pairs[one, other] if one < other else self.pairs[other, one].T
+    def table(self, first: int, second: int) -> Costs:
+        """Returns the costs of an edge, with a row for each state of the first variable."""
+        return self.pairs[first, second] if first < second else self.pairs[second, first].T
 
     def cost(self, states: Sequence[int]) -> float:
-        """What a choice of a state for each variable costs in all."""
+        """Returns the total cost of a choice of states."""
         alone = sum(float(costs[at]) for costs, at in zip(self.alone, states, strict=True))
         pairs = sum(float(table[states[v], states[w]]) for (v, w), table in self.pairs.items())
         return alone + pairs
 
     def without_dead(self) -> Pairwise | Infeasible:
-        """The same, where a state that no neighbour goes with costs infinitely much alone.
+        """Returns the same costs, with dead states (no partner in some neighbour) infinite.
 
-        Exact: until nothing changes. Infeasible if a variable has no state left.
+        Exact: repeated until nothing changes. Infeasible if a variable has no state left.
         """
         alone = [costs.copy() for costs in self.alone]
         left = set(range(len(alone)))
         while left:
-            one = left.pop()
-            for other in self.neighbours[one]:
-                with_one = (self.table(one, other) + alone[one][:, None]).min(axis=0)
-                dead = np.isinf(with_one) & np.isfinite(alone[other])
+            variable = left.pop()
+            for other in self.neighbours[variable]:
+                least = (self.table(variable, other) + alone[variable][:, None]).min(axis=0)
+                dead = np.isinf(least) & np.isfinite(alone[other])
                 if dead.any():
                     alone[other][dead] = inf
                     left.add(other)

@@ -1,10 +1,9 @@
-"""The one face of searches: a space of states and their prices, and the answers there may be.
+"""The interface of searches: a space of states with prices, and the possible answers.
 
-A space says where to begin, which moves there are, and what a state costs; a driver walks it
-(``backtracking``) and knows nothing else of it. Prices are seconds, or why
-a state cannot be. Three answers: the best there is; the best found, with a bound that nothing
-falls below; or that nothing is feasible, by how little it fails at least. A walk that ended before
-it met anything feasible says that instead: it proved nothing.
+A space defines the initial state, moves and prices; a driver (``backtracking``) knows nothing else.
+A price is seconds, or why a state is infeasible. Answers: the optimum; the best found, with a lower
+bound; or a proof that nothing is feasible, with the least excess. A walk that ended before it met
+anything feasible reports that instead: it proved nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True)
 class Infeasible:
-    """Why something cannot be, and by how much: ``excess`` is what is too much, 0 never.
+    """Why something is infeasible, and by how much: ``excess`` is never 0.
 
-    As the price of a state it is of that state; as an answer it is proved of all, and ``excess``
-    is the least of all, of the state that ``because`` speaks of.
+    As a price it concerns one state; as an answer it is proved of all states, and ``excess`` is
+    the least of all, which belongs to the state described in ``because``.
     """
 
     because: str
@@ -34,14 +33,14 @@ class Infeasible:
 
 
 Price = float | Infeasible
-"""Seconds, or why not."""
+"""Seconds, or why a state is infeasible."""
 
 
 class Space(Protocol[S]):
-    """States and what they cost. ``moves`` and ``price`` depend on nothing but their arguments.
+    """States and their costs. ``moves`` and ``price`` depend only on their arguments.
 
-    ``bound(state)`` is never above the price of the state, nor of any that moves lead to from it;
-    it is Infeasible where all of these are, with at most their least excess.
+    ``bound(state)`` is at most the price of the state and of any reachable from it; it is
+    Infeasible if all of these are, with at most their least excess.
     """
 
     def initial(self) -> S: ...
@@ -54,24 +53,25 @@ class Space(Protocol[S]):
 
 
 class Observer:
-    """Is called with the progress of a search, and may stop it. By default it does nothing.
+    """Receives the progress of a search, and may stop it. By default it does nothing.
 
-    Seconds are its business: what asks for a search has a clock, searches have none.
+    Searches have no clock: time limits are the observer's business.
     """
 
     def go_on(self) -> bool:
-        """Answer False to stop with what there is."""
+        """Returns False to stop with the best so far."""
         return True
 
     def priced(self, states: int, best: float | None) -> None:
-        """So many states were priced, or rounds done; ``best`` are the least seconds so far."""
+        """Reports states priced, or rounds done, and the least seconds so far."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may cost: prices of states (or rounds) at most; the observer may stop before.
+    """The limits of a search: priced states (or rounds) at most; the observer may stop earlier.
 
-    ``seed``: of all that is drawn. Equal budgets give equal answers, unless the observer stops.
+    ``seed`` is that of all random draws. Equal budgets give equal answers, unless the observer
+    stops.
     """
 
     evaluations: int = 10**6
@@ -80,7 +80,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Optimal(Generic[S]):
-    """Nothing is cheaper."""
+    """A state than which none is cheaper."""
 
     state: S
     seconds: float
@@ -92,7 +92,7 @@ class Optimal(Generic[S]):
 
 @dataclass(frozen=True)
 class BestFound(Generic[S]):
-    """The cheapest of what was looked at; nothing is below ``bound``."""
+    """The cheapest state seen; none is below ``bound``."""
 
     state: S
     seconds: float
@@ -100,13 +100,13 @@ class BestFound(Generic[S]):
 
     @property
     def gap(self) -> float:
-        """By which share it may lie above the best: 0.001 is a tenth of a percent."""
+        """By what share it may exceed the optimum: 0.001 is a tenth of a percent."""
         return self.seconds / self.bound - 1 if self.bound > 0 else inf
 
 
 @dataclass(frozen=True)
 class NoneFound:
-    """Nothing feasible was met, and not all was looked at; what was met failed by this at least."""
+    """No feasible state was seen, but not all were; ``nearest`` has the least excess seen."""
 
     nearest: Infeasible | None = None
 
@@ -115,9 +115,9 @@ Found = Optimal[S] | BestFound[S] | Infeasible | NoneFound
 
 
 class Tally(Generic[S]):
-    """What a driver has priced so far: the best, the nearest, and whether to go on.
+    """The record of a driver: the best, the nearest to feasible, and whether to go on.
 
-    Of equal prices the one that came first stays.
+    Of equal prices the first stays.
     """
 
     def __init__(self, price: Callable[[S], Price], budget: Budget, observer: Observer) -> None:
@@ -128,17 +128,17 @@ class Tally(Generic[S]):
 
     @property
     def seconds(self) -> float:
-        """The least so far; infinite while nothing is feasible."""
+        """The least price so far; infinite while nothing is feasible."""
         return inf if self.best is None else self.best[1]
 
     def may(self) -> bool:
-        """Whether one more state may be priced. The first always may."""
+        """Whether another state may be priced. The first always may."""
         if not self.states:
             return True
         return self.states < self._budget.evaluations and self._observer.go_on()
 
     def price(self, state: S) -> Price:
-        """The price of a state, noted."""
+        """Prices a state and records the result."""
         price = self._price(state)
         self.states += 1
         if isinstance(price, Infeasible):
@@ -150,7 +150,7 @@ class Tally(Generic[S]):
         return price
 
     def found(self, bound: Price) -> Found[S]:
-        """The answer; ``bound`` is of all states, and proves the best that reaches it."""
+        """Returns the answer; ``bound`` holds for all states, and proves a best that reaches it."""
         if self.best is not None:
             state, seconds = self.best
             least = 0.0 if isinstance(bound, Infeasible) else bound

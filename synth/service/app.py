@@ -1,4 +1,4 @@
-"""The app of a server: the routes of the API and the page, and the middleware around them."""
+"""The ASGI app of a server: routes of the API and the page, and the middleware around them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def no_life(app: FastAPI) -> AsyncIterator[None]:
 
 
 def build(state: AppState, life: Life = no_life) -> FastAPI:
-    """The app of one server; without keys it answers only under names of this machine."""
+    """Build the app of one server; without keys it answers only under names of this machine."""
     own_names = None if state.keys else frozenset({state.settings.host.lower()})
     guard = CrossSiteGuard(own_names)
     app = FastAPI(

@@ -1,4 +1,4 @@
-"""The command line's cache of answers: a store, which it may share with a service."""
+"""The command line's answer cache, kept in a store that a service may share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from synth.service.store import Store
 class Cache:
     """Keeps complete answers of repeatable verbs: ``top``, but not ``run``, which measures.
 
-    Its methods raise StoreError where the store cannot be reached.
+    Its methods raise StoreError if the store cannot be reached.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find(self, verb: str, question: Question) -> Reply | None:
-        """The answer that the same code gave to the same question."""
+        """Return the answer of the same edition to the same question, or None."""
         if not VERBS[verb].repeatable:
             return None
-        found = self._store.answers.one(key_of(verb, question))
-        return None if found is None else Reply(json.loads(found.body), Outcome(found.outcome))
+        stored = self._store.answers.one(key_of(verb, question))
+        return None if stored is None else Reply(json.loads(stored.body), Outcome(stored.outcome))
 
     def keep(self, verb: str, question: Question, reply: Reply, seconds: float) -> None:
         """Keep an answer and the seconds it took, if it is complete and repeatable."""
@@ -38,7 +38,7 @@ class Cache:
 
 @contextmanager
 def open_cache(url: str) -> Iterator[Cache]:
-    """The cache in a store, whose tables are made where there are none."""
+    """Open the cache in a store, creating its tables if they are missing."""
     with Store(url) as store:
         store.migrate()
         yield Cache(store)

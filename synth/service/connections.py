@@ -1,9 +1,9 @@
-"""Connections whose peer sends no request, or takes no answer: ended, and bounded in number.
+"""HTTP connections with timeouts for slow peers and a bound on their number.
 
-uvicorn waits for ever for the headers of a request, so that a thousand connections that send
-none, or a byte a minute, use up all files that a process may have open; after that nobody is
-served, and every attempt to accept one more is a traceback in the log. Nor does it ever give up
-one whose peer reads nothing of its answer, and all of that answer stays in memory.
+uvicorn waits for ever for the headers of a request. A thousand connections that send none, or one
+byte a minute, use up the file descriptors of the process; then nobody is served, and each failed
+accept logs a traceback. Nor does uvicorn ever close a connection whose peer does not read its
+answer, and the whole answer stays in memory.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 HEADER_SECONDS = 10.0
 SENT_SECONDS = 30.0
 LEAST_SENT_BYTES = 2**16
-"""What a peer must take of its answer within those seconds, or the rest of it."""
+"""Bytes of its answer, or the rest of it, that a peer must read within ``SENT_SECONDS``."""
 _OTHER_FILES = 256
-"""Files that are kept for all but connections: the store, workers, and those just accepted."""
+"""File descriptors reserved for the store, workers, and connections just accepted."""
 MOST_ACCEPTED = 32
-"""So many connections are accepted before any of them is counted: asyncio accepts as many in one
-turn as are told to wait in the queue, and has files for all of them before one can be ended."""
+"""The listen backlog. asyncio accepts a whole backlog in one turn of the loop, so this many
+connections have file descriptors before the first can be counted or closed."""
 _EXHAUSTED_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("collsynth.service")
 
 
 def most_connections() -> int:
-    """How many connections leave files for all else; the soft limit of files is raised first."""
+    """Return how many connections the file limit allows, after raising the soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    return max(16, min(soft, wanted) - _OTHER_FILES)
+    ceiling = 65_536 if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < ceiling:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (ceiling, hard))
+        soft = ceiling
+    return max(16, min(soft, ceiling) - _OTHER_FILES)
 
 
 class ThrottledWarning:
-    """Logs a warning once in so many seconds at most: of a thousand that are alike the first."""
+    """Logs at most one warning in ``seconds``, and drops the others."""
 
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock, self._due = seconds, clock, -inf
 
-    def warn(self, problem: str, *given: object) -> None:
-        """Log it, unless one was logged lately."""
+    def warn(self, problem: str, *arguments: object) -> None:
+        """Log a warning unless one was logged within the last ``seconds``."""
         if self._clock() >= self._due:
             self._due = self._clock() + self._seconds
-            log.warning(problem, *given)
+            log.warning(problem, *arguments)
 
 
 def handle_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """Have one line logged where there is no file for a connection, not a traceback for each.
+    """Log one line when file descriptors run out, instead of a traceback for each failed accept.
 
-    asyncio tries again by itself a second later.
+    asyncio itself retries a second later.
     """
     seldom = ThrottledWarning()
 
@@ -73,17 +73,16 @@ def handle_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that is closed where its request's headers have not come in time.
+    """A connection that is closed if headers do not arrive, or the answer is not read, in time.
 
-    It is closed, too, where its answer is not taken. Where there are ``most`` connections already,
-    the one that has waited longest for a request makes room for the new one, or else one whose
-    body has not come yet; where all are being answered, the new one is closed.
+    Beyond ``most`` connections, the one that has waited longest for a request is closed for the
+    new one, else one whose body is incomplete; if all are being answered, the new one is closed.
     """
 
     most = most_connections()
     seldom = ThrottledWarning()
-    _timer: asyncio.TimerHandle | None = None
-    _taken: asyncio.TimerHandle | None = None
+    _header_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> bool:
@@ -92,27 +91,27 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # else what is less is never said to be untaken
+        transport.set_write_buffer_limits(0)  # else pause_writing is not called for small answers
         self._arm()
         if len(self.connections) > self.most:
-            unheard = [one for one in self.connections if one.unheard and one is not self]
-            oldest = min(unheard, key=lambda one: one.waits_since, default=self)
+            others = [c for c in self.connections if c.incomplete and c is not self]
+            oldest = min(others, key=lambda connection: connection.headers_due, default=self)
             self.seldom.warn("more than %d connections: who sends no request is ended", self.most)
             oldest.transport.abort()
             self.connections.discard(oldest)
 
     @property
-    def unheard(self) -> bool:
-        """Whether no request has come, or not all of it."""
+    def incomplete(self) -> bool:
+        """Whether no complete request has arrived."""
         return self.waiting or self.cycle.more_body
 
     @property
-    def waits_since(self) -> float:
-        """When the wait for headers ends: who waits longest is first, and idle ones are last."""
-        return self._timer.when() if self._timer is not None else inf
+    def headers_due(self) -> float:
+        """Loop time at which the wait for headers ends; infinite if it does not wait for any."""
+        return self._header_timer.when() if self._header_timer is not None else inf
 
     def data_received(self, data: bytes) -> None:
-        if self.waiting and self._timer is None:
+        if self.waiting and self._header_timer is None:
             self._arm()
         super().data_received(data)
         if not self.waiting:
@@ -125,35 +124,35 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch()
+        self._schedule_check()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._taken is not None:
-            self._taken.cancel()
-            self._taken = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _watch(self) -> None:
-        """Look again later how much of the answer is still here."""
-        loop, left = asyncio.get_running_loop(), self.transport.get_write_buffer_size()
-        self._taken = loop.call_later(SENT_SECONDS, self._look, left)
+    def _schedule_check(self) -> None:
+        """Schedule a check of how many bytes the peer has read."""
+        loop, unsent_bytes = asyncio.get_running_loop(), self.transport.get_write_buffer_size()
+        self._write_timer = loop.call_later(SENT_SECONDS, self._check_progress, unsent_bytes)
 
-    def _look(self, before: int) -> None:
+    def _check_progress(self, before: int) -> None:
         if before - self.transport.get_write_buffer_size() < LEAST_SENT_BYTES:
             self.transport.abort()
         else:
-            self._watch()
+            self._schedule_check()
 
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(HEADER_SECONDS, self._late)
+        self._header_timer = loop.call_later(HEADER_SECONDS, self._close_late)
 
     def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
 
-    def _late(self) -> None:
-        self._timer = None
+    def _close_late(self) -> None:
+        self._header_timer = None
         if self.waiting:
             self.transport.close()

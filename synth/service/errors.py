@@ -1,4 +1,4 @@
-"""Refusals of the service, for API and page alike: a status, what is wrong, what would help."""
+"""Refusals of the service, for API and page alike: an HTTP status, a problem and a hint."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LONGEST_TEXT = 2000
 
 @dataclass(eq=False)
 class RefusalError(Exception):
-    """A request that is not answered, with the HTTP status that says why.
+    """A request that is refused with an HTTP status.
 
-    ``problem``, ``where`` and ``hint`` are those of ``InputError``; ``headers`` go with the reply.
+    ``problem``, ``where`` and ``hint`` are as in ``InputError``; the reply carries ``headers``.
     """
 
     status: HTTPStatus
@@ -30,18 +30,18 @@ class RefusalError(Exception):
 
 
 def bad_input(error: InputError) -> RefusalError:
-    """422: a mistake of the caller in a question."""
+    """422: a mistake in the caller's question."""
     problem, where, hint = (clip_text(text) for text in (error.problem, error.where, error.hint))
     return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=where, hint=hint)
 
 
 def clip_text(text: str) -> str:
-    """A text cut off after some length: errors may quote all that they are about."""
+    """Truncate a text: errors may quote their whole input."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def not_json(problem: str, hint: str = "") -> RefusalError:
-    """400: a body that is not JSON, or no question."""
+    """400: a body that is not JSON or not a question."""
     return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="body", hint=hint)
 
 
@@ -56,18 +56,18 @@ def too_large(most_bytes: int) -> RefusalError:
 
 
 def not_found(what: str) -> RefusalError:
-    """404: what does not exist and, in the same words, what belongs to another team."""
+    """404: something missing or, in the same words, something of another team."""
     return RefusalError(HTTPStatus.NOT_FOUND, f"there is no such {what}")
 
 
 def too_many(problem: str, retry_after_seconds: int, hint: str = "") -> RefusalError:
-    """429: a limit of a key or a team is used up for now."""
+    """429: a limit of a key or a team is exhausted for now."""
     headers = {"Retry-After": str(max(1, retry_after_seconds))}
     return RefusalError(HTTPStatus.TOO_MANY_REQUESTS, problem, hint=hint, headers=headers)
 
 
 def unavailable(problem: str, retry_after_seconds: int = 5) -> RefusalError:
-    """503: what cannot be served now, but soon can."""
+    """503: something that is temporarily unavailable."""
     headers = {"Retry-After": str(retry_after_seconds)}
     hint = "ask again in a few seconds"
     return RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint, headers=headers)

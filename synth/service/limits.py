@@ -1,4 +1,4 @@
-"""Limits: how much one request may ask for, checked before anything is worked out."""
+"""Limits on what one request may ask for, checked before any work begins."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from synth.ask.questions.question import Question
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one body, question, job, key and team may have.
+    """Upper limits for one body, question, job, key and team.
 
-    ``plain_body_bytes`` is for a body in which no file belongs.
-
-    ``job_memory_bytes`` is for each piece of a job in its worker; ``requests_per_second`` and
-    ``jobs_per_day`` are for keys that were made without limits of their own;
-    ``work_seconds_per_day`` is for all jobs of a team whose callers need keys.
+    ``plain_body_bytes`` limits bodies of questions without files, ``job_memory_bytes`` each piece
+    of a job in its worker. ``requests_per_second`` and ``jobs_per_day`` apply to keys without
+    limits of their own; ``work_seconds_per_day`` to all jobs of a team whose callers need keys.
     """
 
     body_bytes: int = 16 * 2**20
@@ -49,7 +47,7 @@ class Limits:
     body_bytes_at_once_per_team: int = 64 * 2**20
 
     def body_bytes_for(self, question: type[Question]) -> int:
-        """The most bytes of a body, by what files the question has room for: few have any."""
+        """Return the largest body in bytes, given the files that this question may contain."""
         marks = marks_of(question)
         if marks & {CostLimit.TEXT, CostLimit.ANSWER}:
             return self.body_bytes
@@ -59,40 +57,42 @@ class Limits:
         return min(self.body_bytes, self.plain_body_bytes + described)
 
     def check(self, question: Question) -> None:
-        """Raises InputError, naming the key, for a question that asks for too much.
+        """Raise InputError, naming the key, if a question exceeds a limit.
 
-        Raises it, too, for a system that cannot be read, as its devices cannot be counted.
+        Also raises it if a system cannot be read, because its devices cannot be counted.
         """
         numbers = {
             CostLimit.K: self.k,
             CostLimit.MAX_STEPS: self.max_steps,
             CostLimit.DIGITS: self.digits,
         }
-        for limited, key, given in limited_fields(question):
+        for limited, key, value in limited_fields(question):
             match limited:
                 case CostLimit.K | CostLimit.MAX_STEPS | CostLimit.DIGITS:
-                    _check_number(key, given, numbers[limited])
+                    _check_number(key, value, numbers[limited])
                 case CostLimit.TREE:
-                    _check_number(key, prod(given), self.devices)
+                    _check_number(key, prod(value), self.devices)
                 case CostLimit.SYSTEMS:
-                    _check_number(key, len(given), self.systems)
-                    self.check_description(*(one.text for one in given if not isinstance(one, str)))
-                    for one in given:
-                        self._check_system(key, one)
+                    _check_number(key, len(value), self.systems)
+                    self.check_description(
+                        *(system.text for system in value if not isinstance(system, str))
+                    )
+                    for system in value:
+                        self._check_system(key, system)
                 case CostLimit.SYSTEM:
-                    self._check_system(key, given)
+                    self._check_system(key, value)
                 case CostLimit.ANSWER:
                     assert isinstance(question, EmitInputQuestion)
                     self.check_devices(question.answered_devices(), key)
                 case CostLimit.TEXT:
                     pass  # no longer than its body, which ``body_bytes`` holds
                 case CostLimit.HERE:
-                    _check_not_here(key, given)
+                    _check_not_here(key, value)
                 case _:
                     assert_never(limited)
 
     def check_description(self, *texts: str) -> None:
-        """Raises InputError for texts that are too long to describe systems, all together."""
+        """Raise InputError if descriptions of systems are too long in total."""
         characters = sum(map(len, texts))
         if characters > self.description_bytes:
             problem = f"a description of {characters} characters"
@@ -100,23 +100,23 @@ class Limits:
             raise InputError(problem, where="text", hint=hint)
 
     def check_devices(self, devices: int, where: str) -> None:
-        """Raises InputError for a system that is too large."""
+        """Raise InputError if a system has too many devices."""
         if devices > self.devices:
             problem = f"the system has {devices} devices"
             raise InputError(problem, where=where, hint=f"here at most {self.devices}")
 
-    def _check_system(self, key: str, given: str | NamedText) -> None:
-        if isinstance(given, NamedText):
-            self.check_description(given.text)
-        self.check_devices(system_of(given).devices, key)
+    def _check_system(self, key: str, system: str | NamedText) -> None:
+        if isinstance(system, NamedText):
+            self.check_description(system.text)
+        self.check_devices(system_of(system).devices, key)
 
 
-def _check_not_here(key: str, given: bool) -> None:
-    if given:
+def _check_not_here(key: str, value: bool) -> None:
+    if value:
         hint = "the command line does it, on its own machine"
         raise InputError("a service runs no steps", where=key, hint=hint)
 
 
-def _check_number(key: str, given: int, most: int) -> None:
-    if given > most:
-        raise InputError(f"{key} comes to {given}", where=key, hint=f"here at most {most}")
+def _check_number(key: str, value: int, most: int) -> None:
+    if value > most:
+        raise InputError(f"{key} comes to {value}", where=key, hint=f"here at most {most}")

@@ -1,4 +1,4 @@
-"""Metrics of a server, for Prometheus. Labels are routes and verbs, never what users send."""
+"""Prometheus metrics of a server. Labels are routes and verbs, never user input."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _JOB_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 @dataclass(frozen=True)
 class ExternalCounts:
-    """What is counted where it happens.
+    """Functions that read counts kept elsewhere, called whenever metrics are read.
 
-    ``jobs`` counts those of the store by status, ``queues`` for each team with queued jobs how many
-    there are, and for how many seconds the oldest has waited; ``lost`` the pieces whose worker was
-    lost, ``idle`` the slots without a piece.
+    ``jobs`` counts the store's jobs by status. ``queues`` gives for each team with queued jobs
+    their number and how many seconds the oldest has waited. ``lost`` counts the pieces whose worker
+    was lost, ``idle`` the slots without a piece.
     """
 
     jobs: Callable[[], Mapping[str, int]]
@@ -83,7 +83,7 @@ class Metrics:
             "Mistakes of the service: requests answered 500, and jobs that failed by one.",
             ("where",),
         )
-        for where in ("request", "job"):  # an increase from nothing is none to Prometheus
+        for where in ("request", "job"):  # Prometheus sees no increase in a series that appears
             self._bugs.labels(where)
         self._store_errors = counter("collsynth_store_errors", "Times the store failed.")
         self._forgotten = counter(
@@ -95,14 +95,14 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        known = method if method in _METHODS else "other"
-        self._requests.labels(known, route, str(status)).inc()
+        method_label = method if method in _METHODS else "other"
+        self._requests.labels(method_label, route, str(status)).inc()
         if status == HTTPStatus.INTERNAL_SERVER_ERROR:
             self._bugs.labels("request").inc()
         self._request_seconds.labels(route).observe(seconds)
 
     def asked(self, verb: str, found: str) -> None:
-        """Count a question, whose answer was found in ``memory``, in the ``store`` or ``not``."""
+        """Count a question by where its answer was found: ``memory``, ``store`` or ``not``."""
         self._questions.labels(verb, found).inc()
 
     def asked_store(self, purpose: str, seconds: float) -> None:
@@ -110,17 +110,17 @@ class Metrics:
         self._store_seconds.labels(purpose).observe(seconds)
 
     def worked(self, verb: str, pieces: int) -> None:
-        """Count the pieces of a question that were carried out, whether or not the job ended."""
+        """Count the pieces of a question that were computed, whether or not the job ended."""
         self._pieces.labels(verb).inc(pieces)
 
     def ended(self, verb: str, status: str, seconds: float, *, by_bug: bool = False) -> None:
-        """Count a job that ended here; ``by_bug``: it failed, and its question is not to blame."""
+        """Count a job that ended here; ``by_bug``: it failed by a bug, not by its question."""
         self._bugs.labels("job").inc(by_bug)
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
     def forgot(self, jobs: int, answers: int) -> None:
-        """Count jobs and answers that were deleted for their age."""
+        """Count jobs and answers that were deleted."""
         self._forgotten.labels("jobs").inc(jobs)
         self._forgotten.labels("answers").inc(answers)
 
@@ -129,7 +129,7 @@ class Metrics:
         self._store_errors.inc()
 
     def read_from(self, elsewhere: ExternalCounts) -> None:
-        """Add counts that are kept elsewhere; each read of the metrics calls these functions."""
+        """Add counts that are kept elsewhere."""
         self.registry.register(_StateCollector(elsewhere))
 
     def text(self) -> bytes:
@@ -138,14 +138,14 @@ class Metrics:
 
 
 class _StateCollector(Collector):
-    """Jobs in the store and how long they wait, workers that were lost or have nothing to do."""
+    """Collects ``ExternalCounts`` on each read."""
 
     def __init__(self, elsewhere: ExternalCounts) -> None:
         self._elsewhere = elsewhere
         self._created = time.time()
 
     def collect(self) -> Iterator[Metric]:
-        """The jobs by status, and the pieces."""
+        """Yield the families of all counts."""
         jobs = GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
         for status, count in self._elsewhere.jobs().items():
             jobs.add_metric([status], count)

@@ -1,4 +1,4 @@
-"""A cache in memory that drops what was used longest ago (LRU), bounded in bytes."""
+"""An in-memory LRU cache bounded in bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """The values used last, by key; together they never weigh more than ``most_bytes``.
+    """The most recently used values by key, at most ``most_bytes`` in total.
 
-    Not for several threads: everything that uses one runs on the same event loop.
+    Not thread-safe: all users run on one event loop.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -26,30 +26,30 @@ class LruCache(Generic[K, V]):
 
     @property
     def held_bytes(self) -> int:
-        """What all values weigh together."""
+        """Total weight of all values."""
         return self._bytes
 
     def get(self, key: K) -> V | None:
-        """The value, which is now the one used last."""
-        found = self._held.get(key)
-        if found is None:
+        """Return the value, which becomes the most recently used, or None."""
+        entry = self._held.get(key)
+        if entry is None:
             return None
         self._held.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def put(self, key: K, value: V, weight_bytes: int) -> None:
-        """Hold a value, dropping those used longest ago; one above ``most_bytes`` is not held."""
+        """Hold a value unless it exceeds ``most_bytes``; drop the least recently used for it."""
         self.drop(key)
         if weight_bytes > self._most_bytes:
             return
         self._held[key] = (value, weight_bytes)
         self._bytes += weight_bytes
         while self._bytes > self._most_bytes:
-            _, (_, gone) = self._held.popitem(last=False)
-            self._bytes -= gone
+            _, (_, weight) = self._held.popitem(last=False)
+            self._bytes -= weight
 
     def drop(self, key: K) -> None:
-        """Forget a value, if it is held."""
-        found = self._held.pop(key, None)
-        if found is not None:
-            self._bytes -= found[1]
+        """Drop a value if it is held."""
+        entry = self._held.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry[1]

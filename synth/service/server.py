@@ -1,4 +1,4 @@
-"""A server: puts store, workers, dispatcher, broker and app together, listens, and stops."""
+"""A server: wires store, workers, dispatcher, broker and app; listens and shuts down."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from synth.service.workers.memory import give_back_large_blocks
 _LAST_SECONDS = 5
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.0005
-"""Python's switch interval between threads: its 5 ms are longer than most answers take."""
+"""Python's thread switch interval: the default of 5 ms is longer than most answers take."""
 T = TypeVar("T")
 log = logging.getLogger("collsynth.service")
 
@@ -50,8 +50,8 @@ log = logging.getLogger("collsynth.service")
 class Service:
     """All parts of one server, wired together.
 
-    Work begins with the lifespan of ``app``; ``close`` ends what still runs after it. ``trial`` is
-    the worker on which quick jobs are tried while others are busy.
+    Work begins with the lifespan of ``app``; ``close`` ends what outlives it. ``trial`` is the
+    worker that tries possibly quick jobs while all others are busy.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Service:
             self.broker.drain()
 
     def close(self, grace_seconds: float) -> None:
-        """End all work, put unfinished jobs back in the queue, and release everything."""
+        """Stop all work, put unfinished jobs back in the queue, and release all resources."""
         self.dispatcher.stop(grace_seconds)
         self.workers.close(0)
         if self._trial is not None:
@@ -105,7 +105,7 @@ class Service:
 
 
 def _proxy_of(settings: Settings) -> Proxy | None:
-    """The proxies that are trusted; beside a secret those of this machine, if none are named."""
+    """The trusted proxies; with a secret and no networks, those on this machine."""
     networks = settings.trusted_proxies or (LOOPBACK if settings.proxy_secret else ())
     if not networks:
         return None
@@ -113,7 +113,7 @@ def _proxy_of(settings: Settings) -> Proxy | None:
 
 
 def _count_if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
-    """What the store counts; nothing where it cannot be reached."""
+    """The store's counts, or an empty mapping if it cannot be reached."""
     try:
         return count()
     except StoreError:
@@ -123,8 +123,8 @@ def _count_if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
 class Server(uvicorn.Server):
     """A uvicorn server that stops in two steps.
 
-    After a first signal running jobs may end while requests are still answered; after a second it
-    ends at once.
+    After the first signal, running jobs may finish while requests are still answered; the second
+    stops it at once.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
         self._drained = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen. Few connections are accepted in one turn, and still many may wait for theirs."""
+        """Start listening with a long kernel queue, though asyncio accepts few in one turn."""
         await super().startup(sockets)
         for sock in sockets or ():
             sock.listen(_BACKLOG)
@@ -147,9 +147,9 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Begin to stop after a first signal. Called ten times a second, on the event loop.
+        """Notify systemd, and begin to stop after a first signal.
 
-        So who watches hears nothing more where the loop hangs.
+        uvicorn calls this ten times a second on the event loop, so the watchdog notices a hang.
         """
         dispatcher = self._service.dispatcher
         self._supervisor.beat(lives=dispatcher.lives, trouble=dispatcher.unready())
@@ -169,35 +169,35 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises InputError where that is not possible."""
+    """Return a listening socket. Raises InputError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once only where a socket says that it is TCP.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # asyncio sets TCP_NODELAY only on sockets created with the protocol TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4])
-        made.listen(_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4])
+        listener.listen(_BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
-        made.close()
+        listener.close()
         why = getattr(error, "strerror", None) or str(error)
         hint = "choose another with --port, or --host"
         raise InputError(f"cannot listen on {host}, port {port}: {why}", hint=hint) from None
-    return made
+    return listener
 
 
 def workers_of(settings: Settings) -> Workers:
-    """The workers of a server. Raises InputError for an executor that cannot be reached."""
+    """Create the workers of a server. Raises InputError if the executor cannot be reached."""
     if settings.executor is None:
         return ProcessWorkers(settings.workers)
-    scheme, found, address = settings.executor.partition("://")
-    if scheme != "dask" or not found or not address:
+    scheme, separator, address = settings.executor.partition("://")
+    if scheme != "dask" or not separator or not address:
         hint = "leave it out for processes here, or give dask://host:port"
         raise InputError(f"{settings.executor!r} is no executor", where="--executor", hint=hint)
     return _dask(address)
 
 
 def _dask(address: str) -> Workers:
-    # Not at the top of the file: dask is an extra, and a server without a cluster needs none of it.
+    # A late import: dask is an extra that a server without a cluster does not need.
     try:
         from synth.service.workers.dask import DaskWorkers
     except ModuleNotFoundError as error:
@@ -210,9 +210,9 @@ def _dask(address: str) -> Workers:
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until a signal to stop; ``announce`` is called with the address that is listened on.
+    """Serve until a signal to stop; calls ``announce`` with the address of the server.
 
-    Raises InputError for settings that cannot be used, before anything is started.
+    Raises InputError before anything starts if settings cannot be used.
     """
     with Store(settings.store_url) as store:
         store.migrate()
@@ -222,7 +222,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             give_back_large_blocks()
             sys.setswitchinterval(_SWITCH_SECONDS)
             gc.collect()
-            gc.freeze()  # modules stay loaded: collecting through them again would delay answers
+            gc.freeze()  # modules stay loaded: traversing them in each collection delays answers
             announce(address_of(sock, settings.host))
             try:
                 Server(_config(service), service).run([sock])
@@ -246,15 +246,15 @@ def _config(service: Service) -> uvicorn.Config:
 
 
 def address_of(sock: socket.socket, host: str) -> str:
-    """Where a listening socket is reached."""
+    """Return the URL of a listening socket."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{sock.getsockname()[1]}/"
 
 
 def _check_keys(settings: Settings, store: Store) -> None:
-    """Raises InputError where keys are needed and the store has none to admit anyone with."""
-    known = store.keys.known()
-    if settings.keys and not settings.proxy_secret and not any(key.valid for key in known):
+    """Raise InputError if keys are required and the store has no valid one."""
+    keys = store.keys.known()
+    if settings.keys and not settings.proxy_secret and not any(key.valid for key in keys):
         problem = f"{settings.host} asks for keys, and the store has none"
         hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"
         raise InputError(problem, where="--host", hint=hint)

@@ -1,4 +1,4 @@
-"""Settings of a server, from flags and COLLSYNTH_* variables, checked before it starts."""
+"""Settings of a server, from flags and COLLSYNTH_* variables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ FILE_NAME = "collsynth.db"
 class Settings:
     """One server of the service.
 
-    ``name`` is the owner of its claims: jobs that a server of this name had under way when it was
-    killed are queued again when the next one starts, so no two that run at once may share a name.
-    ``keys``: requests need one. ``wait_seconds``: how long a request waits for its job where it
-    does not say. ``grace_seconds``: how long running jobs may go on when the server is to stop.
-    ``keep_days``: after how many days ended jobs and answers are deleted (None: never); at least
-    one, as the jobs of a key are counted over a day. ``trusted_proxies`` and what follows are of
-    ``auth.proxy.Proxy``.
+    ``name`` owns its claims: a server that starts requeues the jobs that a killed server of the
+    same name had running, so no two running servers may share a name. ``keys``: requests need a
+    key. ``wait_seconds``: how long a request waits for its job by default. ``grace_seconds``: how
+    long running jobs may continue when the server is to stop. ``keep_days``: days until ended jobs
+    and answers are deleted (None: never); at least one, because jobs of a key are counted over a
+    day. ``trusted_proxies`` to ``admins`` configure ``auth.proxy.Proxy``.
     """
 
     store_url: str
@@ -57,33 +56,35 @@ LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
 
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Addresses and networks, divided by commas. Raises InputError for what is none."""
+    """Parse addresses and networks separated by commas. Raises InputError for anything else."""
     try:
-        return tuple(ip_network(one) for one in split_commas(text))
+        return tuple(ip_network(network) for network in split_commas(text))
     except ValueError as error:
         hint = "as in 127.0.0.1 or 10.0.0.0/8, divided by commas"
         raise InputError(str(error), where="--trusted-proxy", hint=hint) from None
 
 
 def teams_of_groups(text: str) -> dict[str, str]:
-    """The team of each group, ``GROUP=TEAM`` divided by commas. Raises InputError for others."""
-    found = {}
-    for one in split_commas(text):
-        group, sign, team = (part.strip() for part in one.rpartition("="))
+    """Parse ``GROUP=TEAM`` pairs separated by commas. Raises InputError for anything else."""
+    teams = {}
+    for assignment in split_commas(text):
+        group, sign, team = (part.strip() for part in assignment.rpartition("="))
         if not (group and sign and team):
             hint = "as in ml-infra=infra,ml-research=research"
-            raise InputError(f"{one[:80]!r} gives no group a team", where="--teams", hint=hint)
-        found[group] = team
-    return found
+            raise InputError(
+                f"{assignment[:80]!r} gives no group a team", where="--teams", hint=hint
+            )
+        teams[group] = team
+    return teams
 
 
 def split_commas(text: str) -> list[str]:
-    """What is divided by commas in a text."""
-    return [one.strip() for one in text.split(",") if one.strip()]
+    """Return the non-empty parts of a text between commas, stripped."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from its own machine only; of names only localhost is."""
+    """Whether a host is a loopback address or ``localhost``; other names are not resolved."""
     if host == "localhost":
         return True
     try:
@@ -93,13 +94,13 @@ def is_loopback(host: str) -> bool:
 
 
 def default_name(host: str, port: int) -> str:
-    """The name of a server without one: machine and address, or process where any port will do."""
+    """The default name of a server: machine, host and port, or the process id if port is 0."""
     machine = socket.gethostname() or "server"
     return f"{machine}:{host}:{port}" if port else f"{machine}:pid{os.getpid()}"
 
 
 def data_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where a user's data of this program lies, by the custom of the platform."""
+    """The folder for a user's data of this program, by the convention of the platform."""
     home = Path(environment.get("HOME") or Path.home())
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / "collsynth"
@@ -110,14 +111,14 @@ def data_folder(environment: Mapping[str, str] = os.environ, platform: str = sys
 
 
 def store_url(given: str | None) -> str:
-    """The store that is named, else the one in the user's data folder. Raises as that does."""
+    """Return the given URL, or that of ``default_store`` in the user's data folder."""
     return given or default_store(data_folder())
 
 
 def default_store(folder: Path) -> str:
-    """The URL of the store in a folder, which is made for its owner alone.
+    """Return the URL of the store in a folder, creating the folder with mode 0700.
 
-    Raises InputError where it cannot be written.
+    Raises InputError if the folder cannot be written.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""A strict reader of JSON: it refuses what two parsers might read differently.
+"""A strict JSON parser: it refuses input that two parsers might read differently.
 
-RFC 8259 leaves open what duplicate keys, huge numbers and lone surrogates mean; NaN and Infinity
-are not JSON at all, though Python reads them. None of these reaches a question.
+RFC 8259 leaves duplicate keys, huge numbers and lone surrogates undefined; NaN and Infinity are
+not JSON at all, though Python accepts them. None of these reaches a question.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from synth.service.errors import RefusalError, not_json
 
 DEEPEST = 64
 MOST_VALUES = 250_000
-"""More than any question has: two answers of 1000 rows have 200,000."""
+"""More than any question needs: two answers of 1000 rows have 200,000."""
 MOST_KEYS = 10_000
-"""Of one object: what objects in questions map are axes, links and faults."""
+"""Keys of one object: objects in questions map axes, links and faults."""
 _MOST_DIGITS = 100
 _MOST_SHOWN = 40
 
 
 def json_of(raw: bytes) -> Any:
-    """The value of a body. Raises RefusalError, which says what is wrong with it, and where.
+    """Parse a body. Raises RefusalError with the problem and its position.
 
-    What a body costs to read grows with its values much more than with its bytes, so they are
-    counted first.
+    Parsing costs more per value than per byte, so values are counted first.
     """
     _check_values(raw)
     try:
@@ -36,7 +35,7 @@ def json_of(raw: bytes) -> Any:
     if text.startswith("\ufeff"):
         raise not_json("the body begins with a byte order mark", "send JSON in UTF-8 without it")
     try:
-        found = _DECODER.decode(text)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise _refuse_depth() from None
     except json.JSONDecodeError as error:
@@ -44,16 +43,16 @@ def json_of(raw: bytes) -> Any:
         raise not_json(
             problem, "send one JSON object, as in the examples of /openapi.json"
         ) from None
-    _check_depth(found)
+    _check_depth(value)
     if "\\u" in text:
-        _check_characters(found)
-    return found
+        _check_characters(value)
+    return value
 
 
 def _check_values(raw: bytes) -> None:
-    """Count what begins or divides values outside of texts, by functions that run at memory speed.
+    """Count characters that begin or separate values outside strings, at memory speed.
 
-    Without pairs of backslashes and escaped quotes, every quote begins or ends a text.
+    Once escaped backslashes and quotes are removed, every quote begins or ends a string.
     """
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
     few_texts = plain.count(b'"') <= 2 * MOST_VALUES
@@ -67,25 +66,25 @@ def _refuse_depth() -> RefusalError:
     return not_json(f"the body is nested more than {DEEPEST} deep", "no question needs that")
 
 
-def _check_depth(found: Any) -> None:
-    layer = [found]
+def _check_depth(value: Any) -> None:
+    layer = [value]
     for _ in range(DEEPEST + 1):
         if not layer:
             return
         layer = [
             inner
-            for one in layer
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for container in layer
+            if isinstance(container, (dict, list))
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, (dict, list))
         ]
     raise _refuse_depth()
 
 
-def _check_characters(found: Any) -> None:
-    """Refuse an escape of half a character, which no encoding can write."""
+def _check_characters(value: Any) -> None:
+    """Refuse a lone surrogate, which UTF-8 cannot encode."""
     try:
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):04x}"
         problem = f"the body has {half}, one half of a surrogate pair"
@@ -95,12 +94,12 @@ def _check_characters(found: Any) -> None:
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
         raise not_json(f"an object has {len(pairs)} keys", f"none needs more than {MOST_KEYS}")
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise not_json(f"the key {twice[:_MOST_SHOWN]!r} is given twice", "give it once")
-    return found
+    return parsed
 
 
 def _parse_integer(digits: str) -> int:
@@ -112,11 +111,11 @@ def _parse_integer(digits: str) -> int:
 
 
 def _parse_real(digits: str) -> float:
-    found = float(digits)
-    if found in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
         problem = f"the number {digits[:_MOST_SHOWN]} cannot be held"
         raise not_json(problem, "no number is above 1.7e308, or needs more than 100 digits")
-    return found
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,6 +1,6 @@
-"""What systemd is told of a server: that it is ready, that it lives, how it stands, that it stops.
+"""Notifications to systemd (sd_notify): readiness, watchdog, status, stopping.
 
-One datagram each, to the socket that systemd names; nothing where nobody has named one.
+Each is one datagram to the socket in NOTIFY_SOCKET; without that variable nothing is sent.
 
 >>> supervisor = Supervisor({}, clock=lambda: 0.0)
 >>> supervisor.beat(lives=True, trouble=None)
@@ -21,9 +21,9 @@ _MICROSECONDS = 1e6
 class Supervisor:
     """Notifies the service manager that started this process. Mutable, for one thread.
 
-    ``beat`` is to be called often. The manager is told that the server is ready when it beats for
-    the first time, and after that as often as it must hear from it: unless nothing ``lives`` that
-    does the work, as then it is to be restarted. ``trouble``: why it is not ready at the moment.
+    Call ``beat`` often. The first call reports readiness; later ones feed the watchdog in time
+    while the dispatcher ``lives``: otherwise systemd restarts the server. ``trouble`` says why it
+    is not ready at the moment.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Supervisor:
         self._status = ""
 
     def beat(self, lives: bool, trouble: str | None) -> None:
-        """Tell that the server lives, if it is time to, and how it stands, if that is new."""
+        """Feed the watchdog if that is due, and report the status if it changed."""
         status = f"STATUS=not ready: {trouble}" if trouble else "STATUS=ready"
         lines = [] if self._status else ["READY=1"]
         if status != self._status:
@@ -49,20 +49,20 @@ class Supervisor:
         if lives and self._every is not None and self._clock() >= self._due:
             self._due = self._clock() + self._every
             lines.append("WATCHDOG=1")
-        self._tell(lines)
+        self._notify(lines)
 
     def stop(self) -> None:
-        """Tell that the server is being stopped."""
-        self._tell(["STOPPING=1"])
+        """Report that the server is stopping."""
+        self._notify(["STOPPING=1"])
 
-    def _tell(self, lines: list[str]) -> None:
+    def _notify(self, lines: list[str]) -> None:
         if not lines or not self._socket:
             return
         address = self._socket
-        if address.startswith("@"):  # a name without a file, as Linux has them
+        if address.startswith("@"):  # an abstract socket of Linux
             address = f"\0{address[1:]}"
         with (
-            suppress(OSError),  # who does not listen is not to stop the server
+            suppress(OSError),  # a missing listener must not stop the server
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
         ):
             sender.setblocking(False)

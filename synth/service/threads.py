@@ -1,4 +1,4 @@
-"""Threads for calls that block, as to the store; its errors become refusals."""
+"""Thread pools for blocking calls, such as those to the store; its errors become refusals."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ log = logging.getLogger("collsynth.service")
 
 
 class Threads:
-    """Runs calls that block in threads, so that the event loop goes on.
+    """Runs blocking calls in threads, off the event loop.
 
-    ``purpose``: what the store is asked for, under which the metrics have the seconds of calls;
-    None where the calls are not to the store.
+    ``purpose`` labels the seconds of store calls in the metrics; None if calls do not go to the
+    store.
     """
 
     def __init__(self, metrics: Metrics, purpose: str | None, count: int = _THREADS) -> None:
@@ -36,33 +36,33 @@ class Threads:
         self._failed: tuple[float, StoreError] | None = None
         self._pool = ThreadPoolExecutor(count, "collsynth-threads")
 
-    async def do(self, call: Callable[..., T], *given: object) -> T:
+    async def do(self, call: Callable[..., T], *arguments: object) -> T:
         """Call a function in a thread.
 
-        Raises RefusalError where the store cannot be used (503), and where an idempotency key came
+        Raises RefusalError if the store cannot be used (503), or if an idempotency key was used
         with another question (409).
         """
-        with self._refusing():
+        with self._refuse_store_errors():
             return await asyncio.get_running_loop().run_in_executor(
-                self._pool, self._timed, call, *given
+                self._pool, self._call_timed, call, *arguments
             )
 
-    def at_once(self, call: Callable[..., T], *given: object) -> T:
-        """Call a function on the loop: one faster than a thread would be. Raises as ``do``."""
-        with self._refusing():
-            return self._timed(call, *given)
+    def at_once(self, call: Callable[..., T], *arguments: object) -> T:
+        """Call a function on the loop, if it is faster than a thread. Raises as ``do``."""
+        with self._refuse_store_errors():
+            return self._call_timed(call, *arguments)
 
-    def _timed(self, call: Callable[..., T], *given: object) -> T:
+    def _call_timed(self, call: Callable[..., T], *arguments: object) -> T:
         if self._purpose is None:
-            return call(*given)
+            return call(*arguments)
         begun = time.perf_counter()
         try:
-            return call(*given)
+            return call(*arguments)
         finally:
             self._metrics.asked_store(self._purpose, time.perf_counter() - begun)
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _refuse_store_errors(self) -> Iterator[None]:
         try:
             yield
         except ConflictError as error:
@@ -76,32 +76,32 @@ class Threads:
             raise unavailable("the store cannot be used now") from error
 
     def check_lately(self) -> None:
-        """Raises RefusalError where the store has failed within the last seconds."""
+        """Raise RefusalError if the store failed within the last seconds."""
         if self._failed and time.monotonic() - self._failed[0] < _LATELY_SECONDS:
             raise unavailable("the store has just failed") from self._failed[1]
 
     def close(self) -> None:
-        """Wait for calls under way, and end the threads."""
+        """Wait for running calls and end the threads."""
         self._pool.shutdown()
 
 
 class Readers:
-    """Threads for what takes long to read or to check; a team has one at a time.
+    """Threads for expensive parsing and checking, one call at a time for each team.
 
-    So whatever a team sends, what another asks is read at once, or behind one thing of each team.
+    So no team's input delays another's by more than one call of each team.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._threads = Threads(metrics, None, _READERS)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def do(self, team: str, call: Callable[..., T], *given: object) -> T:
-        """Call a function in a thread when it is the team's turn. Raises what it raises."""
+    async def do(self, team: str, call: Callable[..., T], *arguments: object) -> T:
+        """Call a function in a thread when it is the team's turn, and raise what it raises."""
         turn = self._turns.get(team) or asyncio.Lock()
         self._turns[team] = turn
         async with turn:
-            return await self._threads.do(call, *given)
+            return await self._threads.do(call, *arguments)
 
     def close(self) -> None:
-        """Wait for calls under way, and end the threads."""
+        """Wait for running calls and end the threads."""
         self._threads.close()

@@ -1,7 +1,6 @@
-"""Whole training steps: a model comes in, its step as a graph of primitives comes out.
+"""Training steps: a model becomes a step, a graph of primitives, which is sharded and timed.
 
-Where a step comes from is one question (the zoo, a text, a file of one's own), what it computes
-another. Only the first needs JAX, and only where something is traced.
+A step comes from the zoo, a saved text, or a user's own file. Only tracing needs JAX.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.work import peak_bytes, work_of
@@ -12,19 +11,19 @@ another. Only the first needs JAX, and only where something is traced.
 ... v0: f32[8,4] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))
 ... out v0
 ... ''')
->>> [(one.primitive, one.flops) for one in work_of(step)], peak_bytes(step)
+>>> [(work.primitive, work.flops) for work in work_of(step)], peak_bytes(step)
 ([('dot_general', 1024)], 128)
 
-What each stage of a pipeline does, in which order, and until when:
+The passes of each stage of a pipeline, in order, and when they end:
 
 >>> from synth.step.schedules import Durations, gpipe, time_schedule
 >>> order = gpipe(ranks=4, microbatches=8)
->>> found = time_schedule(order, Durations(forward_seconds=1, backward_seconds=2).on(order))
->>> found.seconds, round(found.idle_share, 3)
+>>> timed = time_schedule(order, Durations(forward_seconds=1, backward_seconds=2).on(order))
+>>> timed.seconds, round(timed.idle_share, 3)
 (33.0, 0.273)
 
-Which axes an operation may use: a sum of partial sums is linear, so a negation goes through; a
-square root does not.
+The shardings under which an operation needs no communication: a negation is linear, so it accepts
+partial sums; a square root does not.
 
 >>> from grammar.tensors.operations import Operation, Value
 >>> from grammar.tensors.sharding import Type
@@ -35,7 +34,7 @@ square root does not.
 neg  [R] -> [R]  [0] -> [0]  [sum] -> [sum]  [max] -> [min]  [min] -> [max]
 sqrt  [R] -> [R]  [0] -> [0]
 
-How a value comes to lie another way, by the fewest bytes:
+The redistribution of a value from one sharding to another by the fewest bytes:
 
 >>> from grammar.tensors.sharding import ReductionKind, Sharding, Type, replicated_sharding
 >>> from synth.step.redistribution import find_path

@@ -1,6 +1,6 @@
-"""Where a step comes from: the zoo, a text that was kept, or a model of one's own.
+"""Finds or traces a step: of a model of the zoo, or of a user's own file.
 
-JAX is loaded here and only when a step is traced: reading a kept text needs none.
+JAX is imported here, and only when a step is traced: saved steps are read without it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from synth.step.zoo.models import Inference, Model
 
 MOST_UNROLLED = 256
-"""More layers than these one after the other take minutes to trace."""
+"""The most unrolled layers; more take minutes to trace."""
 
 STEPS_KEPT = 32
-"""To trace a step takes longer than most that is asked of it, and a user asks of one model."""
+"""Traced steps that are cached: tracing is slow, and users often ask about one model."""
 
 LEAST_JAX = (0, 10)
 
 OWN_PATTERN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
-"""A model of one's own: a file, and a function in it."""
+"""A user's own model: a file, and a function in it."""
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How a model of the zoo is written down, as ``zoo.models.How`` says, and what trains it.
+    """Options of a model of the zoo, as in ``zoo.models.ModelOptions``, and its optimizer.
 
-    ``infer``: it is not trained, but reads so many new tokens after those that it keeps.
+    ``infer``: instead of training, process this many new tokens after those in the cache.
     """
 
     batch: int = 8
@@ -51,9 +51,9 @@ class ModelSettings:
 
 
 def zoo_step(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
-    """The step of a model of the zoo. Raises InputError, also where JAX is not installed.
+    """Returns the step of a model of the zoo. Raises InputError, also if JAX is not installed.
 
-    Who asks again soon gets the same object: what is known of it (``same.Same``) is known still.
+    Repeated calls return the same object, so that caches by ``IdentityKey`` hit.
     """
     return _trace_zoo(name, tuple(sorted(changes.items())), spelling)
 
@@ -72,9 +72,9 @@ def _trace_zoo(name: str, changes: tuple[tuple[str, int], ...], spelling: ModelS
 def zoo_function(
     name: str, changes: Mapping[str, int], spelling: ModelSettings
 ) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
-    """The function that ``zoo_step`` traces, and the shapes of what it is called with.
+    """Returns the function that ``zoo_step`` traces, and the shapes of its arguments.
 
-    They are parameters, moments (of inference the cache) and a batch. Raises InputError as
+    They are parameters, moments (for inference the cache) and a batch. Raises InputError as
     ``zoo_step`` does.
     """
     model = _zoo_model(name, changes, spelling)
@@ -88,7 +88,10 @@ def zoo_function(
 
 
 def check_zoo_sizes(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Any:
-    """The sizes of a model of the zoo, which may be written down so. Raises InputError; no JAX."""
+    """Returns the sizes of a model of the zoo without importing JAX.
+
+    Raises InputError for sizes or settings that the model does not have.
+    """
     if OWN_PATTERN.fullmatch(name):
         hint = "a model of one's own is code, which only the command line runs, on its own machine"
         raise InputError(f"no model {name!r}", hint=hint)
@@ -113,54 +116,54 @@ def _zoo_model(name: str, changes: Mapping[str, int], spelling: ModelSettings) -
 
 
 def own_step(spec: str) -> Step:
-    """The step that ``file.py:function`` returns what is needed for. This runs the file.
+    """Traces the step of the model ``file.py:function``. This runs the file.
 
-    The function takes nothing and returns ``(loss, parameters, batch)``, which AdamW trains, or
-    a whole step with what it is called with: ``(step, parameters, moments, batch)``. Its attribute
-    ``replicated`` may name primitives that are not known, and that every device is to do whole.
+    The function takes no arguments and returns ``(loss, parameters, batch)``, which AdamW trains,
+    or a whole step with its arguments: ``(step, parameters, moments, batch)``. Its attribute
+    ``replicated`` may name unknown primitives, which every device then computes whole.
     """
-    found = OWN_PATTERN.fullmatch(spec)
-    assert found is not None, spec
+    match_ = OWN_PATTERN.fullmatch(spec)
+    assert match_ is not None, spec
     with _require_jax():
         from synth.step.trace.tracing import shapes_of, trace_step
         from synth.step.zoo.optimizers import OPTIMIZERS
-    function = getattr(_load_module(Path(found["file"])), found["function"], None)
+    file, name = match_["file"], match_["function"]
+    function = getattr(_load_module(Path(file)), name, None)
     if not callable(function):
-        raise InputError(f"no function {found['function']!r}", where=found["file"])
+        raise InputError(f"no function {name!r}", where=file)
     try:
         given = function()
-    except Exception as error:  # whatever the code of somebody else may raise
+    except Exception as error:  # A user's code may raise anything.
         raise InputError(f"{type(error).__name__}: {error}", where=spec) from error
-    name = Path(found["file"]).stem
     unknown = tuple(getattr(function, "replicated", ()))
     match given:
         case (loss, parameters, batch) if callable(loss):
             adamw = OPTIMIZERS["adamw"]
-            whole, called_with = adamw.step(loss), (parameters, adamw.moments(parameters), batch)
+            whole, arguments = adamw.step(loss), (parameters, adamw.moments(parameters), batch)
         case (step, parameters, moments, batch) if callable(step):
-            whole, called_with = step, (parameters, moments, batch)
+            whole, arguments = step, (parameters, moments, batch)
         case _:
             hint = "return (loss, parameters, batch), or (step, parameters, moments, batch)"
             raise InputError(f"it returned a {type(given).__name__}", where=spec, hint=hint)
-    made = trace_step(name, whole, called_with, unknown)
-    _OWN_FUNCTIONS[str(made)] = (whole, shapes_of(called_with))
-    return made
+    traced = trace_step(Path(file).stem, whole, arguments, unknown)
+    _OWN_FUNCTIONS[str(traced)] = (whole, shapes_of(arguments))
+    return traced
 
 
 _OWN_FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, Any, Any]]] = {}
-"""What this process has traced by ``own_step``, by its text."""
+"""Functions that ``own_step`` traced in this process, by the texts of their steps."""
 
 
 def own_function(text: str) -> tuple[Callable[..., Any], tuple[Any, Any, Any]] | None:
-    """The function whose trace a text is, and the shapes of what it is called with.
+    """Returns the function that was traced to a text, and the shapes of its arguments.
 
-    None unless ``own_step`` traced it in this process: a text alone never runs anybody's code.
+    None unless ``own_step`` traced it in this process: a text alone never runs user code.
     """
     return _OWN_FUNCTIONS.get(text)
 
 
 def _load_module(path: Path) -> Any:
-    """The module that a file is; what it imports may lie beside it."""
+    """Imports a file as a module; it may import files beside it."""
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -170,7 +173,7 @@ def _load_module(path: Path) -> Any:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the code of somebody else may raise
+    except Exception as error:  # A user's code may raise anything.
         raise InputError(f"{type(error).__name__}: {error}", where=str(path)) from error
     finally:
         sys.path.remove(str(path.parent))
@@ -179,9 +182,9 @@ def _load_module(path: Path) -> Any:
 
 @contextmanager
 def _require_jax() -> Iterator[None]:
-    """Around imports that need JAX. Raises InputError that says how to have it.
+    """Wraps imports that need JAX. Raises InputError with how to install it.
 
-    An older JAX is refused before it is loaded: its jaxprs have other primitives.
+    An older JAX is refused before it is imported: its jaxprs have other primitives.
     """
     with suppress(PackageNotFoundError):
         found = version("jax")

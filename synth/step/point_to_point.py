@@ -1,12 +1,13 @@
-"""Seconds of buffers that go from device to device: every message is routed link by link.
+"""Prices point-to-point transfers: every message is routed link by link.
 
 A message crosses the links of the outermost level at which its two devices differ, and the inner
-levels that those pass through; in a torus it goes dimension by dimension. Unlike a collective's,
+levels that those pass through; in a torus it goes dimension by dimension. Unlike in a collective,
 its bytes are not spread over the members of a child: a NIC shared by two devices carries both
-buffers. All messages are under way at once, so the busiest link decides, and the longest wait.
+buffers. All messages are in flight at once, so the seconds are those of the busiest link, plus the
+longest latency.
 
-Nobody measures permutes, so on a calibrated system hops and shares are those fitted to an
-all-to-all, whose messages are the nearest to these.
+Permutes are rarely measured, so on a calibrated system hops and shares are those fitted to
+all-to-all, whose messages are the most similar.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from synth.collective.semantics.point_to_point import PointToPoint
 
 _MEMORY = "memory"
 _TOLERANCE = 1e-12
-"""Two resources that are busy as long but for rounding: the outer one is named."""
+"""Resources whose busy times differ by less are tied, and the outermost is reported."""
 
 
 def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
-    """What it costs and why; nothing where every device keeps what it has.
+    """Returns the price of a transfer and why; it is free if every device keeps its part.
 
-    Raises InputError for a system of more links than can be followed one by one, and for one that
-    lacks devices.
+    Raises InputError for a system with too many links to follow each, and for one that lacks
+    devices.
     """
     system.check_even()
     pairs, size = request.pairs, float(request.size_bytes)
@@ -49,10 +50,10 @@ def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
     firsts = (*wiring.firsts, wiring.links)
     busy, most = [], []
     for level, name in enumerate(names):
-        here = slice(firsts[level], firsts[level + 1])
-        seconds = carried[here] / wiring.bandwidths[here] / _share(system, level)
+        links = slice(firsts[level], firsts[level + 1])
+        seconds = carried[links] / wiring.bandwidths[links] / _share(system, level)
         busy.append((name, float(seconds.max(initial=0.0))))
-        most.append((name, float(carried[here].max(initial=0.0))))
+        most.append((name, float(carried[links].max(initial=0.0))))
     latency = _launch(system) + _longest_wait(legs, len(pairs), system)
     longest = max(seconds for _, seconds in busy)
     busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _TOLERANCE))
@@ -69,19 +70,19 @@ def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
 
 
 class _Leg:
-    """The messages that cross one level: which of all, and from which device to which."""
+    """The messages that cross one level: their indices, and their ends at this level."""
 
     def __init__(self, level: int, which: Numbers, source: Devices, target: Devices) -> None:
         self.level, self.which, self.source, self.target = level, which, source, target
 
     def _children(self, wiring: Wiring) -> tuple[Numbers, Numbers, int]:
-        """The children of their parents that messages come from and go to, and how many it has."""
+        """Returns the children of the level from and to which messages go, and their number."""
         inside = wiring.system.hierarchy.devices_in_child(self.level)
         size = wiring.system.hierarchy.cardinalities[self.level]
         return self.source // inside % size, self.target // inside % size, size
 
     def entries(self, wiring: Wiring) -> Iterator[Entry]:
-        """What a byte of every message puts on links: of the level, and on the way to it."""
+        """Yields the load of a byte of every message on links of the level and on the way to it."""
         link = wiring.system.links[self.level]
         for inner in wiring.system.through(self.level):
             yield from self._through(inner, wiring)
@@ -97,32 +98,32 @@ class _Leg:
                 )
             case Domain.RING | Domain.TORUS:
                 circles = wiring.circles(self.level, self.source)
-                passed = route_around_circles(
+                loads = route_around_circles(
                     size, circles, here, there, np.ones(len(here)), link.wraps
                 )
-                for circle, place, each in passed:
-                    yield np.zeros_like(circle), circle + place, each
+                for circle, place, load in loads:
+                    yield np.zeros_like(circle), circle + place, load
 
     def _through(self, level: int, wiring: Wiring) -> Iterator[Entry]:
-        """Out of the sender's port, or over its medium, and into the receiver's."""
+        """Yields the loads of the sender's and the receiver's ports, or of their buses."""
         ends = (self.source, self.target)
-        for way, device in enumerate(ends):
+        for direction, device in enumerate(ends):
             if wiring.system.links[level].domain is Domain.BUS:
                 yield _unit_load(wiring.buses(level, device))
             else:
-                yield _unit_load(wiring.ports(level, device) + way)
+                yield _unit_load(wiring.ports(level, device) + direction)
 
     def hops(self, wiring: Wiring) -> Numbers:
-        """How many links of the level each message crosses one after the other."""
+        """Returns the number of links of the level that each message crosses in turn."""
         link, (here, there, size) = wiring.system.links[self.level], self._children(wiring)
         if link.domain not in (Domain.RING, Domain.TORUS):
             return np.ones(len(here), dtype=np.int64)
-        far: Numbers = np.abs(here - there)
-        return np.asarray(np.minimum(far, size - far)) if link.wraps else far
+        distance: Numbers = np.abs(here - there)
+        return np.asarray(np.minimum(distance, size - distance)) if link.wraps else distance
 
 
 def _legs(pairs: Devices, wiring: Wiring) -> Iterator[_Leg]:
-    """Messages by the levels that they cross; in tori they stop where they turn."""
+    """Yields messages by the levels that they cross; in a torus each dimension is a leg."""
     hierarchy = wiring.system.hierarchy
     now, target = pairs.T.copy()
     for level, link in enumerate(wiring.system.links):
@@ -138,12 +139,12 @@ def _legs(pairs: Devices, wiring: Wiring) -> Iterator[_Leg]:
 
 
 def _unit_load(links: Numbers) -> Entry:
-    """A byte of each message on a link."""
+    """Returns the load of one byte of each message on a link."""
     return np.zeros_like(links), links, np.ones(len(links))
 
 
 def _share(system: System, level: int) -> float:
-    """What of a level's bandwidth messages reach."""
+    """Returns the share of a level's bandwidth that messages reach."""
     fit = _fit(system)
     return fit.levels[level].share_among(2) if fit and level < len(fit.levels) else 1.0
 
@@ -156,16 +157,16 @@ def _launch(system: System) -> float:
 
 
 def _longest_wait(legs: list[_Leg], messages: int, system: System) -> float:
-    """The latencies of all links that a message crosses, of the one that waits longest."""
+    """Returns the largest sum of latencies of the links that one message crosses."""
     fit, wiring = _fit(system), Wiring(system)
     waits: Floats = np.zeros(messages)
     for leg in legs:
         link = system.links[leg.level].latency_seconds
-        each = fit.levels[leg.level].hop_seconds if fit else link
-        waits[leg.which] += leg.hops(wiring) * each
+        hop = fit.levels[leg.level].hop_seconds if fit else link
+        waits[leg.which] += leg.hops(wiring) * hop
     return float(waits.max())
 
 
 def _fit(system: System) -> Fit | None:
-    way = (Collective.ALL_TO_ALL.value, Algorithm.DIRECT.value, Protocol.SIMPLE.value)
-    return system.calibration.fit(*way) if system.calibration else None
+    choice = (Collective.ALL_TO_ALL.value, Algorithm.DIRECT.value, Protocol.SIMPLE.value)
+    return system.calibration.fit(*choice) if system.calibration else None

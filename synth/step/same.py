@@ -1,6 +1,6 @@
-"""An object as a key: itself alone is equal to it, so that nothing is compared or hashed in depth.
+"""A cache key that compares objects by identity.
 
-For what is asked again and again of one step while its plans are tried.
+Steps and cuts are large frozen dataclasses, whose own ``==`` and ``hash`` visit every operation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class IdentityKey(Generic[T]):
-    """A key for ``lru_cache``, which keeps the object alive with what is known of it."""
+    """A key for ``lru_cache``; it keeps the object alive, so that its id is not reused."""
 
     def __init__(self, one: T) -> None:
         self.one = one

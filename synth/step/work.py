@@ -1,7 +1,7 @@
-"""What a step computes: floating-point operations by primitive, and bytes that live at once.
+"""Work of a step on one device: FLOPs by primitive, and the peak of live bytes.
 
-A loop's body counts as often as it is repeated. Nothing is fused and nothing is cut: it is what the
-text of the step says, on one device.
+A loop's body counts as often as it is repeated. Nothing is fused or sharded: operations are those
+of the step's text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class PrimitiveWork:
-    """All that one primitive does in a step: how often it is done, and its operations in all."""
+    """The work of one primitive in a step: how often it runs, and its FLOPs in total."""
 
     primitive: str
     kind: str
@@ -35,7 +35,7 @@ class PrimitiveWork:
 
 @dataclass(frozen=True)
 class Repetition:
-    """A loop: how often its body is done in the step, of how many operations, written where."""
+    """A loop: how often its body runs in a step, its number of operations, and its line."""
 
     count: int
     operations: int
@@ -43,57 +43,57 @@ class Repetition:
 
 
 def work_of(step: Step) -> tuple[PrimitiveWork, ...]:
-    """The work by primitive, the most first. Raises InputError for operands that cannot be."""
+    """Returns the work by primitive, most FLOPs first. Raises InputError for illegal operands."""
     times: Counter[str] = Counter()
     flops: Counter[str] = Counter()
     for operation, count in count_primitives(step.graph):
         times[operation.primitive] += count
         flops[operation.primitive] += count * flops_of(operation)
-    found = (PrimitiveWork(name, _kind_of(name), times[name], flops[name]) for name in times)
-    return tuple(sorted(found, key=lambda one: (-one.flops, -one.times, one.primitive)))
+    works = (PrimitiveWork(name, _kind_of(name), times[name], flops[name]) for name in times)
+    return tuple(sorted(works, key=lambda work: (-work.flops, -work.times, work.primitive)))
 
 
 def list_repetitions(step: Step) -> tuple[Repetition, ...]:
-    """The loops in the order of the text, those inside others after them."""
+    """Returns the loops in the order of the text, those inside others after them."""
     return tuple(
         Repetition(
-            count * length_of(one),
-            sum(1 for _ in one.body.everywhere()) if one.body else 0,
-            one.line,
+            count * length_of(loop),
+            sum(1 for _ in loop.body.everywhere()) if loop.body else 0,
+            loop.line,
         )
-        for one, count in _count_operations(step.graph, repeat(1))
-        if one.primitive == REPEATED
+        for loop, count in _count_operations(step.graph, repeat(1))
+        if loop.primitive == REPEATED
     )
 
 
 def count_primitives(
-    graph: Graph, each: Iterable[int] | None = None
+    graph: Graph, counts: Iterable[int] | None = None
 ) -> Iterator[tuple[Operation, int]]:
-    """All operations but the loops themselves, and how often each is done.
+    """Yields all operations except loops, and how often each runs.
 
-    ``each``: how often those of the graph itself are, once unless given.
+    ``counts`` has how often each operation of the graph itself runs, by default once.
     """
-    every = _count_operations(graph, repeat(1) if each is None else each)
-    return ((one, times) for one, times in every if one.primitive != REPEATED)
+    counted = _count_operations(graph, repeat(1) if counts is None else counts)
+    return ((operation, times) for operation, times in counted if operation.primitive != REPEATED)
 
 
 def length_of(loop: Operation) -> int:
-    """How often a loop does its body."""
+    """Returns how often a loop runs its body."""
     return int(str(loop.parameter["length"]))
 
 
 def peak_bytes(step: Step) -> int:
-    """The most bytes of values that live at once, done in the order of the text.
+    """Returns the most bytes of values that are alive at once, in the order of the text.
 
-    Parameters, moments and batch apart, and what takes their place: a new parameter is written
-    where the old one was. Results that are stacked by a loop live from its begin.
+    Inputs are not counted, nor are outputs that replace them: a new parameter is written in the
+    place of the old one. Results that a loop stacks are alive from its begin.
     """
     in_place = {str(step.graph.outputs[out]) for out, _ in step.updates}
     return _peak(step.graph, in_place)
 
 
 def _peak(graph: Graph, in_place: set[str]) -> int:
-    ends = {str(one): len(graph.operations) for one in graph.outputs}
+    ends = {str(output): len(graph.operations) for output in graph.outputs}
     for at, operation in enumerate(graph.operations):
         for operand in operation.operands:
             ends[str(operand)] = max(ends.get(str(operand), 0), at)
@@ -106,21 +106,21 @@ def _peak(graph: Graph, in_place: set[str]) -> int:
                 held += result.type.bytes
         inside = 0 if operation.body is None else _peak(operation.body, _stacked_names(operation))
         most = max(most, held + inside)
-        for one in (*operation.operands, *operation.results):
-            if ends.get(str(one), 0) <= at:
-                held -= living.pop(str(one), 0)
+        for value in (*operation.operands, *operation.results):
+            if ends.get(str(value), 0) <= at:
+                held -= living.pop(str(value), 0)
     return most
 
 
 def _stacked_names(loop: Operation) -> set[str]:
-    """What the body writes into the results of the loop, which are counted outside."""
+    """Returns what the body writes into the results of the loop, which are counted outside."""
     assert loop.body is not None
-    return {str(one) for one in loop.body.outputs}
+    return {str(output) for output in loop.body.outputs}
 
 
-def _count_operations(graph: Graph, each: Iterable[int]) -> Iterator[tuple[Operation, int]]:
-    """All operations, and how often each is done."""
-    for operation, times in zip(graph.operations, each, strict=False):
+def _count_operations(graph: Graph, counts: Iterable[int]) -> Iterator[tuple[Operation, int]]:
+    """Yields all operations, and how often each runs."""
+    for operation, times in zip(graph.operations, counts, strict=False):
         yield operation, times
         if operation.body is not None:
             yield from _count_operations(operation.body, repeat(times * length_of(operation)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError
-from results import pages, record
+from results import record
 from results.order import __main__ as order
 from results.order.groups import FEWEST, elsewhere, groups
 from results.order.offers import NOTHING, Asked, Offered, built, recipe_of
@@ -170,7 +170,7 @@ def test_groups_are_of_plans_that_differ_and_ran() -> None:
 
 def test_the_page_is_what_the_data_gives() -> None:
     data = record.read(order.DATA)
-    assert order.page(data) == pages.README.read_text(encoding="utf-8")
+    assert order.page(data).is_current
 
 
 def test_the_data_are_of_every_plan() -> None:

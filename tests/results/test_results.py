@@ -12,7 +12,7 @@ import flow_oracle
 import oracle
 from grammar import Goal
 from hierarchies import Axis, Domain, Hierarchy, Link, System, load
-from results import pages, record
+from results import record
 from results.bench import __main__ as bench
 from results.bench import measures
 from results.bounds import __main__ as bounds
@@ -32,8 +32,7 @@ def data() -> dict[str, Any]:
 
 @pytest.mark.parametrize("question", [reproduce, bench, bounds])
 def test_the_page_is_what_the_data_gives(question: Any) -> None:
-    text = pages.README.read_text(encoding="utf-8")
-    assert question.page(record.read(question.DATA)) == text
+    assert question.page(record.read(question.DATA)).is_current
 
 
 def test_a_fresh_survey_of_one_system_gives_the_data(data: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from exhaustive import examples
 from grammar import Collective
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import roles_of
-from results import pages, record
+from results import record
 from results.opinions import __main__ as opinions
 from results.opinions import application, asking, cases, fairness, messages, wires
 from synth.collective.algorithms.algorithms import RECIPES, Algorithm, Choice
@@ -222,8 +222,7 @@ def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
 
 
 def test_the_page_is_what_the_data_gives() -> None:
-    text = pages.README.read_text(encoding="utf-8")
-    assert opinions.page(record.read(opinions.DATA)) == text
+    assert opinions.page(record.read(opinions.DATA)).is_current
 
 
 def test_figures_of_the_second_opinion() -> None:

@@ -1,8 +1,8 @@
-"""Graphs that others drew, read as levels: ours, networkx's, MSCCL's, TE-CCL's and TACOS's.
+"""Graphs from other tools, read as levels: networkx's, MSCCL's, TE-CCL's, TACOS's and ours.
 
-Domains (switches, buses, circles, meshes) that lie inside each other are levels; what is slower or
-missing becomes an exception. A graph that is no hierarchy is refused by the first thing that is
-irregular, with what maximum flows say of its links.
+Nested domains (switches, buses, circles, meshes) become levels; slower or missing parts become
+exceptions. A graph that is no hierarchy is refused with its first irregularity, and with the bounds
+that maximum flows give for its links.
 
 >>> from hierarchies import load
 >>> from hierarchies.graphs import graph_of

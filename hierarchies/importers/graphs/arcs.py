@@ -1,4 +1,4 @@
-"""Arcs and nodes as a file has them, made into a graph: kinds, units, both directions."""
+"""Arcs and nodes of a file, made into a graph with kinds, units and both directions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RATES = {
     "capacity": None,
     "weight": None,
 }
-"""Keys of an edge's bandwidth, and bytes a second of their units; None: the file has no unit."""
+"""Keys of an edge's bandwidth, and their units in bytes per second; None: without a unit."""
 _LATENCIES = {"latency_seconds": 1.0, "latency_us": 1e-6, "latency_ns": 1e-9}
 _KINDS = {
     NodeKind.DEVICE: re.compile(r"device|gpu|npu|tpu|dcu|accelerator|rank|host|compute", re.I),
@@ -37,7 +37,7 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SourceGraph:
-    """A graph as it was read. ``source`` says what the file is; ``notes`` what was odd."""
+    """A graph as read. ``source`` describes the file; ``notes`` its oddities."""
 
     graph: MachineGraph
     source: str
@@ -47,7 +47,7 @@ class SourceGraph:
 
 @dataclass(frozen=True)
 class Arc:
-    """One direction, or with ``both`` both, of what joins two nodes."""
+    """One direction of a connection of two nodes, or with ``both`` both directions."""
 
     here: str
     there: str
@@ -61,7 +61,7 @@ def graph_of_arcs(
     source: str,
     notes: tuple[str, ...] = (),
 ) -> SourceGraph:
-    """The graph of nodes and arcs. Raises InputError for what is none, or goes one way only."""
+    """The graph of nodes and arcs. Raises InputError for invalid or one-way arcs."""
     if not 0 < len(nodes) <= MOST_NODES or len(arcs) > 2 * MOST_EDGES:
         raise InputError(
             f"a graph of {len(nodes)} nodes and {len(arcs)} edges",
@@ -78,7 +78,7 @@ def graph_of_arcs(
         }
         notes = (*notes, f"left out, as nothing joins them: {shorten_list(idle)}")
     units: set[bool] = set()
-    made = [
+    graph_nodes = [
         Node(
             name,
             kinds[name],
@@ -93,35 +93,41 @@ def graph_of_arcs(
     edges = _edges(nodes, arcs, units)
     if len(units) > 1:
         raise InputError("some bandwidths have a unit and some have none", hint="name it in all")
-    return SourceGraph(MachineGraph("graph", tuple(made), edges), source, units != {False}, notes)
+    return SourceGraph(
+        MachineGraph("graph", tuple(graph_nodes), edges), source, units != {False}, notes
+    )
 
 
 def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, NodeKind]:
-    """What each node is: as its attribute says, else as its name does; else a device."""
-    found = {}
+    """The kind of each node: by its attribute, else by its name, else a device."""
+    kinds = {}
     for name, values in nodes.items():
-        said = str(values.get("kind") or values.get("type") or values.get("role") or "")
+        stated = str(values.get("kind") or values.get("type") or values.get("role") or "")
         last = name.rpartition("/")[2]
-        fits = [kind for kind, words in _KINDS.items() if words.search(said or last)]
-        found[name] = (
-            NodeKind(said) if said in [*NodeKind] else fits[-1] if fits else NodeKind.DEVICE
+        matches = [kind for kind, words in _KINDS.items() if words.search(stated or last)]
+        kinds[name] = (
+            NodeKind(stated)
+            if stated in [*NodeKind]
+            else matches[-1]
+            if matches
+            else NodeKind.DEVICE
         )
-    return found
+    return kinds
 
 
 def _edges(
     nodes: Mapping[str, Attributes], arcs: Iterable[Arc], units: set[bool]
 ) -> tuple[Edge, ...]:
-    """Edges for both directions. Raises InputError where the two differ, or one is missing."""
-    ways: dict[tuple[str, str], Edge] = {}
+    """Edges for both directions. Raises InputError if the two differ, or one is missing."""
+    edge_of: dict[tuple[str, str], Edge] = {}
     for arc in arcs:
         edge = _edge(nodes, arc, units)
         for here, there in ((arc.here, arc.there), (arc.there, arc.here))[: 1 + arc.both]:
-            if (here, there) in ways:
+            if (here, there) in edge_of:
                 raise InputError(f"two edges from {here[:40]!r} to {there[:40]!r}")
-            ways[here, there] = edge
-    for (here, there), edge in ways.items():
-        back = ways.get((there, here))
+            edge_of[here, there] = edge
+    for (here, there), edge in edge_of.items():
+        back = edge_of.get((there, here))
         if back is None:
             raise InputError(
                 f"a link from {here[:40]!r} to {there[:40]!r}, and none back",
@@ -134,7 +140,7 @@ def _edges(
                 hint="in a hierarchy both directions of a link are alike",
             )
     kept: dict[frozenset[str], Edge] = {}
-    for ends, edge in ways.items():
+    for ends, edge in edge_of.items():
         kept.setdefault(frozenset(ends), edge)
     return tuple(kept.values())
 
@@ -145,8 +151,8 @@ def _edge(nodes: Mapping[str, Attributes], arc: Arc, units: set[bool]) -> Edge:
             raise InputError(f"an edge to {end[:40]!r}, which is no node")
     if arc.here == arc.there:
         raise InputError(f"an edge from {arc.here[:40]!r} to itself")
-    said = str(arc.values.get("kind") or "link")
-    kind = Join(said) if said in [*Join] else Join.LINK
+    stated = str(arc.values.get("kind") or "link")
+    kind = Join(stated) if stated in [*Join] else Join.LINK
     level = str(arc.values.get("level") or "")
     rate = _rate(arc.values, units) if kind is Join.LINK else None
     return Edge(arc.here, arc.there, level, kind, rate, _latency(arc.values))
@@ -173,27 +179,27 @@ def _latency(values: Attributes) -> float | None:
     return None
 
 
-def number_of(value: Any, what: str) -> float:
-    """A finite number. Raises InputError."""
+def number_of(value: Any, subject: str) -> float:
+    """A finite number. Raises InputError otherwise."""
     try:
         number = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise InputError(f"{what} is {str(value)[:40]!r}", hint="a number")
+        raise InputError(f"{subject} is {str(value)[:40]!r}", hint="a number")
     return number
 
 
-def table_of(value: Any, what: str) -> list[list[float]]:
-    """A square table of numbers. Raises InputError."""
-    rows = [list_of(row, what) for row in list_of(value, what)]
+def table_of(value: Any, subject: str) -> list[list[float]]:
+    """A square table of numbers. Raises InputError otherwise."""
+    rows = [list_of(row, subject) for row in list_of(value, subject)]
     if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
-        raise InputError(f"{what} is no table of as many rows as columns")
-    return [[number_of(cell, what) for cell in row] for row in rows]
+        raise InputError(f"{subject} is no table of as many rows as columns")
+    return [[number_of(cell, subject) for cell in row] for row in rows]
 
 
-def list_of(value: Any, what: str) -> list[Any]:
-    """The value, if it is a list. Raises InputError."""
+def list_of(value: Any, subject: str) -> list[Any]:
+    """Return the value if it is a list. Raises InputError otherwise."""
     if not isinstance(value, list):
-        raise InputError(f"{what} is no list")
+        raise InputError(f"{subject} is no list")
     return value

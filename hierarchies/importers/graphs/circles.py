@@ -1,10 +1,10 @@
-"""A torus in a graph: cables between devices that are circles or lines, one for each dimension.
+"""Tori in a graph: cables between devices that form circles or lines, one for each dimension.
 
 A torus is the Cartesian product of its circles, a grid with open ends that of its lines. Its
 dimensions are found as prime factors of the graph are (Feder; Imrich): two cables belong to one
 dimension if they lie opposite each other in distances, or if they leave one device for two that
 have no other device in common. A circle of four is a square of two circles of two, so those are
-joined again where their bandwidths agree.
+joined again if their bandwidths agree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Pair = tuple[int, int]
 class Grid:
     """Sizes of the dimensions, outermost first, their levels' names, each device's coordinates.
 
-    ``wraps``: whether the ends of a dimension are joined; where they are not it is a line.
+    ``wraps``: whether the ends of a dimension are joined; if not, it is a line.
     """
 
     sizes: tuple[int, ...]
@@ -39,10 +39,10 @@ class Grid:
 
 
 def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
-    """The dimensions of a torus of devices. Raises InputError for cables that make none.
+    """The dimensions of a torus of devices. Raises InputError for cables that form none.
 
     The outer dimension is the one whose cables join the farthest numbers. Several tori must have
-    one order: ``like`` that of the first by its labels, else by what cables carry and how many.
+    one order: that of ``like``, the first, by labels, else by the cables' bandwidth and number.
     """
     devices = sorted(domain.devices, key=natural_sort_key)
     number = {frozenset({device}): place for place, device in enumerate(devices)}
@@ -55,23 +55,25 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     if len(pairs) > MOST_CABLES:
         raise InputError(f"{len(pairs)} cables between devices", hint=f"at most {MOST_CABLES}")
     classes = _group_by_label(pairs) or _factors(pairs, len(devices))
-    found = sorted(classes, key=lambda one: -_stride(one))
+    classes.sort(key=lambda cables: -_stride(cables))
     if like is not None:
         order = like.labels
 
-        def place(one: Sequence[_Pair]) -> tuple[float, ...]:
-            label = pairs[one[0]].level
-            return order.index(label) if label in order else -1, _fastest_rate(one, pairs), len(one)
+        def place(cables: Sequence[_Pair]) -> tuple[float, ...]:
+            label = pairs[cables[0]].level
+            position = order.index(label) if label in order else -1
+            return position, _fastest_rate(cables, pairs), len(cables)
 
-        found.sort(key=place)
-    axes = [axis for axis in (_walk_circle(one, pairs, len(devices)) for one in found) if axis]
-    if len(axes) < len(found):
+        classes.sort(key=place)
+    walked = [_walk_circle(cables, pairs, len(devices)) for cables in classes]
+    axes = [axis for axis in walked if axis]
+    if len(axes) < len(classes):
         raise _irregular_error(domain, pairs, devices)
     places = list(zip(*(axis.places for axis in axes), strict=True))
     sizes = tuple(1 + max(column) for column in zip(*places, strict=True))
     if len(set(places)) < len(places) or int(np.prod(sizes)) != len(devices):
         raise _irregular_error(domain, pairs, devices)
-    names = tuple(_name({pairs[pair].level for pair in one}) for one in found)
+    names = tuple(_name({pairs[pair].level for pair in cables}) for cables in classes)
     wraps = tuple(axis.wraps for axis in axes)
     return Grid(sizes, wraps, names, dict(zip(devices, places, strict=True)))
 
@@ -81,7 +83,7 @@ def _name(labels: set[str]) -> str:
 
 
 def natural_sort_key(name: str) -> tuple[object, ...]:
-    """Sorts ``gpu10`` after ``gpu9``."""
+    """A sort key that puts ``gpu10`` after ``gpu9``."""
     parts, word = [], ""
     for letter in name:
         if word and letter.isdigit() != word[-1].isdigit():
@@ -92,12 +94,12 @@ def natural_sort_key(name: str) -> tuple[object, ...]:
 
 
 def _stride(pairs: Sequence[_Pair]) -> int:
-    """The least difference of the numbers that cables join: the inner dimension has the least."""
+    """The least difference of the numbers that cables join; smallest for the inner dimension."""
     return min(high - low for low, high in pairs)
 
 
 def _group_by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
-    """Cables by the level that they are said to belong to; none where some are silent."""
+    """Cables grouped by the level that they name; empty if some name none."""
     labels: dict[str, list[_Pair]] = {}
     for pair, edge in pairs.items():
         labels.setdefault(edge.level, []).append(pair)
@@ -105,37 +107,37 @@ def _group_by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
 
 
 def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
-    """Classes of cables that no product splits; squares of alike circles of two joined again."""
+    """Classes of cables that no product splits, with squares of equal circles of two rejoined."""
     edges = list(pairs)
     apart = _distances(edges, devices)
-    part = list(range(len(edges)))
+    parents = list(range(len(edges)))
     beside = [set(np.flatnonzero(row == 1).tolist()) for row in apart]
     ends = np.array(edges)
     for index, (x, y) in enumerate(edges):
         across = apart[x, ends[:, 0]] + apart[y, ends[:, 1]]
         along = apart[x, ends[:, 1]] + apart[y, ends[:, 0]]
         for other in np.flatnonzero(across != along).tolist():
-            _unite(part, index, other)
+            _unite(parents, index, other)
     places = {pair: index for index, pair in enumerate(edges)}
     for here in range(devices):
         for one, other in combinations(sorted(beside[here]), 2):
             if other not in beside[one] and beside[one] & beside[other] == {here}:
                 first, second = sorted((here, one)), sorted((here, other))
-                _unite(part, places[first[0], first[1]], places[second[0], second[1]])
+                _unite(parents, places[first[0], first[1]], places[second[0], second[1]])
     classes: dict[int, list[_Pair]] = {}
     for index, pair in enumerate(edges):
-        classes.setdefault(_find_root(part, index), []).append(pair)
+        classes.setdefault(_find_root(parents, index), []).append(pair)
     return _squares(list(classes.values()), pairs, devices)
 
 
 def _squares(
     classes: list[list[_Pair]], pairs: Mapping[_Pair, Edge], devices: int
 ) -> list[list[_Pair]]:
-    """Two circles of two with the same bandwidths are one circle of four."""
+    """Join two circles of two with the same bandwidths to one circle of four."""
     rest: list[list[_Pair]] = []
     twos: list[list[_Pair]] = []
-    for one in classes:
-        (twos if 2 * len(one) == devices else rest).append(one)
+    for cables in classes:
+        (twos if 2 * len(cables) == devices else rest).append(cables)
     twos.sort(key=_stride)
     while len(twos) > 1:
         one, other = twos.pop(0), twos.pop(0)
@@ -146,8 +148,8 @@ def _squares(
     return [*rest, *twos]
 
 
-def _fastest_rate(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge]) -> float:
-    return max(pairs[pair].bandwidth_bytes_per_second or 0.0 for pair in one)
+def _fastest_rate(cables: Sequence[_Pair], pairs: Mapping[_Pair, Edge]) -> float:
+    return max(pairs[pair].bandwidth_bytes_per_second or 0.0 for pair in cables)
 
 
 @dataclass(frozen=True)
@@ -158,65 +160,67 @@ class _Axis:
     wraps: bool
 
 
-def _walk_circle(one: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int) -> _Axis | None:
-    """One dimension, walked from an end if it has one; None where it is no circle and no line."""
-    part = list(range(devices))
-    chosen = set(one)
+def _walk_circle(
+    cables: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int
+) -> _Axis | None:
+    """Walk one dimension, from an end if it has one; None if it is neither a circle nor a line."""
+    parents = list(range(devices))
+    chosen = set(cables)
     for pair in pairs:
         if pair not in chosen:
-            _unite(part, *pair)
-    places = sorted({_find_root(part, device) for device in range(devices)})
-    near: dict[int, set[int]] = {place: set() for place in places}
-    for low, high in one:
-        a, b = _find_root(part, low), _find_root(part, high)
-        near[a].add(b)
-        near[b].add(a)
+            _unite(parents, *pair)
+    places = sorted({_find_root(parents, device) for device in range(devices)})
+    neighbours: dict[int, set[int]] = {place: set() for place in places}
+    for low, high in cables:
+        a, b = _find_root(parents, low), _find_root(parents, high)
+        neighbours[a].add(b)
+        neighbours[b].add(a)
     size = len(places)
-    ends = [place for place in places if len(near[place]) == 1]
+    ends = [place for place in places if len(neighbours[place]) == 1]
     wraps = not ends or size == 2
-    around = [(ends or places)[0]]
-    while len(around) < size:
-        onward = [place for place in sorted(near[around[-1]]) if place not in around]
-        if not onward:
+    walk = [(ends or places)[0]]
+    while len(walk) < size:
+        following = [place for place in sorted(neighbours[walk[-1]]) if place not in walk]
+        if not following:
             return None
-        around.append(onward[0])
+        walk.append(following[0])
     joined = circle_links(size, wraps)
-    if size < 2 or sum(map(len, near.values())) != 2 * joined or len(ends) not in (0, 2):
+    if size < 2 or sum(map(len, neighbours.values())) != 2 * joined or len(ends) not in (0, 2):
         return None
-    if len(one) != devices // size * joined:
+    if len(cables) != devices // size * joined:
         return None
-    number = {place: index for index, place in enumerate(around)}
-    return _Axis(tuple(number[_find_root(part, device)] for device in range(devices)), wraps)
+    number = {place: index for index, place in enumerate(walk)}
+    return _Axis(tuple(number[_find_root(parents, device)] for device in range(devices)), wraps)
 
 
 def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.int64]:
-    near: list[list[int]] = [[] for _ in range(devices)]
+    neighbours: list[list[int]] = [[] for _ in range(devices)]
     for one, other in edges:
-        near[one].append(other)
-        near[other].append(one)
-    found = np.full((devices, devices), devices, dtype=np.int64)
+        neighbours[one].append(other)
+        neighbours[other].append(one)
+    distances = np.full((devices, devices), devices, dtype=np.int64)
     for start in range(devices):
-        found[start, start] = 0
+        distances[start, start] = 0
         layer = [start]
         while layer:
-            further = []
+            next_layer = []
             for here in layer:
-                for there in near[here]:
-                    if found[start, there] == devices:
-                        found[start, there] = found[start, here] + 1
-                        further.append(there)
-            layer = further
-    return found
+                for there in neighbours[here]:
+                    if distances[start, there] == devices:
+                        distances[start, there] = distances[start, here] + 1
+                        next_layer.append(there)
+            layer = next_layer
+    return distances
 
 
-def _find_root(part: list[int], one: int) -> int:
-    while part[one] != one:
-        part[one] = one = part[part[one]]
-    return one
+def _find_root(parents: list[int], item: int) -> int:
+    while parents[item] != item:
+        parents[item] = item = parents[parents[item]]
+    return item
 
 
-def _unite(part: list[int], one: int, other: int) -> None:
-    part[_find_root(part, one)] = _find_root(part, other)
+def _unite(parents: list[int], one: int, other: int) -> None:
+    parents[_find_root(parents, one)] = _find_root(parents, other)
 
 
 def _irregular_error(

@@ -1,8 +1,8 @@
-"""From edges to domains: what joins which devices, by which ports or cables.
+"""Domains of a graph: the devices that are joined, and the ports or cables that join them.
 
-Ports and uplinks vanish here: a *terminal* is one cable into a switch, with the devices that
-reach it, however they do. A NIC beside a GPU, the uplink of a leaf switch and a cable from a device
-into a crossbar are the same but for the devices behind them.
+Ports and uplinks are abstracted: a *terminal* is one cable into a switch, with the devices that
+reach it by any path. A NIC beside a GPU, the uplink of a leaf switch and a cable from a device into
+a crossbar differ only in the devices behind them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Devices = frozenset[str]
 
 @dataclass(frozen=True)
 class Terminal:
-    """A way into a domain: the devices behind it, the middles it hangs on, its bandwidth.
+    """A connection of a domain: the devices behind it, the middles it hangs on, its bandwidth.
 
-    The bandwidth is 0 for a dead port, None where none is said.
+    The bandwidth is 0 for a dead port, None if not stated.
     """
 
     behind: Devices
@@ -32,7 +32,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class GraphDomain:
-    """What joins some devices: a switch or bus with its terminals, or cables between ends.
+    """A group of joined devices: a switch or bus with its terminals, or cables between ends.
 
     ``cables`` join two sets of devices each: single devices, or the devices behind a port.
     """
@@ -50,7 +50,7 @@ class GraphDomain:
 
 @dataclass(frozen=True)
 class Wires:
-    """A graph with what is behind each of its nodes."""
+    """A graph with the devices behind each of its nodes."""
 
     graph: MachineGraph
 
@@ -60,40 +60,40 @@ class Wires:
 
     @cached_property
     def edges(self) -> Mapping[str, tuple[Edge, ...]]:
-        found: dict[str, list[Edge]] = {name: [] for name in self.nodes}
+        edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
         for edge in self.graph.edges:
-            found[edge.one].append(edge)
-            found[edge.other].append(edge)
-        return {name: tuple(edges) for name, edges in found.items()}
+            edges_of[edge.one].append(edge)
+            edges_of[edge.other].append(edge)
+        return {name: tuple(edges) for name, edges in edges_of.items()}
 
     def other(self, edge: Edge, end: str) -> str:
         return edge.other if edge.one == end else edge.one
 
     @cached_property
     def heights(self) -> Mapping[str, int]:
-        """How far each node is from a device. Raises InputError where one is joined to none."""
-        found = {name: 0 for name, node in self.nodes.items() if node.kind is NodeKind.DEVICE}
-        layer = list(found)
+        """Each node's distance from a device. Raises InputError for an unconnected node."""
+        heights = {name: 0 for name, node in self.nodes.items() if node.kind is NodeKind.DEVICE}
+        layer = list(heights)
         if not layer:
             raise InputError("no device was found", hint="give nodes the attribute kind=device")
         while layer:
-            further = []
+            next_layer = []
             for name in layer:
                 for edge in self.edges[name]:
                     there = self.other(edge, name)
-                    if edge.kind is not Join.DETOUR and there not in found:
-                        found[there] = found[name] + 1
-                        further.append(there)
-            layer = further
-        lost = next((name for name in self.nodes if name not in found), None)
+                    if edge.kind is not Join.DETOUR and there not in heights:
+                        heights[there] = heights[name] + 1
+                        next_layer.append(there)
+            layer = next_layer
+        lost = next((name for name in self.nodes if name not in heights), None)
         if lost is not None:
             raise InputError(f"{lost!r} is joined to no device")
-        return found
+        return heights
 
     def inward(self, name: str) -> tuple[str, ...]:
-        """The nodes that a port, switch or bus hangs on: those nearer to devices."""
+        """The nodes that a port, switch or bus is attached to: those nearer to devices."""
         kind = self.nodes[name].kind
-        found = []
+        nodes = []
         for edge in self.edges[name]:
             there = self.other(edge, name)
             attached = edge.kind is Join.ATTACHED and self.hanging(edge) == name
@@ -103,14 +103,14 @@ class Wires:
                 or (lower and kind is not NodeKind.PORT)
                 or (lower and not self._hung(name))
             ):
-                found.append(there)
-        return tuple(found)
+                nodes.append(there)
+        return tuple(nodes)
 
     def _hung(self, port: str) -> bool:
         return any(e.kind is Join.ATTACHED for e in self.edges[port])
 
     def hanging(self, edge: Edge) -> str:
-        """Which end of an attached edge hangs on the other: a port, else a bus, the outer one."""
+        """The end of an attached edge that hangs on the other: a port, else a bus or outer node."""
         rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
         ends = (edge.one, edge.other)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
@@ -121,7 +121,7 @@ class Wires:
             below = (
                 [frozenset({name})]
                 if self.nodes[name].kind is NodeKind.DEVICE
-                else [self.behind(one) for one in self.inward(name)]
+                else [self.behind(inner) for inner in self.inward(name)]
             )
             self._behind[name] = frozenset().union(*below)
         return self._behind[name]
@@ -131,7 +131,7 @@ class Wires:
         return {}
 
     def terminal(self, end: str, edge: Edge) -> Terminal:
-        """The way by which an edge leads into a domain from one end."""
+        """The terminal by which an edge enters a domain from one end."""
         hangs: frozenset[str] = frozenset()
         if self.nodes[end].kind is NodeKind.PORT:
             below = self.inward(end)
@@ -144,12 +144,12 @@ class Wires:
 
 def find_domains(wires: Wires) -> list[GraphDomain]:
     """All domains of a graph: switches and buses, then cables between devices or ports."""
-    found = [
+    middles = [
         _domain_of_middle(wires, node)
         for node in wires.graph.nodes
         if node.kind in (NodeKind.SWITCH, NodeKind.BUS)
     ]
-    return [*found, *_cable_domains(wires)]
+    return [*middles, *_cable_domains(wires)]
 
 
 def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
@@ -190,18 +190,18 @@ def _attachments(wires: Wires, port: str) -> frozenset[str]:
 
 
 def _dead_ports(wires: Wires, switch: Node) -> Iterator[str]:
-    """Ports whose traffic goes over ports of this switch, as their own cable is dead."""
-    found = {}
+    """Ports with a dead cable whose traffic goes over ports of this switch."""
+    dead: dict[str, None] = {}
     for edge in wires.edges[switch.name]:
         port = wires.other(edge, switch.name)
         for detour in wires.edges[port] if edge.kind is Join.LINK else ():
             if detour.kind is Join.DETOUR:
-                found[wires.other(detour, port)] = True
-    yield from found
+                dead[wires.other(detour, port)] = None
+    yield from dead
 
 
 def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
-    """Connected cables between devices, or between ports, as one domain each."""
+    """Connected cables between devices or ports, as one domain each."""
     cables = [
         edge
         for edge in wires.graph.edges
@@ -210,18 +210,18 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
         <= {NodeKind.DEVICE, NodeKind.PORT}
         and not _is_way_in(wires, edge)
     ]
-    part = {end: end for edge in cables for end in (edge.one, edge.other)}
+    parents = {end: end for edge in cables for end in (edge.one, edge.other)}
 
-    def first(end: str) -> str:
-        while part[end] != end:
-            part[end] = end = part[part[end]]
+    def root(end: str) -> str:
+        while parents[end] != end:
+            parents[end] = end = parents[parents[end]]
         return end
 
     for edge in cables:
-        part[first(edge.one)] = first(edge.other)
+        parents[root(edge.one)] = root(edge.other)
     groups: dict[str, list[Edge]] = {}
     for edge in cables:
-        groups.setdefault(first(edge.one), []).append(edge)
+        groups.setdefault(root(edge.one), []).append(edge)
     for name, edges in groups.items():
         joined = tuple(
             (wires.terminal(edge.one, edge), wires.terminal(edge.other, edge), edge)
@@ -234,7 +234,7 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
 
 
 def _is_way_in(wires: Wires, edge: Edge) -> bool:
-    """Whether a cable from a device to a port is how that port hangs on it, no ring's."""
+    """Whether a cable from a device to a port attaches that port to it, and is not a ring's."""
     kinds = {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
     port = edge.one if wires.nodes[edge.one].kind is NodeKind.PORT else edge.other
     return (

@@ -1,8 +1,8 @@
-"""The levels of a graph: domains that lie inside each other, innermost first.
+"""The levels of a graph: nested domains, innermost first.
 
-The smallest domains join single devices, the next ones join what those joined, and so on, until one
-is left. Whatever does not fit (domains that overlap, units of unlike ports, circles that are none)
-is no hierarchy, and is named.
+The smallest domains join single devices, the next ones join these units, and so on, until one is
+left. Irregular graphs (domains that overlap, units with different ports, circles that are none) are
+no hierarchy, and errors name the irregularity.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Unit = Devices
 
 @dataclass(frozen=True)
 class GraphLevel:
-    """A level as it was found: its domains, and the units that each joins, in no order yet.
+    """A level as found: its domains, and the units that each joins, not yet ordered.
 
-    ``hangs_on``: the names of the middles of inner levels that its terminals hang on.
+    ``hangs_on``: the names of the middles of inner levels that its terminals are attached to.
     ``torus``: the places of devices in a grid of circles, of which this is one dimension.
     ``joined``: whether the ends of a ring are; else it is a line.
     """
@@ -40,7 +40,7 @@ class GraphLevel:
 
     @property
     def count(self) -> int:
-        """Children of one parent: the most that any has."""
+        """The most children of any parent."""
         if self.torus:
             return self.torus[0].sizes[self.dimension]
         return max(len(units) for units in self.units.values())
@@ -58,44 +58,44 @@ class GraphLevel:
         return labels.pop() if len(labels) == 1 else ""
 
 
-def find_levels(found: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:
-    """The levels, innermost first. Raises InputError, naming what does not fit."""
-    left = sorted(found, key=lambda domain: (len(domain.devices), domain.name))
+def find_levels(domains: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:
+    """The levels, innermost first. Raises InputError, naming the irregularity."""
+    remaining = sorted(domains, key=lambda domain: (len(domain.devices), domain.name))
     units: tuple[Unit, ...] = tuple(frozenset({device}) for device in sorted(devices))
-    made: list[GraphLevel] = []
-    while left:
-        inner = [one for one in left if not any(o.devices < one.devices for o in left)]
-        _check_apart(inner, devices, made)
-        made += _levels_of(inner, units)
+    levels: list[GraphLevel] = []
+    while remaining:
+        inner = [d for d in remaining if not any(o.devices < d.devices for o in remaining)]
+        _check_apart(inner, devices, levels)
+        levels += _levels_of(inner, units)
         units = tuple(domain.devices for domain in inner)
-        left = [domain for domain in left if domain not in inner]
+        remaining = [domain for domain in remaining if domain not in inner]
     if len(units) > 1:
         raise InputError(
             f"the devices are in {len(units)} parts that nothing "
-            f"joins{_describe_levels_so_far(made)}"
+            f"joins{_describe_levels_so_far(levels)}"
         )
-    return list(made)
+    return list(levels)
 
 
-def _describe_levels_so_far(made: Sequence[GraphLevel]) -> str:
-    if not made:
+def _describe_levels_so_far(levels: Sequence[GraphLevel]) -> str:
+    if not levels:
         return ""
-    inside = ", ".join(f"{level.count} in a {level.kind.value}" for level in made)
+    inside = ", ".join(f"{level.count} in a {level.kind.value}" for level in levels)
     return f"; inside: {inside}"
 
 
 def _check_apart(
-    inner: Sequence[GraphDomain], devices: Devices, made: Sequence[GraphLevel]
+    inner: Sequence[GraphDomain], devices: Devices, levels: Sequence[GraphLevel]
 ) -> None:
-    """The innermost domains must hold every device once, and be of one kind."""
+    """Check that the innermost domains hold every device once, and are of one kind."""
     times = Counter(device for domain in inner for device in domain.devices)
     for device in sorted(devices):
         if times[device] != 1:
-            what = "no domain" if not times[device] else "several that overlap"
+            problem = "no domain" if not times[device] else "several that overlap"
             names = shorten_list(d.name for d in inner if device in d.devices)
             raise InputError(
-                f"{device!r} is in {what} of this size{f' ({names})' if names else ''}"
-                f"{_describe_levels_so_far(made)}",
+                f"{device!r} is in {problem} of this size{f' ({names})' if names else ''}"
+                f"{_describe_levels_so_far(levels)}",
                 hint="in a hierarchy every device is in one domain of each level",
             )
     kinds = {domain.kind for domain in inner}
@@ -107,22 +107,22 @@ def _check_apart(
 
 
 def _levels_of(inner: Sequence[GraphDomain], units: Sequence[Unit]) -> list[GraphLevel]:
-    """The level that domains make, or the levels of a torus."""
-    held = {domain.name: _units_inside(domain, units) for domain in inner}
+    """The level of these domains, or the levels of a torus."""
+    units_of = {domain.name: _units_inside(domain, units) for domain in inner}
     kind = inner[0].kind
     if kind is None:
-        return _level_of_cables(inner, held)
+        return _level_of_cables(inner, units_of)
     joins = Kinds.SWITCH if kind is NodeKind.SWITCH else Kinds.BUS
     for domain in inner:
         for terminal in domain.terminals:
-            _check_within(terminal, held[domain.name], domain)
+            _check_within(terminal, units_of[domain.name], domain)
     hangs = [t.hangs_on for domain in inner for t in domain.terminals]
-    return [GraphLevel(joins, tuple(inner), held, frozenset().union(*hangs))]
+    return [GraphLevel(joins, tuple(inner), units_of, frozenset().union(*hangs))]
 
 
 def _units_inside(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """The units that a domain joins. Raises InputError where it holds only a part of one."""
-    held = []
+    """The units that a domain joins. Raises InputError if it holds only a part of one."""
+    joined = []
     for unit in units:
         common = unit & domain.devices
         if common and common != unit:
@@ -131,8 +131,8 @@ def _units_inside(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Unit, ...
                 f"{shorten_list(sorted(unit))}"
             )
         if common:
-            held.append(unit)
-    return tuple(held)
+            joined.append(unit)
+    return tuple(joined)
 
 
 def _check_within(terminal: Terminal, units: Iterable[Unit], domain: GraphDomain) -> None:
@@ -144,32 +144,32 @@ def _check_within(terminal: Terminal, units: Iterable[Unit], domain: GraphDomain
 
 
 def _level_of_cables(
-    inner: Sequence[GraphDomain], held: Mapping[str, tuple[Unit, ...]]
+    inner: Sequence[GraphDomain], units_of: Mapping[str, tuple[Unit, ...]]
 ) -> list[GraphLevel]:
     """A ring, a mesh, or the dimensions of a torus."""
     hangs = frozenset().union(
         *(end.hangs_on for domain in inner for cable in domain.cables for end in cable[:2])
     )
-    told = any(len({edge.level for *_, edge in domain.cables}) > 1 for domain in inner)
-    kinds = {None if told else _shape(domain, held[domain.name]) for domain in inner}
+    labelled = any(len({edge.level for *_, edge in domain.cables}) > 1 for domain in inner)
+    kinds = {None if labelled else _shape(domain, units_of[domain.name]) for domain in inner}
     if len(kinds) == 1 and None not in kinds:
         [shape] = kinds
         assert shape is not None
         kind, joined = shape
-        return [GraphLevel(kind, tuple(inner), held, hangs, joined=joined)]
+        return [GraphLevel(kind, tuple(inner), units_of, hangs, joined=joined)]
     first = find_grid(inner[0])
     grids = tuple(find_grid(domain, first) for domain in inner) if len(inner) > 1 else (first,)
-    sizes = {(one.sizes, one.wraps) for one in grids}
-    if len(sizes) > 1:
-        raise InputError(f"circles of unlike sizes: {sorted(one for one, _ in sizes)}")
+    shapes = {(grid.sizes, grid.wraps) for grid in grids}
+    if len(shapes) > 1:
+        raise InputError(f"circles of unlike sizes: {sorted(sizes for sizes, _ in shapes)}")
     return [
-        GraphLevel(Kinds.TORUS, tuple(inner), held, hangs, grids, dimension)
+        GraphLevel(Kinds.TORUS, tuple(inner), units_of, hangs, grids, dimension)
         for dimension in reversed(range(len(grids[0].sizes)))
     ]
 
 
 def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | None:
-    """A mesh or ring of units, and whether its ends are joined; None if cables make neither."""
+    """A mesh or ring of units, and whether its ends are joined; None if cables form neither."""
     number = {unit: place for place, unit in enumerate(units)}
     pairs = set()
     for one, other, _ in domain.cables:

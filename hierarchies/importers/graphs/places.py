@@ -1,4 +1,4 @@
-"""Where each device of a graph stands in the levels that were found: its digits."""
+"""The place of each device of a graph in the levels that were found: its digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Digits = tuple[int, ...]
 
 @dataclass(frozen=True)
 class DevicePlaces:
-    """Levels, outermost first, and the digits of every device and unit; what is missing is last."""
+    """Levels, outermost first, and the digits of every device; missing units come last."""
 
     levels: tuple[GraphLevel, ...]
     devices: Mapping[str, Digits]
@@ -25,22 +25,24 @@ class DevicePlaces:
         return tuple(level.count for level in self.levels)
 
     def path(self, unit: Devices, position: int) -> Digits:
-        """The digits of a unit of a level: those that its devices share."""
+        """The digits of a unit of a level, which its devices share."""
         return self.devices[next(iter(unit))][: position + 1]
 
     def missing(self) -> Iterator[Digits]:
-        """The digits of units that are not there, though their siblings are."""
-        there = {digits[:end] for digits in self.devices.values() for end in range(len(digits) + 1)}
-        for parent in sorted(there):
+        """The digits of missing units whose siblings are present."""
+        present = {
+            digits[:end] for digits in self.devices.values() for end in range(len(digits) + 1)
+        }
+        for parent in sorted(present):
             if len(parent) < len(self.levels):
                 for digit in range(self.levels[len(parent)].count):
-                    if (*parent, digit) not in there:
+                    if (*parent, digit) not in present:
                         yield (*parent, digit)
 
 
-def find_places(found: Sequence[GraphLevel], devices: Devices) -> DevicePlaces:
-    """The digits of every device, by domains from the outermost on."""
-    outermost_first = tuple(reversed(found))
+def find_places(levels: Sequence[GraphLevel], devices: Devices) -> DevicePlaces:
+    """The digits of every device, assigned domain by domain from the outermost level on."""
+    outermost_first = tuple(reversed(levels))
     digits: dict[str, Digits] = {}
     _place_part(outermost_first, devices, (), digits)
     return DevicePlaces(outermost_first, digits)
@@ -55,10 +57,10 @@ def _place_part(
         return
     level = levels[position]
     if level.torus:
-        [grid] = [one for one in level.torus if part <= one.places.keys()]
+        [grid] = [grid for grid in level.torus if part <= grid.places.keys()]
         digits.update({device: (*above, *grid.places[device]) for device in part})
         return
-    [domain] = [one for one in level.domains if one.devices == part]
+    [domain] = [domain for domain in level.domains if domain.devices == part]
     units = level.units[domain.name]
     for number, unit in enumerate(_order_units(levels, position, domain, units)):
         _place_part(levels, unit, (*above, number), digits)
@@ -67,7 +69,7 @@ def _place_part(
 def _order_units(
     levels: tuple[GraphLevel, ...], position: int, domain: GraphDomain, units: Sequence[Devices]
 ) -> list[Devices]:
-    """Units that share ports of outer levels side by side; in a ring, as they stand around."""
+    """Order units so that sharers of outer ports are adjacent, and rings are in ring order."""
     blocks = [
         terminal.behind
         for level in levels[:position]
@@ -79,11 +81,11 @@ def _order_units(
 
     def key(unit: Devices) -> tuple[object, ...]:
         shared = {block for block in blocks if unit < block}
-        each = (
+        outer = (
             (-len(block), natural_sort_key(_least_device(block)))
             for block in sorted(shared, key=len)[::-1]
         )
-        return (*each, (-len(unit), natural_sort_key(_least_device(unit))))
+        return (*outer, (-len(unit), natural_sort_key(_least_device(unit))))
 
     ordered = sorted(units, key=key)
     return _order_around_ring(domain, ordered) if levels[position].kind is Kinds.RING else ordered
@@ -94,12 +96,12 @@ def _least_device(devices: Devices) -> str:
 
 
 def _order_around_ring(domain: GraphDomain, units: Sequence[Devices]) -> list[Devices]:
-    near: dict[Devices, list[Devices]] = {unit: [] for unit in units}
+    neighbours: dict[Devices, list[Devices]] = {unit: [] for unit in units}
     for one, other, _ in domain.cables:
-        near[one.behind].append(other.behind)
-        near[other.behind].append(one.behind)
-    around = [min(units, key=lambda unit: len(near[unit]))]
-    while len(around) < len(units):
-        onward = [unit for unit in units if unit in near[around[-1]] and unit not in around]
-        around.append(onward[0])
-    return around
+        neighbours[one.behind].append(other.behind)
+        neighbours[other.behind].append(one.behind)
+    ring = [min(units, key=lambda unit: len(neighbours[unit]))]
+    while len(ring) < len(units):
+        following = [unit for unit in units if unit in neighbours[ring[-1]] and unit not in ring]
+        ring.append(following[0])
+    return ring

@@ -1,4 +1,4 @@
-"""The draft of a graph, or why it is no hierarchy, and what its links allow all the same."""
+"""The draft of a graph, or the reason why it is no hierarchy, with bounds from its links."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hierarchies.importers.graphs.reading import parse_graph
 from hierarchies.importers.options import ImportOptions
 
 MOST_DEVICES = 64
-"""Of how many devices maximum flows are looked for."""
+"""The most devices for which maximum flows are computed."""
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The levels of a graph. Raises InputError for a text that is none, and for what is irregular.
+    """The levels of a graph. Raises InputError for an invalid text, and for irregular graphs.
 
-    The error says what the links allow by maximum flows, as a bound that needs no levels.
+    Such errors include the bounds that maximum flows give, which need no levels.
     """
-    found = parse_graph(text)
+    source_graph = parse_graph(text)
     try:
-        return draft_of(found)
+        return draft_of(source_graph)
     except InputError as error:
-        hints = (error.hint, _describe_flow_rates(found))
+        hints = (error.hint, _describe_flow_rates(source_graph))
         raise InputError(
             f"no hierarchy: {error.problem}",
             where=error.where,
@@ -31,17 +31,18 @@ def read(text: str, options: ImportOptions) -> Draft:
         ) from None
 
 
-def _describe_flow_rates(found: SourceGraph) -> str:
-    devices = [node for node in found.graph.nodes if node.kind is NodeKind.DEVICE]
-    known = all(
-        e.bandwidth_bytes_per_second is not None or e.kind != "link" for e in found.graph.edges
+def _describe_flow_rates(source_graph: SourceGraph) -> str:
+    devices = [node for node in source_graph.graph.nodes if node.kind is NodeKind.DEVICE]
+    rated = all(
+        e.bandwidth_bytes_per_second is not None or e.kind != "link"
+        for e in source_graph.graph.edges
     )
-    if not 1 < len(devices) <= MOST_DEVICES or not found.in_bytes or not known:
+    if not 1 < len(devices) <= MOST_DEVICES or not source_graph.in_bytes or not rated:
         return ""
     # Not at the top of the file: networkx takes longer to load than all other modules together.
     from hierarchies.graphs.flow import flow_rates
 
-    rates = flow_rates(found.graph)
+    rates = flow_rates(source_graph.graph)
     gather, across = (
         rate / 1e9 for rate in (rates.all_gather_bytes_per_second, rates.broadcast_bytes_per_second)
     )

@@ -1,7 +1,7 @@
-"""Graphs that others wrote, as ours: GraphML, node-link JSON, MSCCL, TE-CCL and TACOS.
+"""Parses graphs from other tools: GraphML, node-link JSON, MSCCL, TE-CCL and TACOS.
 
-Bandwidths have the units that their keys name. Where a file counts links, or has a number without
-a unit, the numbers are taken as they are, and ``in_bytes`` is false.
+Bandwidths have the units that their keys name. If a file counts links, or has numbers without
+units, these are kept, and ``in_bytes`` is false.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hierarchies.importers.structured import parse_json, require_mapping
 
 
 def parse_graph(text: str) -> SourceGraph:
-    """The graph of a text. Raises InputError for what is none that we know."""
+    """The graph of a text. Raises InputError for an unknown format."""
     start = text.lstrip()[:1]
     if start == "<":
         return _parse_graphml(text)
     if start in "{[":
-        found = parse_json(text)
-        if isinstance(found, dict):
+        value = parse_json(text)
+        if isinstance(value, dict):
             for keys, read in _BY_KEYS.items():
-                if {*keys} <= found.keys():
-                    return read(found)
+                if {*keys} <= value.keys():
+                    return read(value)
         raise InputError(
             "JSON that is no graph",
             hint="node-link data of networkx has 'nodes' and 'edges', a topology of MSCCL "
@@ -49,7 +49,7 @@ def parse_graph(text: str) -> SourceGraph:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is that of no graph that we know."""
+    """Raise InputError for a text that does not begin as a graph of a known format."""
     start = text.lstrip()[:1]
     if start == "<":
         markup.check_beginning(text, "graphml")
@@ -77,30 +77,30 @@ def _parse_graphml(text: str) -> SourceGraph:
 
 
 def _data(element: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for data in element.iterfind("data"):
         key = keys.get(data.get("key", ""))
         if key is None or key.get("attr.name") is None:
             continue
         text = (data.text or "").strip()
         if key.get("attr.type") in ("int", "long", "float", "double"):
-            found[key.get("attr.name")] = number_of(text, key.get("attr.name"))
+            values[key.get("attr.name")] = number_of(text, key.get("attr.name"))
         else:
-            found[key.get("attr.name")] = text
-    return found
+            values[key.get("attr.name")] = text
+    return values
 
 
-def _parse_node_link(found: Attributes) -> SourceGraph:
-    arcs_key = "edges" if "edges" in found else "links"
+def _parse_node_link(attributes: Attributes) -> SourceGraph:
+    arcs_key = "edges" if "edges" in attributes else "links"
     nodes = {
         str(require_mapping(node, "a node").get("id")): require_mapping(node, "a node")
-        for node in list_of(found["nodes"], "nodes")
+        for node in list_of(attributes["nodes"], "nodes")
     }
     arcs = []
-    for entry in list_of(found[arcs_key], arcs_key):
+    for entry in list_of(attributes[arcs_key], arcs_key):
         edge = require_mapping(entry, "an edge")
         ends = str(edge.get("source")), str(edge.get("target"))
-        arcs.append(Arc(*ends, edge, not found.get("directed")))
+        arcs.append(Arc(*ends, edge, not attributes.get("directed")))
     return graph_of_arcs(nodes, arcs, "node-link JSON")
 
 
@@ -111,4 +111,4 @@ _BY_KEYS: Mapping[tuple[str, ...], Callable[[Attributes], SourceGraph]] = {
     ("links",): parse_msccl,
     ("topology", "msccl_type"): parse_msccl,
 }
-"""The readers of JSON by the keys that tell them, in the order they are tried."""
+"""Readers of JSON by the keys that identify their formats, in the order of trial."""

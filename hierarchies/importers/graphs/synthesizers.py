@@ -1,4 +1,4 @@
-"""The topologies of other synthesizers: MSCCL's, TE-CCL's and TACOS's."""
+"""The topologies of other synthesizers: MSCCL, TE-CCL and TACOS."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from hierarchies.importers.graphs.arcs import (
 )
 
 _LONGEST_LINE = 4096
-"""In characters: a row of TACOS's has four numbers."""
+"""In characters; a row of TACOS has four numbers."""
 
 
-def parse_msccl(found: Attributes) -> SourceGraph:
-    """MSCCL's topology: ``links[to][from]`` counts; ``switches`` limit several of them together."""
-    if isinstance(found.get("topology"), dict):
-        found = found["topology"]
-    table = table_of(found["links"], "links")
+def parse_msccl(attributes: Attributes) -> SourceGraph:
+    """MSCCL's topology: ``links[to][from]`` counts; ``switches`` limit groups of links."""
+    if isinstance(attributes.get("topology"), dict):
+        attributes = attributes["topology"]
+    table = table_of(attributes["links"], "links")
     names = [str(number) for number in range(len(table))]
-    limits = [_limit(entry, names) for entry in list_of(found.get("switches") or [], "switches")]
+    limits = [
+        _limit(entry, names) for entry in list_of(attributes.get("switches") or [], "switches")
+    ]
     nodes: dict[str, Attributes] = {name: {"kind": "device"} for name in names}
     arcs = [
         Arc(names[source], names[target], {"weight": rate})
@@ -47,7 +49,7 @@ def parse_msccl(found: Attributes) -> SourceGraph:
 
 
 def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[str], float]:
-    """A limit on all links from some devices to some others."""
+    """A limit on all links from some devices to others."""
     if not isinstance(entry, list) or len(entry) != 4:
         raise InputError("a switch of MSCCL is [from, to, bandwidth, name]")
     ends = [frozenset(map(str, list_of(part, "a switch"))) for part in entry[:2]]
@@ -62,15 +64,15 @@ def _limits_as_switch(
     limits: Iterable[tuple[frozenset[str], frozenset[str], float]],
     arcs: Sequence[Arc],
 ) -> list[Arc]:
-    """Limits of each device to and from all others are the ports of one switch."""
+    """The arcs of one switch whose ports are the limits of each device to and from all others."""
     rest = {name: frozenset(names) - {name} for name in names}
     out, into = {}, {}
     for sources, targets, rate in limits:
-        [one, *others] = sorted(sources if len(sources) < len(targets) else targets) or [""]
-        if not others and rest.get(one) == targets:
-            out[one] = rate
-        elif not others and rest.get(one) == sources:
-            into[one] = rate
+        [device, *others] = sorted(sources if len(sources) < len(targets) else targets) or [""]
+        if not others and rest.get(device) == targets:
+            out[device] = rate
+        elif not others and rest.get(device) == sources:
+            into[device] = rate
         else:
             raise InputError(
                 f"a switch limits links from {sorted(sources)[:4]} to {sorted(targets)[:4]}",
@@ -82,20 +84,20 @@ def _limits_as_switch(
         or len(arcs) != len(names) * (len(names) - 1)
     ):
         raise InputError("switches that limit only some of the devices are no level")
-    ways = [Arc(name, "switch", {"weight": out[name]}) for name in names]
-    return [*ways, *(Arc("switch", name, {"weight": into[name]}) for name in names)]
+    outgoing = [Arc(name, "switch", {"weight": out[name]}) for name in names]
+    return [*outgoing, *(Arc("switch", name, {"weight": into[name]}) for name in names)]
 
 
-def parse_te_ccl(found: Attributes) -> SourceGraph:
-    """TE-CCL's topology: ``capacity[from][to]`` in chunks a second, ``chunk_size`` in GB."""
-    table = table_of(found["capacity"], "capacity")
-    alpha = table_of(found["alpha"], "alpha") if found.get("alpha") else None
+def parse_te_ccl(attributes: Attributes) -> SourceGraph:
+    """TE-CCL's topology: ``capacity[from][to]`` in chunks per second, ``chunk_size`` in GB."""
+    table = table_of(attributes["capacity"], "capacity")
+    alpha = table_of(attributes["alpha"], "alpha") if attributes.get("alpha") else None
     if alpha is not None and len(alpha) != len(table):
         raise InputError(f"alpha is of {len(alpha)} nodes, capacity of {len(table)}")
     switches = {
-        str(number) for number in list_of(found.get("switch_indices") or [], "switch_indices")
+        str(number) for number in list_of(attributes.get("switch_indices") or [], "switch_indices")
     }
-    chunk = found.get("chunk_size")
+    chunk = attributes.get("chunk_size")
     size = None if chunk is None else number_of(chunk, "chunk_size")
     names = [str(number) for number in range(len(table))]
     nodes = {name: {"kind": "switch" if name in switches else "device"} for name in names}
@@ -127,12 +129,12 @@ def parse_tacos(text: str) -> SourceGraph:
 
 
 def check_tacos(text: str) -> None:
-    """Raises InputError for a text that does not begin as TACOS's CSV."""
+    """Raise InputError for a text that does not begin as TACOS's CSV."""
     _devices(_rows(text))
 
 
 def _devices(rows: Iterator[list[str]]) -> int:
-    """The number of NPUs, of the first two rows. Raises InputError for what is none of TACOS's."""
+    """The number of NPUs, from the first two rows. Raises InputError for another format."""
     begin = list(islice(rows, 2))
     header = [cell.strip().lower() for cell in begin[1]] if len(begin) > 1 else []
     if (
@@ -152,7 +154,7 @@ def _devices(rows: Iterator[list[str]]) -> int:
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    """The cells of the lines that have any. Raises InputError for more than a graph has."""
+    """The cells of all lines that are not blank. Raises InputError for too much text."""
     if (count := text.count("\n")) > 3 * MOST_EDGES:
         raise InputError(f"{count} lines", hint=f"a graph has at most {MOST_EDGES} edges")
     for number, line in enumerate(StringIO(text, newline=None), start=1):

@@ -1,16 +1,16 @@
-"""Descriptions of a network: hosts, the switches above them, and the tiers these make.
+"""Descriptions of a network: hosts, the switches above them, and the tiers of these.
 
-Whatever the file (InfiniBand discovery, Kubernetes labels, topograph, what JAX sees), it comes to
-the same thing: for every host the path of units above it. From these follow levels of equally
-many children, and which units are missing where the real ones are not all alike, for a level has
-one number of children and real racks have hosts under repair.
+All files (InfiniBand discovery, Kubernetes labels, topograph, a dump of JAX's devices) are reduced
+to the path of units above every host. From the paths follow levels with equal numbers of children,
+and the missing units where real ones are not all alike: a level has one number of children, but
+real racks have hosts under repair.
 
 >>> from hierarchies.importers.networks.switches import Switch, build_switch_tree
->>> found = build_switch_tree([
+>>> tree = build_switch_tree([
 ...     Switch("spine", below=("leaf0", "leaf1")),
 ...     Switch("leaf0", hosts=("a0", "a1", "a2")),
 ...     Switch("leaf1", hosts=("b0", "b1")),
 ... ])
->>> found.tiers.names, found.tiers.full(), found.tiers.missing()
+>>> tree.tiers.names, tree.tiers.full(), tree.tiers.missing()
 (('spine', 'leaf'), (1, 2, 3), [(0, 1, 2)])
 """

@@ -1,4 +1,4 @@
-"""Which machine each adapter of an InfiniBand subnet belongs to."""
+"""The machine of each adapter of an InfiniBand subnet."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _AGGREGATION = "Aggregation Node"
 
 @dataclass(frozen=True)
 class Machines:
-    """The hosts of a subnet: the leaf switches that each one's cables lead to, one entry a cable.
+    """The hosts of a subnet: the leaf switch that each cable of a host leads to.
 
     ``nameless`` are the leaf switches of adapters that do not name their host; ``few`` are hosts
-    with at most half as many cables as is usual, taken to be storage or login nodes rather than
+    with at most half of the usual number of cables, taken for storage or login nodes instead of
     compute nodes.
     """
 
@@ -32,12 +32,12 @@ class Machines:
 
 
 def is_aggregation(device: SubnetDevice) -> bool:
-    """Whether a device is the part of a switch that adds up (SHARP), and no machine's adapter."""
+    """Whether a device is the reducing part of a switch (SHARP) instead of a machine's adapter."""
     return not device.is_switch and _AGGREGATION in (device.description or "")
 
 
 def machines_of(net: Subnet) -> Machines:
-    """Hosts from the names of their adapters: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
+    """Hosts by the names of their adapters: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
     leaves: defaultdict[str, list[str]] = defaultdict(list)
     nameless: list[str] = []
     for device in net.devices.values():
@@ -68,7 +68,7 @@ def _host(device: SubnetDevice) -> str | None:
 
 
 def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
-    """How many hosts each part's nameless adapters make, with as many cables as its named hosts."""
+    """The number of hosts that each part's nameless adapters form, with usual cables per host."""
     usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for leaves in machines.leaves.values():
         usual[part_of[leaves[0]]][len(leaves)] += 1

@@ -1,4 +1,4 @@
-"""The levels of an InfiniBand fabric, with the speeds and numbers of its cables."""
+"""Drafts of an InfiniBand fabric: its levels, with speeds and numbers of cables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
-    """The tier of each switch: 0 for those with hosts, 1 for those right above these, and so on.
+    """The tier of each switch: 0 for those with hosts, 1 for those directly above, and so on.
 
     In the order of the file, so that notes name switches in that order.
     """
@@ -78,7 +78,7 @@ def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
 
 @dataclass
 class _Union:
-    """Disjoint sets, united a pair at a time (union-find): which switches are connected."""
+    """Disjoint sets with pairwise union (union-find): connected switches."""
 
     parent: dict[str, str]
 
@@ -98,7 +98,7 @@ def _components(
 ) -> tuple[dict[str, str], ...]:
     """For each tier the part of every switch: parts are connected by switches up to that tier.
 
-    At tier 0 leaf switches are connected by the hosts they share: the rails of one group.
+    At tier 0 leaf switches are connected by shared hosts: the rails of one group.
     """
     union = _Union({})
     for leaves in machines.leaves.values():
@@ -117,11 +117,11 @@ def _components(
 
 
 def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) -> Tiers:
-    """Every host below the parts it is in; nameless adapters become as many hosts as they can."""
+    """Every host below its parts; nameless adapters become as many hosts as they can form."""
     names = _part_names(net, parts[0])
-    where = {name: leaves[0] for name, leaves in machines.leaves.items()}
+    leaf_of = {name: leaves[0] for name, leaves in machines.leaves.items()}
     for part, count in nameless_hosts(machines, parts[0]).items():
-        where |= {f"nameless {i + 1} of {names[part]}": part for i in range(count)}
+        leaf_of |= {f"nameless {i + 1} of {names[part]}": part for i in range(count)}
     hosts = tuple(
         Host(
             name,
@@ -130,18 +130,18 @@ def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) 
                 names[parts[0][leaf]],
             ),
         )
-        for name, leaf in where.items()
+        for name, leaf in leaf_of.items()
     )
     return Tiers(tuple(reversed(_tier_names(parts))), hosts)
 
 
 def _tier_names(parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    alone = len(set(parts[0].values())) == len(parts[0])
+    single = len(set(parts[0].values())) == len(parts[0])
     outer = (
         _TIERS[t] if t < len(_TIERS) else f"tier-{chr(ord('a') + t + 1)}"
         for t in range(len(parts) - 1)
     )
-    return ("leaf" if alone else "group", *outer)
+    return ("leaf" if single else "group", *outer)
 
 
 def _switch_name(net: Subnet, switch: str) -> str:
@@ -149,7 +149,7 @@ def _switch_name(net: Subnet, switch: str) -> str:
 
 
 def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
-    """A name for each part of leaf switches: its first switch, and how many more there are."""
+    """A name for each part of leaf switches: its first switch, and the number of others."""
     inside: defaultdict[str, list[str]] = defaultdict(list)
     for switch, part in part_of.items():
         inside[part].append(_switch_name(net, switch))
@@ -189,14 +189,14 @@ def _ports(
 
 def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
     """The uplinks of a complete part: the most leaves of any part x the most uplinks of a leaf."""
-    alone = uplinks_of(net, {leaf: leaf for leaf in part_of})
-    return max(map(len, alone.values())) * max(Counter(part_of.values()).values())
+    by_leaf = uplinks_of(net, {leaf: leaf for leaf in part_of})
+    return max(map(len, by_leaf.values())) * max(Counter(part_of.values()).values())
 
 
 def _find_slower_units(
     net: Subnet, machines: Machines, part_of: Mapping[str, str]
 ) -> Iterable[SlowerUnit]:
-    """Groups with fewer uplinks than a complete one, and hosts with fewer cables than is usual."""
+    """Groups with fewer uplinks than a complete one, and hosts with fewer cables than usual."""
     whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
     level = _tier_names([part_of])[0]
     for part, cables in uplinks_of(net, part_of).items():
@@ -210,19 +210,19 @@ def _find_slower_units(
 
 
 def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
-    """The uplinks of a unit as a port for each NIC below it, with its share of their bandwidth."""
+    """The uplinks of a unit as one port for each NIC below it, with a share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     if speed is None:
         return Ports(
             StatedValue(nics, source),
             Blank(source=f"{uplinks} uplinks for {nics} NICs: their part"),
         )
-    each = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
+    rate = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
     return Ports(
         StatedValue(nics, source),
         StatedValue(
             uplinks * speed.bits_per_second / 8 / nics,
-            f"ibnetdiscover: {uplinks} uplinks of {each} for {nics} NICs",
+            f"ibnetdiscover: {uplinks} uplinks of {rate} for {nics} NICs",
         ),
     )
 
@@ -300,8 +300,8 @@ def _notes(
 
 def _find_short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
     """Leaf switches with fewer uplinks than the most."""
-    alone = {leaf: leaf for leaf, tier in tier_of.items() if tier == 0}
-    counts = {leaf: len(cables) for leaf, cables in uplinks_of(net, alone).items()}
+    by_leaf = {leaf: leaf for leaf, tier in tier_of.items() if tier == 0}
+    counts = {leaf: len(cables) for leaf, cables in uplinks_of(net, by_leaf).items()}
     most = max(counts.values(), default=0)
     short = [
         f"{_switch_name(net, leaf)} has {count}" for leaf, count in counts.items() if count < most

@@ -1,4 +1,4 @@
-"""What ibnetdiscover prints, and the net files of ibsim, which are written alike."""
+"""Parses ibnetdiscover's output, and the net files of ibsim, which have the same format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_LINES = 1_000_000
 _QUOTED = re.compile(r'"([^"]*)"')
 _FACT = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid|module|[a-z]+guid)\s*=")
 
-# Gb/s of data a lane and direction, after the line code (8b/10b up to QDR, then 64b/66b).
+# Gb/s of data per lane and direction, after line coding (8b/10b up to QDR, then 64b/66b).
 _LANE_GIGABITS = {
     "SDR": 2.0,
     "DDR": 4.0,
@@ -38,7 +38,7 @@ Port = tuple[str, int]
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a cable is: as the file spells it, and in bits a second and direction."""
+    """The speed of a cable: as the file spells it, and in bits per second per direction."""
 
     spelled: str
     bits_per_second: float
@@ -55,7 +55,7 @@ class SubnetDevice:
 
 @dataclass(frozen=True)
 class Cable:
-    """What joins two ports; ``speed`` None where the file has none."""
+    """A cable between two ports; ``speed`` is None if the file has none."""
 
     ends: tuple[Port, Port]
     speed: Speed | None
@@ -70,28 +70,28 @@ class Subnet:
 
     @cached_property
     def cables_of(self) -> Mapping[str, tuple[tuple[str, Cable], ...]]:
-        """For each device the devices at the other ends of its cables, and the cables."""
-        found: dict[str, list[tuple[str, Cable]]] = {id: [] for id in self.devices}
+        """For each device, the device at the other end of each of its cables, and the cable."""
+        cables_of: dict[str, list[tuple[str, Cable]]] = {id: [] for id in self.devices}
         for cable in self.cables:
             (one, _), (other, _) = cable.ends
-            found[one].append((other, cable))
-            found[other].append((one, cable))
-        return {id: tuple(ends) for id, ends in found.items()}
+            cables_of[one].append((other, cable))
+            cables_of[other].append((one, cable))
+        return {id: tuple(ends) for id, ends in cables_of.items()}
 
     @cached_property
     def trunks(self) -> tuple[tuple[str, str, Cable], ...]:
-        """Cables between two switches, with both ends. Large fabrics are scanned once per tier."""
+        """Cables between two switches, with both ends. Cached, as it is needed once per tier."""
         ends = ((cable.ends[0][0], cable.ends[1][0], cable) for cable in self.cables)
         switches = {id for id, device in self.devices.items() if device.is_switch}
-        return tuple(each for each in ends if each[0] in switches and each[1] in switches)
+        return tuple(trunk for trunk in ends if switches.issuperset(trunk[:2]))
 
 
 def parse_subnet(text: str) -> Subnet:
     """The devices and cables of a subnet.
 
-    A cable stands in the blocks of both its ends, or of one; adapters may have no block of their
-    own. Raises InputError, naming the line, for lines that have no place here, for ports with two
-    cables, and for a switch that others name and that has no block: the file was cut off.
+    A cable is listed in the blocks of both its ends, or of one; adapters may have no block of their
+    own. Raises InputError, naming the line, for invalid lines, for ports with two cables, and for a
+    switch that others name but that has no block: the file was cut off.
     """
     devices, peers, cables = _read(text)
     _add_peers(devices, peers)
@@ -99,7 +99,7 @@ def parse_subnet(text: str) -> Subnet:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose first lines have no place in a subnet."""
+    """Raise InputError for a text whose first lines are not of a subnet."""
     _check_length(text)
     _read(text[:BEGINNING].rpartition("\n")[0] or text[:BEGINNING])
 
@@ -112,7 +112,7 @@ def _check_length(text: str) -> None:
 def _read(
     text: str,
 ) -> tuple[dict[str, SubnetDevice], dict[str, tuple[int, str | None]], dict[Port, Cable]]:
-    """Devices with blocks, where and how ports first name others, and cables by both ends."""
+    """Devices with blocks; each peer's first line and description; cables by both ends."""
     devices: dict[str, SubnetDevice] = {}
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
@@ -149,8 +149,8 @@ def _begin_device(match: re.Match[str], devices: dict[str, SubnetDevice]) -> str
 
 
 def _connect(current: str, match: re.Match[str], cables: dict[Port, Cable]) -> None:
-    here, there = (current, int(match[1])), (match[2], int(match[3]))
-    one, other = sorted((here, there))
+    own_port, peer_port = (current, int(match[1])), (match[2], int(match[3]))
+    one, other = sorted((own_port, peer_port))
     cable = Cable((one, other), _speed(match[4]))
     for end in (one, other):
         known = cables.setdefault(end, cable)
@@ -183,7 +183,7 @@ def _description(rest: str) -> str | None:
 def _add_peers(
     devices: dict[str, SubnetDevice], peers: Mapping[str, tuple[int, str | None]]
 ) -> None:
-    """Add adapters that have no block of their own, and only stand in those of switches."""
+    """Add adapters that have no block of their own, and appear only in those of switches."""
     for id, (number, description) in peers.items():
         if id in devices:
             continue

@@ -1,4 +1,4 @@
-"""The devices JAX sees: a torus of TPU chips, perhaps in several slices, or processes of GPUs."""
+"""Drafts of the devices that JAX lists: slices of TPU chips in a torus, or processes of GPUs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class JaxDevice:
-    """One device in JAX's list; ``coords`` are x, y, z, empty where there are none."""
+    """One device of JAX's list; ``coords`` are x, y, z, empty if it has none."""
 
     id: int
     process: int
@@ -53,14 +53,14 @@ class JaxDevice:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is no JSON, or no list of devices."""
+    """Raise InputError for a text that does not begin as a JSON list of devices."""
     structured.check_beginning(text, "[")
     if not re.match(r"\s*\[\s*[\[{]", text[:BEGINNING]):
         raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of what a dump lists. Raises InputError for devices that make no levels."""
+    """The draft of a dump. Raises InputError for devices that form no levels."""
     devices = devices_of(text)
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
@@ -75,13 +75,13 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def devices_of(text: str) -> tuple[JaxDevice, ...]:
-    """The devices in a dump. Raises InputError for JSON that is none, and for an id given twice."""
-    found = parse_json(text)
-    if not isinstance(found, list) or not found:
+    """The devices of a dump. Raises InputError for invalid JSON, and for duplicate ids."""
+    entries = parse_json(text)
+    if not isinstance(entries, list) or not entries:
         raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
-    if len(found) > MOST_DEVICES:
-        raise InputError(f"{len(found):,} devices", hint=f"at most {MOST_DEVICES:,} are read")
-    devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(found))
+    if len(entries) > MOST_DEVICES:
+        raise InputError(f"{len(entries):,} devices", hint=f"at most {MOST_DEVICES:,} are read")
+    devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(entries))
     twice = [str(id) for id, count in Counter(d.id for d in devices).items() if count > 1]
     if twice:
         raise InputError(f"ids given more than once: {shorten_list(twice)}")
@@ -125,9 +125,9 @@ def _torus(devices: Sequence[JaxDevice]) -> Draft:
     boxes = {number: _box(inside) for number, inside in slices.items()}
     shapes = Counter(boxes.values())
     if len(shapes) > 1:
-        each = "; ".join(f"slice {number}: {_spell_box(b, axes)}" for number, b in boxes.items())
+        spelled = "; ".join(f"slice {n}: {_spell_box(box, axes)}" for n, box in boxes.items())
         raise InputError(
-            f"slices of several shapes: {each[:300]}", hint="import slices of one shape"
+            f"slices of several shapes: {spelled[:300]}", hint="import slices of one shape"
         )
     shape = next(iter(shapes))
     kind = devices[0].kind
@@ -164,7 +164,7 @@ _WRAPS = (
 def _box(devices: Sequence[JaxDevice]) -> tuple[int, ...]:
     """The extents of the box that devices fill, x first, cores last.
 
-    Raises InputError if one is missing, or two are at one place.
+    Raises InputError if a device is missing, or two have the same place.
     """
     places = [(*device.coords, device.core) for device in devices]
     lows = [min(column) for column in zip(*places, strict=True)]
@@ -250,7 +250,7 @@ def _memory(kind: str) -> Blank:
 
 
 def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
-    """A note on whether JAX's ids count devices as the levels do: slices, z, y, x, cores."""
+    """A note if JAX's ids are not in the order of the levels: slices, z, y, x, cores."""
     by_place = sorted(devices, key=lambda d: (d.slice, *reversed(d.coords), d.core))
     if [d.id for d in by_place] == sorted(d.id for d in devices):
         return []
@@ -259,22 +259,22 @@ def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
 
 
 def _processes(devices: Sequence[JaxDevice]) -> Draft:
-    """Without coords: nodes are the processes, each with as many devices."""
-    held = Counter(device.process for device in devices)
-    if len(set(held.values())) > 1:
-        each = shorten_list(f"process {process} has {count}" for process, count in held.items())
+    """Levels without coords: processes are the nodes, with equal numbers of devices."""
+    counts = Counter(device.process for device in devices)
+    if len(set(counts.values())) > 1:
+        listed = shorten_list(f"process {process} has {n}" for process, n in counts.items())
         raise InputError(
-            f"processes with different numbers of devices: {each}",
+            f"processes with different numbers of devices: {listed}",
             hint="import processes that are alike",
         )
     source = f"{_SOURCE}: process_index"
-    inside = next(iter(held.values()))
+    inside = next(iter(counts.values()))
     node = DraftLevel(
         "node",
         Blank("switch", "usual for a network of nodes"),
         Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
         NETWORK["latency_us"],
-        StatedValue(len(held), source),
+        StatedValue(len(counts), source),
         Blank(source="how many NICs a node has for this network"),
     )
     device = DraftLevel(
@@ -291,15 +291,15 @@ def _processes(devices: Sequence[JaxDevice]) -> Draft:
         notes.append(f"slice_index has {slices} values, which were not taken as a level.")
     draft = Draft(
         "jax-devices",
-        f"{kind}: {len(held)} processes of {inside} devices",
+        f"{kind}: {len(counts)} processes of {inside} devices",
         (node, device),
         device=kind,
         notes=tuple(notes),
-        counted={"devices": len(devices), "processes": len(held)},
+        counted={"devices": len(devices), "processes": len(counts)},
         models=(kind,),
         holds_devices=True,
     )
-    units = tuple(Unit(f"node{number}", 1, inside) for number in range(len(held)))
+    units = tuple(Unit(f"node{number}", 1, inside) for number in range(len(counts)))
     nodes = replace(
         draft, levels=(node,), contents=Contents("node", source, units), holds_devices=False
     )

@@ -1,4 +1,4 @@
-"""Labels of Kubernetes nodes: ``kubectl get nodes -o json``."""
+"""Drafts of a cluster from labels of Kubernetes nodes: ``kubectl get nodes -o json``."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MOST_TIERS = 10
 
 @dataclass(frozen=True)
 class Preset:
-    """The labels that name the switches above a node, outermost first, as one writer has them.
+    """One writer's labels for the switches above a node, outermost first.
 
-    ``needed`` is the one that is always there: some writers share the others.
+    ``needed`` is the label that is always present: some writers share the others.
     """
 
     name: str
@@ -67,9 +67,9 @@ PRESETS = (
 
 @dataclass(frozen=True)
 class KubernetesNode:
-    """One node: its labels, and how many devices of which model it says it has.
+    """One node: its labels, and the number and model of its devices as stated.
 
-    ``counts`` are all places that state the number of its devices, the one that is used first.
+    ``counts`` are all places that state the number of its devices, the used one first.
     """
 
     name: str
@@ -80,16 +80,16 @@ class KubernetesNode:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is no JSON, or that has no list of nodes."""
+    """Raise InputError for a text that does not begin as JSON, or has no list of nodes."""
     structured.check_beginning(text, '"items"')
 
 
 def read(text: str, options: ImportOptions) -> Draft:
     """The draft of a cluster from a list of nodes.
 
-    ``options.keys`` are the labels to go by, outermost first; without them a preset whose labels
-    every node has. Nodes without devices are left out where others have some. Raises InputError
-    for a text that is none, or has no such labels.
+    ``options.keys`` are the labels that name the levels, outermost first; without them, those of a
+    preset that every node has. Nodes without devices are left out if others have some. Raises
+    InputError for an invalid text, or one without such labels.
     """
     nodes = nodes_of(text)
     working = [node for node in nodes if node.devices] or list(nodes)
@@ -120,9 +120,9 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def nodes_of(text: str) -> tuple[KubernetesNode, ...]:
-    """The nodes of a Kubernetes list. Raises InputError for JSON that is none."""
-    found = parse_json(text)
-    items = found.get("items") if isinstance(found, dict) else None
+    """The nodes of a Kubernetes list. Raises InputError for invalid JSON."""
+    document = parse_json(text)
+    items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
         raise InputError("no list of nodes", hint="give what kubectl get nodes -o json prints")
     if len(items) > MOST_HOSTS:
@@ -152,7 +152,7 @@ def _node(item: Any, where: str) -> KubernetesNode:
 
 
 def _claims(node: KubernetesNode) -> Iterator[Claim]:
-    """What the places of a node state of its number of devices, if they differ."""
+    """The claims of a node's places about its number of devices, if they differ."""
     if len({count for _, count in node.counts}) > 1:
         for place, count in node.counts:
             follows = place != node.counts[0][0]
@@ -165,7 +165,7 @@ def _number(value: Any) -> int:
 
 
 def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str, tuple[str, ...]]:
-    """Whose labels name the levels, and the labels, outermost first."""
+    """The writer whose labels name the levels, and these labels, outermost first."""
     if options.keys:
         for key in options.keys:
             missing = [node.name for node in nodes if key not in node.labels]
@@ -174,11 +174,11 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
         return "--keys", options.keys
     partly = []
     for preset in PRESETS:
-        some = [key for key in preset.keys if any(key in node.labels for node in nodes)]
-        bare = [n.name for n in nodes if any(key not in n.labels for key in some)]
-        if preset.needed in some and not bare:
-            return preset.name, tuple(some)
-        if preset.needed in some:
+        used = [key for key in preset.keys if any(key in node.labels for node in nodes)]
+        bare = [n.name for n in nodes if any(key not in n.labels for key in used)]
+        if preset.needed in used and not bare:
+            return preset.name, tuple(used)
+        if preset.needed in used:
             partly.append(f"those of {preset.name} are not on {shorten_list(bare)}")
     raise InputError(
         f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
@@ -193,7 +193,7 @@ def _note_left_out(nodes: Sequence[KubernetesNode], working: Sequence[Kubernetes
 
 
 def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
-    """What the nodes say they hold."""
+    """A note on the devices that the nodes state."""
     kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
     if not kinds:
         return []
@@ -206,18 +206,18 @@ def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
 
 def _accelerators(nodes: Sequence[KubernetesNode]) -> tuple[HostGroups, ...]:
     """The accelerator domains by the first writer whose labels all nodes have."""
-    found: list[HostGroups] = []
+    groups: list[HostGroups] = []
     for name, keys in _ACCELERATORS:
-        if found and not (name == "subdomain" and found[0].name == "domain"):
+        if groups and not (name == "subdomain" and groups[0].name == "domain"):
             continue
-        of = {
+        group_of = {
             node.name: "/".join(node.labels[key] for key in keys)
             for node in nodes
             if all(key in node.labels for key in keys)
         }
-        if len(of) == len(nodes):
-            found.append(HostGroups(name, of))
-    return tuple(found)
+        if len(group_of) == len(nodes):
+            groups.append(HostGroups(name, group_of))
+    return tuple(groups)
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

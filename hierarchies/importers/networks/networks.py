@@ -1,4 +1,4 @@
-"""Tiers of hosts as the levels of a draft: counts that are known, links that are mostly blank."""
+"""Drafts of tiers of hosts: levels with known counts and mostly blank links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_SHORT, _MOST_TIERS_SHOWN, _MOST_LACKS = 8, 4, 1000
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of one child of a level: their number and bandwidth, as far as they are known."""
+    """The ports of one child of a level: number and bandwidth, as far as known."""
 
     count: Entry
     bandwidth_bytes_per_second: Entry
@@ -31,7 +31,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class HostGroups:
-    """The group that each host is in, by the host's name."""
+    """The group of each host, by the host's name."""
 
     name: str
     of: Mapping[str, str]
@@ -49,11 +49,11 @@ class SlowerUnit:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """What a file says beside its tiers: its source, links by level and their medium, notes, plain
+    """A network file's facts beside its tiers: source, links by level and their medium, notes,
     counts.
 
-    ``devices``: how many devices each host has, by its name, empty if the file does not say;
-    ``models`` what those are called.
+    ``devices``: the number of devices of each host, by name, empty if the file does not state it;
+    ``models``: the names of these devices.
     """
 
     name: str
@@ -75,25 +75,25 @@ def draft_network(
     options: ImportOptions,
     accelerators: Sequence[HostGroups] = (),
 ) -> Draft:
-    """The draft of a network whose innermost level are its nodes, or its accelerator domains.
+    """The draft of a network whose innermost units are its nodes, or its accelerator domains.
 
     ``accelerators`` group nodes that are joined by more than the network (NVLink), the largest
-    groups first. Where they are the innermost units, they are the devices, and ``--inside``
-    describes one; else they are a level like others.
+    groups first. If they are the innermost units, they are the devices, and ``--inside`` describes
+    one; else they are a level like others.
 
-    Raises InputError where ``options.nodes`` is another number than the file's, and where the
-    units are so unlike that a system of equal ones would be twice as large as what there is.
+    Raises InputError if ``options.nodes`` differs from the file's number, and if the units differ
+    so much that a system of equal ones would be twice as large.
     """
     check_nodes(len(tiers.hosts), options)
     hosts, innermost, notes = _add_accelerators(tiers.trimmed(), accelerators)
     units = hosts if innermost == NODE else hosts.without_hosts()
     draft = _draft_of_tiers(units, innermost, _members(hosts, units), facts, notes)
-    whole = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
-    if innermost != NODE or not whole or len(whole[0].of) < len(tiers.hosts):
+    covering = [groups for groups in accelerators if len({*groups.of.values()}) == 1]
+    if innermost != NODE or not covering or len(covering[0].of) < len(tiers.hosts):
         return draft
-    name, (label,) = whole[0].name, {*whole[0].of.values()}
-    one = Tiers((name,), tuple(Host(host.name, (label,)) for host in tiers.hosts))
-    return replace(draft, wider=draft_group_network(one, facts, name))
+    name, (label,) = covering[0].name, {*covering[0].of.values()}
+    single = Tiers((name,), tuple(Host(host.name, (label,)) for host in tiers.hosts))
+    return replace(draft, wider=draft_group_network(single, facts, name))
 
 
 def draft_group_network(tiers: Tiers, facts: NetworkFacts, name: str) -> Draft:
@@ -106,13 +106,13 @@ def draft_group_network(tiers: Tiers, facts: NetworkFacts, name: str) -> Draft:
 
 
 def _members(tiers: Tiers, units: Tiers) -> Mapping[str, tuple[str, ...]]:
-    """The hosts of each innermost unit, by the unit's name: a host itself, or a group of hosts."""
+    """The hosts of each innermost unit, by the unit's name: itself, or a group of hosts."""
     if units is tiers:
         return {host.name: (host.name,) for host in tiers.hosts}
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    members: defaultdict[str, list[str]] = defaultdict(list)
     for host in tiers.hosts:
-        found["/".join(host.path)].append(host.name)
-    return {name: tuple(hosts) for name, hosts in found.items()}
+        members["/".join(host.path)].append(host.name)
+    return {name: tuple(hosts) for name, hosts in members.items()}
 
 
 def _draft_of_tiers(
@@ -146,9 +146,9 @@ def _contents(
     units = []
     for host in tiers.hosts:
         hosts = members[host.name]
-        each = tuple(facts.devices[name] for name in hosts) if facts.devices else ()
-        devices = sum(each) if each else None
-        units.append(Unit(_path(names, digits[*host.path, host.name]), len(hosts), devices, each))
+        counts = tuple(facts.devices[name] for name in hosts) if facts.devices else ()
+        devices = sum(counts) if counts else None
+        units.append(Unit(_path(names, digits[*host.path, host.name]), len(hosts), devices, counts))
     return Contents(names[-1], facts.source, tuple(units))
 
 
@@ -157,15 +157,15 @@ def _path(names: Sequence[str], digits: Sequence[int]) -> str:
 
 
 def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lack, ...]:
-    """What is missing or slower, in the numbers of the draft's units."""
+    """Missing or slower units, by the numbers of the draft's units."""
     if not tiers.uneven and not facts.slower:
         return ()
     missing = [Lack(_path(names, digits), facts.source) for digits in tiers.missing()]
     labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
     slower = [
-        Lack(_path(names, labels[found.level, found.unit]), found.source, found.share)
-        for found in facts.slower
-        if (found.level, found.unit) in labels
+        Lack(_path(names, labels[slow.level, slow.unit]), slow.source, slow.share)
+        for slow in facts.slower
+        if (slow.level, slow.unit) in labels
     ]
     lacks = (*missing, *slower)
     if len(lacks) > _MOST_LACKS:
@@ -179,7 +179,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lac
 def _add_accelerators(
     tiers: Tiers, accelerators: Sequence[HostGroups]
 ) -> tuple[Tiers, str, tuple[str, ...]]:
-    """The tiers of hosts, what their innermost units are (nodes or domains), and notes on both."""
+    """The tiers of hosts, the kind of their innermost units (nodes or domains), and notes."""
     notes, last, name = [], None, ""
     for groups in accelerators:
         grouped = add_groups(tiers, groups.name, groups.of)
@@ -195,11 +195,11 @@ def _add_accelerators(
     return tiers, name, tuple(notes)
 
 
-def check_nodes(found: int, options: ImportOptions) -> None:
-    """Raises InputError if the user asks for another number of nodes than a file has."""
-    if options.nodes not in (None, found):
+def check_nodes(count: int, options: ImportOptions) -> None:
+    """Raise InputError if the user asks for another number of nodes than the file has."""
+    if options.nodes not in (None, count):
         raise InputError(
-            f"--nodes {options.nodes}, but there are {found} nodes in the file",
+            f"--nodes {options.nodes}, but there are {count} nodes in the file",
             hint="leave --nodes out",
         )
 
@@ -254,21 +254,21 @@ def _advice(unit: str) -> str:
 
 
 def _note_unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
-    """Notes on units with fewer children than others. Raises InputError for a wild mixture."""
+    """Notes on units with fewer children than others. Raises InputError if they differ too much."""
     if not tiers.uneven:
         return ()
-    full, there = tiers.full(), len(tiers.hosts)
+    full, count = tiers.full(), len(tiers.hosts)
     part = largest_even_part(tiers)
-    spelled = f"{_product(part, names)} = {prod(part)} of the {there}"
+    spelled = f"{_product(part, names)} = {prod(part)} of the {count}"
     short = "; ".join(_short_units(tiers, names))
-    if prod(full) >= 2 * there:
+    if prod(full) >= 2 * count:
         raise InputError(
             f"the units are too unlike to be levels: {short}",
             hint=f"a part where all are alike has {spelled}",
         )
     note = (
         f"Not all units are equally large: {short}. The description below is of "
-        f"{_product(full, names)} = {prod(full)}, {prod(full) - there} more than there are, which "
+        f"{_product(full, names)} = {prod(full)}, {prod(full) - count} more than there are, which "
         f"its exceptions take away; a part where all are alike has {spelled}."
     )
     return (note,)
@@ -279,15 +279,15 @@ def _product(counts: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
-    """For each tier, the units that have fewer children than the fullest one."""
+    """For each tier, the units with fewer children than the fullest one."""
     texts = []
     for tier, most in enumerate(tiers.full()):
         children = tiers.children(tier)
         short = {path: count for path, count in children.items() if count < most}
         if short:
-            each = (f"{path[-1]} has {count}" for path, count in short.items())
+            listed = (f"{path[-1]} has {count}" for path, count in short.items())
             texts.append(
                 f"of {len(children)} at level {names[tier - 1]}, {len(children) - len(short)} have "
-                f"{most} {names[tier]}, {shorten_list(each, _MOST_SHORT)}"
+                f"{most} {names[tier]}, {shorten_list(listed, _MOST_SHORT)}"
             )
     return texts[:_MOST_TIERS_SHOWN]

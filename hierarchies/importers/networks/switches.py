@@ -1,4 +1,4 @@
-"""Switches that name their children, as schedulers write them, to hosts and where they hang."""
+"""Trees of switches that name their children, as schedulers write them, reduced to hosts' paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIERS = ("leaf", "spine", "core", "hall")
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch, the switches right below it, and the hosts on its own ports."""
+    """A switch, the switches directly below it, and the hosts on its own ports."""
 
     name: str
     below: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class SwitchTree:
-    """The tiers that a forest of switches makes, its topmost switches, notes on what was odd."""
+    """The tiers of a forest of switches, its topmost switches, notes on irregularities."""
 
     tiers: Tiers
     tops: tuple[str, ...]
@@ -34,25 +34,27 @@ def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
     """The tiers of switches above the hosts, outermost first; several tops are a tier, too.
 
     A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
-    Real trees are irregular, which notes say: a rack that a switch names and that holds no host
-    is described nowhere; a leaf beside spines (no spine of its own) stands for one of its own, so
-    that all hosts are equally deep. Raises InputError for a switch given twice or below two
-    others, for circles, and for a switch of whose children none is described.
+    Irregularities of real trees become notes: a rack that a switch names but that is not described
+    has no hosts; a leaf beside spines (without a spine of its own) counts as its own spine, so that
+    all hosts are equally deep. Raises InputError for a switch given twice or below two others, for
+    circles, and for a switch with no described children.
     """
     parents, undescribed = _parents(switches)
     named = {switch.name: switch for switch in switches}
     paths = {name: _path(name, parents) for name in named}
     placed: dict[str, Host] = {}
-    again: list[str] = []
+    repeated: list[str] = []
     for switch in switches:
         for host in switch.hosts:
             if host in placed:
-                again.append(f"{host} ({placed[host].path[-1]}, {switch.name})")
+                repeated.append(f"{host} ({placed[host].path[-1]}, {switch.name})")
             else:
                 placed[host] = Host(host, paths[switch.name])
     notes = []
-    if again:
-        notes.append(f"on more than one leaf switch, counted at the first: {shorten_list(again)}")
+    if repeated:
+        notes.append(
+            f"on more than one leaf switch, counted at the first: {shorten_list(repeated)}"
+        )
     idle = [s.name for s in switches if not s.hosts and not s.below]
     if idle:
         notes.append(f"switches without hosts: {shorten_list(idle)}")
@@ -61,9 +63,9 @@ def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
             f"named by a switch above them, but described nowhere, so taken as without hosts: "
             f"{shorten_list(undescribed)}"
         )
-    hosts, more = _equalize_depth(tuple(placed.values()))
+    hosts, depth_notes = _equalize_depth(tuple(placed.values()))
     tops = tuple(dict.fromkeys(host.path[0] for host in hosts))
-    return SwitchTree(Tiers(tier_names(len(hosts[0].path)), hosts), tops, (*notes, *more))
+    return SwitchTree(Tiers(tier_names(len(hosts[0].path)), hosts), tops, (*notes, *depth_notes))
 
 
 def tier_names(depth: int) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def tier_names(depth: int) -> tuple[str, ...]:
 
 
 def _parents(switches: Iterable[Switch]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The switch right above each switch; and those that are named, but described nowhere."""
+    """The switch directly above each switch; and the switches that are named but not described."""
     names: set[str] = set()
     parents: dict[str, str] = {}
     below: dict[str, tuple[str, ...]] = {}
@@ -109,7 +111,7 @@ def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
 
 
 def _equalize_depth(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
-    """All hosts below as many switches as the deepest: a lone leaf stands for its own spine."""
+    """Put all hosts below as many switches as the deepest: a lone leaf is its own spine."""
     if not hosts:
         raise InputError("no switch has hosts", hint="leaf switches name their nodes")
     depth = max(len(host.path) for host in hosts)

@@ -1,7 +1,7 @@
-"""From the place of each host to levels of equally many children, and what is missing from them.
+"""From the path of each host to levels with equal numbers of children, and missing units.
 
-A rack of 16 nodes beside one of 15 is no level of any number of children: it is one of 16 from
-which a node is missing.
+A rack of 16 nodes beside one of 15 fits no level with one number of children: it becomes a level of
+16 with one node missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNIT = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Host:
-    """One machine, and the unit of every tier it is part of, outermost first."""
+    """One machine, and the unit that holds it at every tier, outermost first."""
 
     name: str
     path: tuple[str, ...]
@@ -32,7 +32,7 @@ class Host:
 class Tiers:
     """Hosts below tiers of units, outermost first; ``names`` are those of the tiers.
 
-    A unit is identified by its whole path, so the same name under two parents is two units.
+    A unit is identified by its whole path, so the same name under two parents denotes two units.
     """
 
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ class Tiers:
             raise InputError(f"hosts given more than once: {shorten_list(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
-        """For every unit of a tier (0 = all there is), how many units or hosts it holds.
+        """The number of units or hosts in every unit of a tier (0 = the whole system).
 
         In the order of the hosts.
         """
@@ -67,14 +67,14 @@ class Tiers:
         return dict(Counter(path[:tier] for path in inner))
 
     def switches(self) -> dict[str, int]:
-        """How many switches each tier has, by their names: ``{"leaf switches": 4}``."""
+        """The number of switches of each tier, by name: ``{"leaf switches": 4}``."""
         return {
             f"{name} switches": len({host.path[: tier + 1] for host in self.hosts})
             for tier, name in enumerate(self.names)
         }
 
     def trimmed(self) -> Tiers:
-        """Without tiers that hold one unit in every unit above: they divide nothing."""
+        """Without tiers that have one unit in every unit above, as these divide nothing."""
         kept = [tier for tier in range(len(self.names)) if max(self.children(tier).values()) > 1]
         return Tiers(
             tuple(self.names[tier] for tier in kept),
@@ -84,23 +84,23 @@ class Tiers:
         )
 
     def full(self) -> tuple[int, ...]:
-        """Children of each unit if all were as large as the largest; the hosts come last."""
+        """The children of each unit if all were as large as the largest; the hosts come last."""
         return tuple(max(self.children(tier).values()) for tier in range(len(self.names) + 1))
 
     def without_hosts(self) -> Tiers:
-        """The units of the innermost tier as if they were the hosts."""
+        """The tiers with the innermost units as hosts."""
         paths = dict.fromkeys(host.path for host in self.hosts)
         units = tuple(Host("/".join(path), path[:-1]) for path in paths)
         return Tiers(self.names[:-1], units)
 
     def numbers(self) -> dict[_UNIT, tuple[int, ...]]:
-        """The digits of every unit and host (path and name), siblings counted as they appear."""
+        """The digits of every unit and host (path and name), siblings in order of appearance."""
         digits: dict[_UNIT, tuple[int, ...]] = {(): ()}
         siblings: Counter[_UNIT] = Counter()
         for host in self.hosts:
-            whole = (*host.path, host.name)
-            for end in range(1, len(whole) + 1):
-                unit, parent = whole[:end], whole[: end - 1]
+            path = (*host.path, host.name)
+            for end in range(1, len(path) + 1):
+                unit, parent = path[:end], path[: end - 1]
                 if unit not in digits:
                     digits[unit] = (*digits[parent], siblings[parent])
                     siblings[parent] += 1
@@ -123,9 +123,9 @@ class Tiers:
 
 @dataclass(frozen=True)
 class GroupedTiers:
-    """Tiers after groups of hosts were laid beside them.
+    """Tiers with groups of hosts as an additional tier, if possible.
 
-    ``tier`` is the position of the tier whose units are the groups, None where there is none.
+    ``tier`` is the position of the tier whose units are the groups, None if there is none.
     """
 
     tiers: Tiers
@@ -136,29 +136,29 @@ class GroupedTiers:
 def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTiers:
     """The tiers with one more, if these groups of hosts nest with them.
 
-    ``groups`` names the group of each host. Groups that are exactly the units of a tier, single
+    ``groups`` maps each host to its group. Groups that are exactly the units of a tier, single
     hosts, or all hosts together add none.
     """
-    lost = [host.name for host in tiers.hosts if host.name not in groups]
-    if lost:
+    ungrouped = [host.name for host in tiers.hosts if host.name not in groups]
+    if ungrouped:
         return GroupedTiers(
-            tiers, None, f"{name}: not taken as a level: {shorten_list(lost)} are in none"
+            tiers, None, f"{name}: not taken as a level: {shorten_list(ungrouped)} are in none"
         )
-    label = [groups[host.name] for host in tiers.hosts]
-    if len(set(label)) == len(label):
+    group_of = [groups[host.name] for host in tiers.hosts]
+    if len(set(group_of)) == len(group_of):
         return GroupedTiers(tiers, None, f"{name}: each is one node")
-    depth = _deepest_common_tier(tiers, label)
-    if len({host.path[:depth] for host in tiers.hosts}) == len(set(label)):
-        what = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
-        return GroupedTiers(tiers, depth - 1 if depth else None, f"{name}: {what}")
+    depth = _deepest_common_tier(tiers, group_of)
+    if len({host.path[:depth] for host in tiers.hosts}) == len(set(group_of)):
+        reason = f"each is one {tiers.names[depth - 1]}" if depth else "one holds all nodes"
+        return GroupedTiers(tiers, depth - 1 if depth else None, f"{name}: {reason}")
     if depth < len(tiers.names) and not is_refinement(
-        [host.path[: depth + 1] for host in tiers.hosts], label
+        [host.path[: depth + 1] for host in tiers.hosts], group_of
     ):
         cut = f"they cut across the units of {tiers.names[depth]!r}"
         return GroupedTiers(tiers, None, f"{name}: not taken as a level: {cut}")
     hosts = tuple(
         replace(host, path=(*host.path[:depth], group, *host.path[depth:]))
-        for host, group in zip(tiers.hosts, label, strict=True)
+        for host, group in zip(tiers.hosts, group_of, strict=True)
     )
     names = (*tiers.names[:depth], name, *tiers.names[depth:])
     return GroupedTiers(Tiers(names, hosts), depth, f"{name}: a level of its own")
@@ -173,9 +173,9 @@ def _deepest_common_tier(tiers: Tiers, label: Sequence[str]) -> int:
 
 
 def check_nested(tiers: Tiers, order: str) -> None:
-    """Refuse tiers in the opposite order, such as racks above the rows in which they stand.
+    """Refuse tiers in reverse order, such as racks above the rows that hold them.
 
-    ``order`` says how the file was taken to be ordered. Raises InputError.
+    ``order`` describes the order that was assumed for the file. Raises InputError.
     """
     for outer in range(len(tiers.names) - 1):
         above = [host.path[outer] for host in tiers.hosts]
@@ -190,22 +190,22 @@ def check_nested(tiers: Tiers, order: str) -> None:
 
 
 def largest_even_part(tiers: Tiers) -> tuple[int, ...]:
-    """Children of each unit in a large part of the system where all are alike, hosts last.
+    """The children of each unit in a large part of the system whose units are alike, hosts last.
 
-    Every unit of the part has at least as many children, the rest is left out. The best over the
-    most usual numbers of children at each tier: six of them, fewer in deep trees.
+    Units with fewer children, and children beyond that number, are left out. Only the most common
+    numbers of children are tried at each tier: six of them, fewer in deep trees.
     """
-    tried = min(_CANDIDATES, int(_MOST_PARTS ** (1 / max(1, len(tiers.names)))))
-    return _even_part(Counter(host.path for host in tiers.hosts), (), tried)
+    candidates = min(_CANDIDATES, int(_MOST_PARTS ** (1 / max(1, len(tiers.names)))))
+    return _even_part(Counter(host.path for host in tiers.hosts), (), candidates)
 
 
 def _even_part(
-    children: Mapping[_UNIT, int], inner: tuple[int, ...], tried: int
+    children: Mapping[_UNIT, int], inner: tuple[int, ...], candidates: int
 ) -> tuple[int, ...]:
     if set(children) == {()}:
         return (children[()], *inner)
     parts = []
-    for wanted, _ in Counter(children.values()).most_common(tried):
-        above = Counter(path[:-1] for path, count in children.items() if count >= wanted)
-        parts.append(_even_part(above, (wanted, *inner), tried))
+    for size, _ in Counter(children.values()).most_common(candidates):
+        above = Counter(path[:-1] for path, count in children.items() if count >= size)
+        parts.append(_even_part(above, (size, *inner), candidates))
     return max(parts, key=prod)

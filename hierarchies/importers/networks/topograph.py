@@ -1,4 +1,4 @@
-"""NVIDIA topograph: the JSON of its graph engine, and the models its simulations read."""
+"""Drafts from NVIDIA topograph: the JSON of its graph engine, or models of its simulations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts below tiers of switches, and the accelerator domains they are in, largest first."""
+    """Hosts below tiers of switches, and their accelerator domains, largest first."""
 
     tiers: Tiers
     domains: tuple[HostGroups, ...]
@@ -32,7 +32,7 @@ class Cluster:
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of a cluster from a graph or a model. Raises InputError for what is neither."""
+    """The draft of a cluster from a graph or a model. Raises InputError for anything else."""
     cluster = parse_cluster(text)
     facts = NetworkFacts(
         _NAME,
@@ -45,12 +45,12 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """What a graph or a model says. Raises InputError for text that is neither."""
-    found = parse_json(text) if text.lstrip().startswith("{") else parse_yaml(text)
-    if isinstance(found, dict) and "instances" in found:
-        return _graph(_list(found["instances"], "instances"))
-    if isinstance(found, dict) and ("blocks" in found or "capacity_blocks" in found):
-        return _model(found)
+    """The cluster of a graph or a model. Raises InputError for text that is neither."""
+    document = parse_json(text) if text.lstrip().startswith("{") else parse_yaml(text)
+    if isinstance(document, dict) and "instances" in document:
+        return _graph(_list(document["instances"], "instances"))
+    if isinstance(document, dict) and ("blocks" in document or "capacity_blocks" in document):
+        return _model(document)
     raise InputError(
         "neither a graph nor a model of topograph",
         hint="a graph has 'instances' with 'network_layers', a model 'switches' and 'blocks'",
@@ -58,7 +58,7 @@ def parse_cluster(text: str) -> Cluster:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is neither JSON nor YAML."""
+    """Raise InputError for a text whose beginning is neither JSON nor YAML."""
     if text.lstrip().startswith("{"):
         structured.check_beginning(text, '"instances"', '"blocks"', '"capacity_blocks"')
     else:
@@ -66,7 +66,7 @@ def check_beginning(text: str) -> None:
 
 
 def _graph(instances: list[Any]) -> Cluster:
-    """Instances name their switches closest first."""
+    """The cluster of instances, which name their switches closest first."""
     if len(instances) > MOST_HOSTS:
         raise InputError(f"{len(instances):,} instances", hint=f"at most {MOST_HOSTS:,} are read")
     hosts, labels, models = [], {}, Counter[str]()
@@ -84,15 +84,15 @@ def _graph(instances: list[Any]) -> Cluster:
     return Cluster(tiers, _domains(labels), _models_note(models), tuple(filter(None, models)))
 
 
-def _model(found: Mapping[str, Any]) -> Cluster:
+def _model(document: Mapping[str, Any]) -> Cluster:
     names = HostlistExpander()
-    if "blocks" in found:
-        blocks = _list(found["blocks"], "blocks")
-        above = require_mapping(found.get("switches") or {}, "switches")
+    if "blocks" in document:
+        blocks = _list(document["blocks"], "blocks")
+        above = require_mapping(document.get("switches") or {}, "switches")
         under: dict[str, str] = {}
     else:
-        blocks = _list(found["capacity_blocks"], "capacity_blocks")
-        above, under = _parse_old_switches(_list(found.get("switches"), "switches"))
+        blocks = _list(document["capacity_blocks"], "capacity_blocks")
+        above, under = _parse_old_switches(_list(document.get("switches"), "switches"))
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
@@ -116,11 +116,11 @@ def _model(found: Mapping[str, Any]) -> Cluster:
         if name not in hosts or require_mapping(value or {}, name).get("switches")
     ]
     switches += [Switch(name, hosts=tuple(nodes)) for name, nodes in hosts.items()]
-    found_tree = build_switch_tree(switches)
-    notes = (*found_tree.notes, *_models_note(models))
+    tree = build_switch_tree(switches)
+    notes = (*tree.notes, *_models_note(models))
     if empty:
         notes = (*notes, f"blocks left out, as they have no nodes: {shorten_list(empty)}")
-    return Cluster(found_tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
+    return Cluster(tree.tiers, _domains(labels), notes, tuple(filter(None, models)))
 
 
 def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -137,30 +137,30 @@ def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, s
 
 
 def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The accelerator domains that an instance or block is labelled with."""
-    found: dict[str, str] = {}
-    for room in ("labels", "annotations", "attributes"):
-        for key, value in require_mapping(entry.get(room) or {}, room).items():
+    """The accelerator domains in the labels of an instance or block."""
+    domains: dict[str, str] = {}
+    for section in ("labels", "annotations", "attributes"):
+        for key, value in require_mapping(entry.get(section) or {}, section).items():
             group = _GROUPS.get(key.rpartition("/")[2])
             if group and value is not None:
-                found[group] = str(value)
+                domains[group] = str(value)
     if entry.get("nvlink"):
-        found.setdefault("domain", str(entry["nvlink"]))
-    return found
+        domains.setdefault("domain", str(entry["nvlink"]))
+    return domains
 
 
 def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[HostGroups, ...]:
-    """Domains, and domains inside domains: a name counts only together with what it is in."""
+    """Domains, and domains inside domains, whose names include their outer domain's."""
     result = []
     for depth, name in enumerate(("domain", "subdomain")):
         outer = ("domain", "subdomain")[: depth + 1]
-        of = {
-            host: "/".join(found[key] for key in outer)
-            for host, found in labels.items()
-            if all(key in found for key in outer)
+        group_of = {
+            host: "/".join(groups[key] for key in outer)
+            for host, groups in labels.items()
+            if all(key in groups for key in outer)
         }
-        if of:
-            result.append(HostGroups(name, of))
+        if group_of:
+            result.append(HostGroups(name, group_of))
     return tuple(result)
 
 
@@ -169,26 +169,26 @@ def _models_note(models: Counter[str]) -> tuple[str, ...]:
     return (f"nodes: {', '.join(named)}",) if named else ()
 
 
-def _entries(values: list[Any], what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(values: list[Any], subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The mappings of a list, each after its place."""
     for number, value in enumerate(values, start=1):
-        where = f"{what}, entry {number}"
+        where = f"{subject}, entry {number}"
         yield where, require_mapping(value, where)
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: Any, subject: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"{what} is no list")
+        raise InputError(f"{subject} is no list")
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, subject: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is no name")
+        raise InputError(f"{subject} is no name")
     return value
 
 
-def _texts(value: Any, what: str, *, empty: bool = False) -> list[str]:
+def _texts(value: Any, subject: str, *, empty: bool = False) -> list[str]:
     if not value and empty:
         return []
-    return [_text(entry, what) for entry in _list(value, what)]
+    return [_text(entry, subject) for entry in _list(value, subject)]

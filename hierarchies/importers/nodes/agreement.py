@@ -1,4 +1,4 @@
-"""What a node's file and the model of GPU that a user names state of the same machine."""
+"""Compares a node's file with the model of GPU that a user names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hierarchies.importers.nodes.picture import NodePicture
 
 
 def claims_of(picture: NodePicture) -> Iterator[Claim]:
-    """All that the file states, and what the catalogue has of a GPU that the user names."""
+    """The claims of the file, and of the catalogue about the GPU that the user names."""
     yield from picture.claims
     if picture.arch:
         yield claim_of_architecture(picture.arch, picture.source)
@@ -35,20 +35,20 @@ def claims_of(picture: NodePicture) -> Iterator[Claim]:
 
 
 def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Iterator[Claim]:
-    """The links of the GPU that has most of them, and those of the model.
+    """The links of the GPU that has the most, by the file and by the model.
 
-    GPUs in a virtual machine see only a part of their direct links; into switches they see all. A
+    GPUs in a virtual machine see only a part of their direct links, but all links into switches. A
     number of links that no model of the catalogue has is that of a variant (an H800 has 8).
     """
     topic, most = f"{picture.link_name}s of a GPU", model.most_links
-    found = picture.switched or max(_count_direct_links(picture), default=0)
-    words = f"{found}" if found else "none"
+    count = picture.switched or max(_count_direct_links(picture), default=0)
+    words = f"{count}" if count else "none"
     if picture.bonded:
-        found = min(found, 1)
-    yield Claim(topic, "", picture.source, words, NumberRange(found, found))
+        count = min(count, 1)
+    yield Claim(topic, "", picture.source, words, NumberRange(count, count))
     least = most if picture.switched and not picture.bonded else min(1, most)
     words = f"{most}" if least == most else f"1 to {most}"
-    of_none = 0 < found < most and found not in numbers_of_links()
+    of_none = 0 < count < most and count not in numbers_of_links()
     yield Claim(topic, "", place, words, NumberRange(least, most), yields=of_none)
 
 
@@ -61,12 +61,12 @@ def _count_direct_links(picture: NodePicture) -> list[int]:
 
 
 def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
-    """A warning where the switches of the named GPU join more machines than the file lists."""
+    """A warning if the switches of the named GPU join more machines than the file lists."""
     if picture.model is None or picture.switched is None:
         return ()
     system, here = picture.model.system, len(picture.gpus)
-    whole, each = system.hierarchy.devices_in_child(0), devices_of_machine(system)
-    if each is None or here >= whole or each == whole:
+    whole, per_machine = system.hierarchy.devices_in_child(0), devices_of_machine(system)
+    if per_machine is None or here >= whole or per_machine == whole:
         return ()
     warning = (
         f"The switches of {system.name} join {whole} GPUs of several machines; the file lists "
@@ -76,7 +76,7 @@ def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
 
 
 def hint_of(picture: NodePicture) -> str:
-    """What to do where the file and the named model contradict each other."""
+    """A hint for contradictions between the file and the named model."""
     known = picture.links_known and (picture.switched or any(picture.direct.values()))
     if picture.model is None or known or not picture.model.most_links:
         return "leave --gpu out, or name the GPU that is in the file"
@@ -89,9 +89,9 @@ def hint_of(picture: NodePicture) -> str:
 def degraded_gpus(
     picture: NodePicture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
 ) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
-    """Exceptions and warnings for GPUs that have lost links, in the numbers of the levels.
+    """Exceptions and warnings for GPUs that have lost links, by the numbers of the levels.
 
-    ``levels`` are those of the whole system; the file is of its first node.
+    ``levels`` are those of the whole system; the file describes its first node.
     """
     short = {**dict.fromkeys(off, 0), **picture.short}
     lacks, warnings = [], []
@@ -101,10 +101,10 @@ def degraded_gpus(
         has = f"{count} of {whole}" if count else "no"
         fault = f"{name} has {has} {picture.link_name}s, unlike the others"
         lacks.append(Lack(unit, f"{picture.source}: {fault}", count / whole if count else 0.0))
-        left = "is slower" if count else "is missing"
+        state = "is slower" if count else "is missing"
         warnings.append(
             f"{fault}, which is a fault: {_command(picture)} shows its links. The description "
-            f"says that {unit} {left}."
+            f"says that {unit} {state}."
         )
     return tuple(lacks), tuple(warnings)
 

@@ -1,4 +1,4 @@
-"""Reads hwloc's XML (``lstopo --of xml``): where GPUs and NICs hang, and NVLinks if it saw them."""
+"""Reads hwloc's XML (``lstopo --of xml``): the places of GPUs and NICs, and NVLinks if present."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
 @dataclass(frozen=True)
 class _PciDevice:
-    """A PCI device, the objects it lies in, and those that lie in it."""
+    """A PCI device, with the objects that contain it."""
 
     element: Element
     path: tuple[Element, ...]
@@ -55,24 +55,24 @@ class _PciDevice:
 
     @property
     def way(self) -> Way:
-        """The package (or what is highest), then the bridges above the device."""
+        """The package (or the outermost object), then the bridges above the device."""
         packages = [e for e in self.path if e.get("type") in ("Package", "Socket")]
         bridges = [e for e in self.path if e.get("type") == "Bridge"]
         return (packages[-1] if packages else self.path[0], *bridges)
 
     def names(self) -> list[str]:
-        """The operating system's names for it: ``eth0``, ``mlx5_0``."""
+        """The operating system's names of the device: ``eth0``, ``mlx5_0``."""
         inside = (e for e in self.element.iter("object") if e.get("type") == "OSDev")
         return [e.get("name", "") for e in inside]
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is no XML of <topology>."""
+    """Raise InputError for a text that does not begin as XML of <topology>."""
     markup.check_beginning(text, "topology")
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for what is no such text."""
+    """The node that a text describes. Raises InputError for other texts."""
     root = parse_xml(text)
     if root.tag != "topology" or root.find("object") is None:
         raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
@@ -90,13 +90,15 @@ def _picture(root: Element) -> NodePicture:
     devices = [_PciDevice(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
-        what = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
-        raise InputError(f"hwloc saw {what}", hint="run lstopo --whole-io --of xml on the GPU node")
+        problem = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
+        raise InputError(
+            f"hwloc saw {problem}", hint="run lstopo --whole-io --of xml on the GPU node"
+        )
     listed = [device for device in devices if _is_nic(device)]
     check_sizes(len(gpus), len(listed))
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
-    found = choose_nics([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
-    real = [listed[place] for place in found.kept]
+    selection = choose_nics([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
+    real = [listed[place] for place in selection.kept]
     nics, notes = _nics(real, gpus)
     links = _links(root, gpus)
     ways = [gpu.way for gpu in gpus]
@@ -112,7 +114,7 @@ def _picture(root: Element) -> NodePicture:
         nics,
         _model(gpus[0]),
         amd=_AMD in gpus[0].kind,
-        notes=(*found.notes, *notes, *links.notes),
+        notes=(*selection.notes, *notes, *links.notes),
         counted={
             "gpus": len(gpus),
             "nics": len(real),
@@ -150,8 +152,8 @@ def _nics(
     kept = fabrics or nics
     notes: tuple[str, ...] = ()
     if len(kept) < len(nics):
-        gone = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
-        notes = (f"Left out of the level 'node', as they have no verbs: {gone}.",)
+        others = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
+        notes = (f"Left out of the level 'node', as they have no verbs: {others}.",)
     ways = [gpu.way for gpu in gpus]
     return tuple(
         Nic(nic.names()[-1][:100], None, find_near_gpus(nic.way, ways)) for nic in kept
@@ -166,7 +168,7 @@ def _is_fabric(element: Element) -> bool:
 
 
 def _rate(element: Element) -> Entry:
-    """The bandwidth of a bridge or device on PCIe: gigabytes a second, as hwloc writes it."""
+    """The bandwidth of a bridge or device on PCIe, which hwloc writes in gigabytes per second."""
     text = element.get("pci_link_speed", "")
     if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
         return Blank(None, f"{SOURCE} does not say it")
@@ -191,16 +193,16 @@ def _links(root: Element, gpus: list[_PciDevice]) -> _HwlocLinks:
     """NVLinks, which hwloc sees only if it was built with NVML."""
     if _AMD in gpus[0].kind:
         return _HwlocLinks(False, {}, notes=("hwloc's XML does not tell xGMI links.",))
-    found = [e for e in root if e.get("name") == "NVLinkBandwidth"]
-    if not found:
+    matrices = [e for e in root if e.get("name") == "NVLinkBandwidth"]
+    if not matrices:
         note = "No NVLinks in the file: hwloc sees them only if it was built with NVML."
         return _HwlocLinks(False, {}, notes=(note,))
-    place = _places(gpus)
-    objects = _words(found[0], "indexes")
-    rates = _numbers(_words(found[0], "u64values"))
+    gpu_by_index = _places(gpus)
+    objects = _words(matrices[0], "indexes")
+    rates = _numbers(_words(matrices[0], "u64values"))
     if len(objects) > MOST_OBJECTS or len(rates) != len(objects) ** 2:
         raise InputError(f"NVLinkBandwidth has {len(rates)} values for {len(objects)} objects")
-    index = [place.get(name.rpartition(":")[2]) for name in objects]
+    index = [gpu_by_index.get(name.rpartition(":")[2]) for name in objects]
     packages = {number for number, name in enumerate(objects) if name.startswith(_PACKAGES)}
     if len({i for i in index if i is not None}) < len([i for i in index if i is not None]):
         raise InputError("NVLinkBandwidth lists a GPU twice")
@@ -218,7 +220,7 @@ def _links(root: Element, gpus: list[_PciDevice]) -> _HwlocLinks:
 def _links_of_matrix(
     index: list[int | None], packages: Collection[int], rates: list[int], gpus: int
 ) -> _HwlocLinks:
-    """Rows and columns are GPUs by their numbers, the CPUs in ``packages``, and NVSwitches."""
+    """The links of a matrix of GPUs (by number), CPUs (in ``packages``) and NVSwitches."""
     size = len(index)
     direct: dict[tuple[int, int], int] = {}
     into, to_cpu = [0] * gpus, [0] * gpus
@@ -237,8 +239,8 @@ def _links_of_matrix(
                 direct[gpu, peer] = rate
                 if rates[column * size + row] != rate:
                     raise InputError("NVLinkBandwidth differs between the two ways")
-    apart = (rate for i, rate in enumerate(rates) if i // size != i % size)
-    unit = gcd(*direct.values(), *apart) or 1
+    off_diagonal = (rate for i, rate in enumerate(rates) if i // size != i % size)
+    unit = gcd(*direct.values(), *off_diagonal) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
     link = StatedValue(unit * 1e6, source)
     bonds = to_cpu[0] // unit if len(set(to_cpu)) == 1 else 0
@@ -250,22 +252,22 @@ def _links_of_matrix(
         [rate // unit for rate in into], [f"GPU {gpu}" for gpu in range(gpus)], bool(direct)
     )
     parts = parts_of(gpus + size, switches)[:gpus]
-    alone = {gpu for gpu, count in short.items() if not count}
-    return _HwlocLinks(True, {}, most, link, _complete_parts(parts, alone), notes, bonds, short)
+    unlinked = {gpu for gpu, count in short.items() if not count}
+    return _HwlocLinks(True, {}, most, link, _complete_parts(parts, unlinked), notes, bonds, short)
 
 
-def _complete_parts(parts: tuple[int, ...], alone: Collection[int]) -> tuple[int, ...]:
-    """The parts with each GPU that has no links put into the smallest of the others."""
-    sizes = Counter(part for gpu, part in enumerate(parts) if gpu not in alone)
+def _complete_parts(parts: tuple[int, ...], unlinked: Collection[int]) -> tuple[int, ...]:
+    """The parts, with each GPU that has no links put into the smallest of the others."""
+    sizes = Counter(part for gpu, part in enumerate(parts) if gpu not in unlinked)
     whole = list(parts)
-    for gpu in sorted(alone):
+    for gpu in sorted(unlinked):
         whole[gpu] = min(sizes, key=lambda part: sizes[part])
         sizes[whole[gpu]] += 1
     return tuple(whole)
 
 
 def _places(gpus: list[_PciDevice]) -> dict[str, int]:
-    """The number of each GPU, by its hwloc index and by the indices of what lies in it."""
+    """The number of each GPU, by its hwloc index and by those of the objects inside it."""
     return {
         element.get("gp_index", ""): number
         for number, gpu in enumerate(gpus)

@@ -1,9 +1,9 @@
-"""Which network interfaces of a node are ports of NICs, and which only software has made.
+"""Chooses the network interfaces of a node that are ports of NICs, not made by software.
 
-Bridges, bonds, tunnels and the ends of containers' cables are listed beside real ports, often
-with speeds that a kernel makes up (10 Gb/s of a veth). A job's traffic leaves by ports. Virtual
-functions (SR-IOV) are shares of a port: beside the ports that they share they are none of their
-own; in a virtual machine, which sees nothing else, they are its NICs.
+Bridges, bonds, tunnels and the ends of containers' cables are listed beside real ports, often with
+speeds that a kernel makes up (10 Gb/s of a veth). A job's traffic leaves by ports. Virtual
+functions (SR-IOV) are shares of a port: beside their port they do not count; in a virtual machine,
+which sees nothing else, they are its NICs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _MADE_UP = re.compile(
     r"(br-|br\d|bridge|veth|virbr|vnet|docker|podman|lo$|lo\d|tap|tun|cni|flannel|cali|cilium|lxc"
     r"|vxlan|geneve|gre|wg\d|dummy|macv|ipvlan|vlan|ovs|kube|nodelocaldns|rxe|siw|weave|zt)"
 )
-"""Kernel and container networks by the names they are given; rxe and siw are RDMA in software."""
+"""Kernel and container networks by their usual names; rxe and siw are RDMA in software."""
 _TAGGED = re.compile(r"[^\s:]+\.[0-9]{1,4}")
 """A VLAN on top of an interface: ``eth0.100``."""
 _BOND = re.compile(r"(bond|team)[0-9]")
 _PARAVIRTUAL = frozenset({"1af4:1000", "1af4:1041", "15ad:07b0", "5853:0001", "1414:0001"})
-"""Network devices that a hypervisor makes up: virtio, VMXNET3, Xen, Hyper-V."""
+"""Network devices that hypervisors emulate: virtio, VMXNET3, Xen, Hyper-V."""
 _FUNCTIONS_OF = {
     "15b3": ("1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"),
     "8086": ("10ca", "10ed", "1515", "1520", "154c", "1565", "15a8", "15c5", "1889", "37cd"),
     "14e4": ("16c1", "16cb", "16d3", "16dc", "16e1", "16e5", "1806", "1807", "1808", "1809"),
 }
-"""Virtual functions by vendor, as Linux's drivers list them (mlx4, mlx5, ixgbevf, iavf, bnxt)."""
+"""Virtual functions by vendor, from Linux's drivers (mlx4, mlx5, ixgbevf, iavf, bnxt)."""
 
 
 class InterfaceOrigin(Enum):
-    """What stands behind an interface, the best to take as a NIC first."""
+    """The origin of an interface; the first present one in this order is taken as NICs."""
 
     PORT = "port"
     FUNCTION = "virtual function"
@@ -46,9 +46,9 @@ class InterfaceOrigin(Enum):
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface by its name and, if a PCIe device is behind it, ``vendor:device`` of that.
+    """An interface by its name and, if a PCIe device is behind it, that device's ``vendor:device``.
 
-    ``pci`` is empty if it is not known which device that is; ``on_pci`` says whether there is one.
+    ``pci`` is empty if that device is unknown; ``on_pci`` says whether there is one.
     """
 
     name: str
@@ -75,41 +75,37 @@ class Interface:
 
 @dataclass(frozen=True)
 class NicSelection:
-    """The places of the interfaces that are NICs, and what is said of the others."""
+    """The positions of the interfaces that are NICs, and notes on the others."""
 
     kept: tuple[int, ...]
     notes: tuple[str, ...]
 
 
 def choose_nics(interfaces: Sequence[Interface]) -> NicSelection:
-    """Ports, with the virtual functions of other vendors' ports; else the best that there is.
+    """Choose ports, and virtual functions of other vendors' ports; else the best origin present.
 
-    What software alone has made is never taken. The names that are left out are said.
+    Interfaces made by software are never chosen. Notes name the others.
     """
-    made = [interface.made for interface in interfaces]
-    best = min((list(InterfaceOrigin).index(each) for each in made), default=0)
-    kept = []
-    vendors = {
-        one.pci[:4]
-        for one, each in zip(interfaces, made, strict=True)
-        if each is InterfaceOrigin.PORT
-    }
-    for place, (interface, each) in enumerate(zip(interfaces, made, strict=True)):
-        function = each is InterfaceOrigin.FUNCTION and interface.pci[:4] not in vendors
-        if each is not InterfaceOrigin.SOFTWARE and (
-            each is list(InterfaceOrigin)[best] or function
-        ):
+    present = {interface.made for interface in interfaces}
+    best = next((origin for origin in InterfaceOrigin if origin in present), None)
+    vendors = {each.pci[:4] for each in interfaces if each.made is InterfaceOrigin.PORT}
+    kept, others = [], []
+    for place, interface in enumerate(interfaces):
+        origin = interface.made
+        function = origin is InterfaceOrigin.FUNCTION and interface.pci[:4] not in vendors
+        if origin is not InterfaceOrigin.SOFTWARE and (origin is best or function):
             kept.append(place)
-    gone = [place for place in range(len(interfaces)) if place not in kept]
-    return NicSelection(tuple(kept), _notes([interfaces[place] for place in gone]))
+        else:
+            others.append(interface)
+    return NicSelection(tuple(kept), _notes(others))
 
 
 def count_virtual(count: int) -> dict[str, int]:
-    """The count of interfaces that are no NICs, for what was found in a file."""
+    """The count of interfaces that are no NICs, as an entry of a picture's counts."""
     return {"virtual interfaces": count} if count else {}
 
 
-def _notes(gone: Sequence[Interface]) -> tuple[str, ...]:
+def _notes(others: Sequence[Interface]) -> tuple[str, ...]:
     reasons = {
         InterfaceOrigin.FUNCTION: "virtual functions of ports that are listed, too",
         InterfaceOrigin.UNKNOWN: "no PCIe device is behind them",
@@ -119,6 +115,6 @@ def _notes(gone: Sequence[Interface]) -> tuple[str, ...]:
     }
     return tuple(
         f"Left out of the NICs, as {reason}: {shorten_list(names)}."
-        for made, reason in reasons.items()
-        if (names := [interface.name[:40] for interface in gone if interface.made is made])
+        for origin, reason in reasons.items()
+        if (names := [interface.name[:40] for interface in others if interface.made is origin])
     )

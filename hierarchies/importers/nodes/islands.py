@@ -1,4 +1,4 @@
-"""The shape in which links join GPUs: a mesh, a ring, or neither, which no level can say."""
+"""The shape of the links between GPUs: a mesh, a ring, or neither, which fits no level."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LARGEST_RING, MOST_STEPS = 32, 20_000
 
 @dataclass(frozen=True)
 class IslandShape:
-    """Equal islands of GPUs, each in the order in which its GPUs stand, and how they are joined.
+    """Equal islands of GPUs, each in the order of its GPUs, and the links that join them.
 
-    ``domain`` None: the links make neither a mesh nor a ring. ``links``: how many join two
-    neighbours; in an irregular shape half of those of the GPU with the fewest, which is what each
-    neighbour gets if rings use them all. ``ring``: there is a ring through every island.
-    ``off``: GPUs that no link joins to the rest of their island.
+    ``domain`` is None if the links form neither a mesh nor a ring. ``links``: the number of links
+    between two neighbours; in an irregular shape half of those of the GPU with the fewest, which is
+    each neighbour's number if rings use them all. ``ring``: there is a ring through every island.
+    ``off``: GPUs without links to the rest of their island.
     """
 
     islands: tuple[tuple[int, ...], ...]
@@ -32,49 +32,53 @@ class IslandShape:
 
 
 def count_links_between(links: Links, one: int, other: int) -> int:
-    """How many links join two GPUs."""
+    """The number of links between two GPUs."""
     return links.get((min(one, other), max(one, other)), 0)
 
 
 def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShape:
     """The shape of direct links; fewer than half of the GPUs may have lost all of theirs.
 
-    Raises InputError, with the ``names`` of GPUs, if the islands are of unequal sizes.
+    Raises InputError, with the ``names`` of GPUs, if the islands have unequal sizes.
     """
     parts = members_of_parts(parts_of(gpus, links))
-    alone = tuple(part[0] for part in parts if len(part) == 1)
+    unlinked = tuple(part[0] for part in parts if len(part) == 1)
     linked = [part for part in parts if len(part) > 1]
     if not linked:
         return IslandShape(tuple(parts), None, 0, ring=False)
-    whole = _complete_parts(linked, alone) if 2 * len(alone) < gpus else None
-    if whole is None:
-        called = names or [f"GPU {number}" for number in range(gpus)]
-        each = "; ".join(shorten_list(called[gpu] for gpu in part) for part in parts)
+    complete = _complete_parts(linked, unlinked) if 2 * len(unlinked) < gpus else None
+    if complete is None:
+        names = names or [f"GPU {number}" for number in range(gpus)]
+        listed = "; ".join(shorten_list(names[gpu] for gpu in part) for part in parts)
+        sizes = " and ".join(map(str, sorted({*map(len, parts)})))
         raise InputError(
-            f"links join the GPUs in parts of {' and '.join(map(str, sorted({*map(len, parts)})))}"
-            f": {each}",
+            f"links join the GPUs in parts of {sizes}: {listed}",
             hint="in a system all parts are alike: import the GPUs of one part, or write it down",
         )
-    found = (
+    shape = (
         _match_mesh(linked, links) or _match_ring(linked, links) or _irregular_shape(linked, links)
     )
-    if not alone:
-        return found
-    domain = found.domain if found.domain is Domain.MESH else None
-    return IslandShape(tuple(whole), domain, found.links, ring=False, off=alone)
+    if not unlinked:
+        return shape
+    domain = shape.domain if shape.domain is Domain.MESH else None
+    return IslandShape(tuple(complete), domain, shape.links, ring=False, off=unlinked)
 
 
 def _complete_parts(
-    linked: list[tuple[int, ...]], alone: tuple[int, ...]
+    linked: list[tuple[int, ...]], unlinked: tuple[int, ...]
 ) -> list[tuple[int, ...]] | None:
-    """The parts with the GPUs that have no links added to those that are short of some.
+    """The parts, the short ones completed with GPUs that have no links.
 
-    None where that does not make them equally large.
+    None if that does not make them equally large.
     """
-    size = -(-(sum(map(len, linked)) + len(alone)) // len(linked))
-    rest = iter(alone)
-    whole = [tuple(sorted((*part, *islice(rest, max(0, size - len(part)))))) for part in linked]
-    return whole if {len(part) for part in whole} == {size} and next(rest, None) is None else None
+    size = -(-(sum(map(len, linked)) + len(unlinked)) // len(linked))
+    rest = iter(unlinked)
+    complete = [tuple(sorted((*part, *islice(rest, max(0, size - len(part)))))) for part in linked]
+    return (
+        complete
+        if {len(part) for part in complete} == {size} and next(rest, None) is None
+        else None
+    )
 
 
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
@@ -90,7 +94,7 @@ def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
 def members_of_parts(parts: Sequence[int]) -> list[tuple[int, ...]]:
     """The GPUs of each part: (0, 0, 2, 2) gives (0, 1) and (2, 3)."""
     return [
-        tuple(gpu for gpu, mine in enumerate(parts) if mine == part) for part in sorted(set(parts))
+        tuple(gpu for gpu, own in enumerate(parts) if own == part) for part in sorted(set(parts))
     ]
 
 
@@ -109,8 +113,8 @@ def _match_ring(parts: list[tuple[int, ...]], links: Links) -> IslandShape | Non
     if len(counts) != 1 or not two:
         return None
     rings = [_find_ring(part, links) for part in parts]
-    found = tuple(ring for ring in rings if ring)
-    return IslandShape(found, Domain.RING, counts.pop()) if len(found) == len(parts) else None
+    complete = tuple(ring for ring in rings if ring)
+    return IslandShape(complete, Domain.RING, counts.pop()) if len(complete) == len(parts) else None
 
 
 def _irregular_shape(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
@@ -130,7 +134,7 @@ def _count_neighbours(gpu: int, part: tuple[int, ...], links: Links) -> int:
 
 
 def _find_ring(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
-    """A ring through all GPUs of a part, the most links first; None if none is found in time."""
+    """A ring through all GPUs of a part, preferring most links; None if none is found in time."""
     if len(part) > LARGEST_RING:
         return None
     nearest = {

@@ -1,4 +1,4 @@
-"""Which GPUs share sockets and PCIe switches, from the path to each in a tree of devices."""
+"""GPUs that share sockets and PCIe switches, from their paths in a tree of devices."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hierarchies.importers.draft import Blank, Entry, StatedValue
 from hierarchies.importers.nodes.picture import GpuGrouping
 
 Way = tuple[Element, ...]
-"""The socket and the PCIe switches above a device, outermost first."""
+"""The path to a device: its socket and its PCIe switches, outermost first."""
 
 
 def find_groupings(
     gpus: Sequence[Way], nics: Sequence[Way], uplink: Callable[[Element], Entry]
 ) -> tuple[GpuGrouping, ...]:
-    """How sockets and then PCIe switches divide the GPUs; every path starts with the socket."""
+    """The groupings of GPUs by sockets, then PCIe switches; every path starts with the socket."""
     inside = {id(step) for way in nics for step in way}
     kept: list[GpuGrouping] = []
     for depth in range(max(len(way) for way in gpus)):
@@ -34,13 +34,13 @@ def find_groupings(
 def slowest_private_link(
     gpus: Sequence[Way], slots: Sequence[Element], rate: Callable[[Element], Entry]
 ) -> Entry:
-    """The slowest PCIe link above a GPU that no other GPU uses: what it has to itself."""
+    """The slowest PCIe link above a GPU that no other GPU uses."""
     users = Counter(id(step) for way in gpus for step in way)
     rates = set()
     for way, slot in zip(gpus, slots, strict=True):
-        alone = [rate(step) for step in (*way[1:], slot) if users[id(step)] <= 1]
-        stated = [entry for entry in alone if isinstance(entry, StatedValue)]
-        rates.add(min(stated, key=lambda entry: float(entry.value)) if stated else alone[-1])
+        private = [rate(step) for step in (*way[1:], slot) if users[id(step)] <= 1]
+        stated = [entry for entry in private if isinstance(entry, StatedValue)]
+        rates.add(min(stated, key=lambda entry: float(entry.value)) if stated else private[-1])
     return rates.pop() if len(rates) == 1 else Blank(None, "the PCIe links of the GPUs differ")
 
 

@@ -1,4 +1,4 @@
-"""Reads the topology that NCCL or RCCL dumps as XML, and those that vendors ship for it."""
+"""Reads topologies that NCCL or RCCL dumps as XML, and those that vendors ship."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _MEGABIT = 1e6 / 8
 
 @dataclass(frozen=True)
 class _XmlDevice:
-    """An element, and those that it lies in, from its CPU on."""
+    """An element, and those that contain it, from its CPU on."""
 
     element: Element
     path: tuple[Element, ...]
 
     @property
     def slot(self) -> Element:
-        """The PCIe device that a GPU or a network port is."""
+        """The PCIe device of a GPU or a network port."""
         return next((e for e in reversed(self.path) if e.tag == "pci"), self.element)
 
     @property
@@ -54,7 +54,7 @@ class _XmlDevice:
 
 @dataclass(frozen=True)
 class _Parts:
-    """GPUs and ports; ``partial``: the file has only the PCIe devices that they are."""
+    """GPUs and ports; ``partial``: the file has only their PCIe devices."""
 
     gpus: Sequence[_XmlDevice]
     nics: Sequence[_XmlDevice]
@@ -62,12 +62,12 @@ class _Parts:
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text whose beginning is no XML of <system>."""
+    """Raise InputError for a text that does not begin as XML of <system>."""
     markup.check_beginning(text, "system")
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for what is no such text."""
+    """The node that a text describes. Raises InputError for other texts."""
     root = parse_xml(text)
     _check_root(root)
     return _picture(root)
@@ -89,11 +89,11 @@ def _check_root(root: Element) -> None:
 
 
 def _parts(root: Element) -> _Parts:
-    found = [_XmlDevice(element, path) for element, path in walk(root)]
-    ports = [each for each in found if each.element.tag == "net"]
-    if gpus := [each for each in found if each.element.tag == "gpu"]:
+    devices = [_XmlDevice(element, path) for element, path in walk(root)]
+    ports = [device for device in devices if device.element.tag == "net"]
+    if gpus := [device for device in devices if device.element.tag == "gpu"]:
         return _Parts(gpus, ports, False)
-    slots = [_XmlDevice(e.element, (*e.path, e.element)) for e in found if e.element.tag == "pci"]
+    slots = [_XmlDevice(d.element, (*d.path, d.element)) for d in devices if d.element.tag == "pci"]
     kinds = [slot.element.get("class", "")[:6] for slot in slots]
     gpus = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _GPU_CLASSES]
     nics = [slot for slot, kind in zip(slots, kinds, strict=True) if kind in _NIC_CLASSES]
@@ -170,7 +170,7 @@ def _sm(gpu: Element) -> int:
 
 
 def _device(gpus: Sequence[_XmlDevice], amd: bool) -> tuple[str, str, Entry]:
-    """The GPUs' name, architecture, and what one link carries. Raises InputError if they differ."""
+    """The GPUs' name, architecture, and bandwidth per link. Raises InputError if they differ."""
     key = "gcn" if amd else "sm"
     kinds = {gpu.element.get(key, "")[:20] for gpu in gpus}
     check_alike(key, kinds)
@@ -197,7 +197,7 @@ def _memory(slot: Element) -> Blank:
 
 @dataclass(frozen=True)
 class _XmlLinks:
-    """Links from GPU to GPU, links of a GPU into switches and to its CPU, and what is left out."""
+    """Links between GPUs, links of a GPU into switches and to its CPU, and notes."""
 
     direct: Mapping[tuple[int, int], int]
     switched: int | None = None
@@ -208,7 +208,7 @@ class _XmlLinks:
 
 
 def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
-    place = {name: index for index, name in enumerate(names)}
+    index_of = {name: index for index, name in enumerate(names)}
     direct: dict[tuple[int, int], int] = {}
     into, to_cpu = [0] * len(gpus), [0] * len(gpus)
     notes = set()
@@ -220,8 +220,8 @@ def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
                 into[index] += count
             elif target == names[index]:
                 notes.add("Links of a GPU to itself are left out.")
-            elif target in place:
-                pair = index, place[target]
+            elif target in index_of:
+                pair = index, index_of[target]
                 direct[pair] = direct.get(pair, 0) + count
             elif kind.startswith((_SWITCH_LINK, _CPU_LINK)):
                 to_cpu[index] += count
@@ -241,7 +241,7 @@ def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
 
 
 def _is_power(gpu: _XmlDevice) -> bool:
-    """Whether a GPU hangs on a POWER CPU: there NVLinks into bridges lead to it, to no NVSwitch."""
+    """Whether a GPU is attached to a POWER CPU: its NVLinks into bridges lead to the CPU."""
     return gpu.path[0].get("arch", "").startswith("ppc")
 
 
@@ -259,7 +259,7 @@ def _check_both_ways(
 
 
 def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
-    """The NICs among the interfaces, by their places."""
+    """The NICs among the interfaces, by their positions."""
     ways = [gpu.bridges for gpu in parts.gpus]
     nics = []
     for nic in (parts.nics[place] for place in kept):

@@ -14,7 +14,7 @@ _MEDIA = {
     **dict.fromkeys(("cxi", "hsn"), "slingshot"),
     **dict.fromkeys(("bnxt_re", "ionic"), "roce"),
 }
-"""Media by how drivers name their NICs. Those of mlx5 may be InfiniBand or RoCE: not said."""
+"""Media by drivers' names of NICs. Those of mlx5 may be InfiniBand or RoCE, so are not listed."""
 _GIGABIT = 1e9 / 8
 
 LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
@@ -23,13 +23,13 @@ LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
 def network_level(
     picture: NodePicture, inner: tuple[DraftLevel, ...], nodes: int | None
 ) -> LevelsAndNotes:
-    """The level ``node``, if there are NICs or the user counts nodes; and what is left out."""
+    """The level ``node``, if there are NICs or a number of nodes is given; and notes."""
     if not picture.nics and nodes is None:
         note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
     nics, notes = _choose_used_nics(picture)
     count = None if nodes is None else StatedValue(nodes, "said by whoever imported it")
-    ports, more = _ports(nics, len(picture.gpus))
+    ports, port_notes = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
         Blank("switch", "what joins the nodes is not in the file of one of them"),
@@ -44,20 +44,20 @@ def network_level(
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
         notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
-    return (level,), (*notes, *more)
+    return (level,), (*notes, *port_notes)
 
 
 def _common_medium(nics: tuple[Nic, ...]) -> str:
-    """The medium that all NICs' names tell; "" where they tell none."""
-    found = {
+    """The medium that the names of all NICs imply, "" if there is none."""
+    media = {
         next((medium for name, medium in _MEDIA.items() if nic.name.startswith(name)), "")
         for nic in nics
     }
-    return found.pop() if len(found) == 1 else ""
+    return media.pop() if len(media) == 1 else ""
 
 
 def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
-    """The NICs that jobs use: the fastest, and those beside GPUs if some are."""
+    """The NICs that jobs use: the fastest, and those beside GPUs if there are some."""
     nics = picture.nics
     notes: list[str] = []
     rates = {nic.bytes_per_second or 0.0 for nic in nics}
@@ -73,8 +73,8 @@ def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str,
 
 
 def _note_left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> str:
-    gone = ", ".join(nic.name for nic in nics if nic not in kept)
-    return f"Left out of the level 'node', as they are {why}: {gone}."
+    others = ", ".join(nic.name for nic in nics if nic not in kept)
+    return f"Left out of the level 'node', as they are {why}: {others}."
 
 
 def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:

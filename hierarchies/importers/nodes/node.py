@@ -1,4 +1,4 @@
-"""From the picture of one node to the levels of a system."""
+"""The levels of a system from the picture of one node."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _JOIN = {
 
 
 def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
-    """The node's levels, its network outermost; the draft is named after the file.
+    """The node's levels, with its network outermost; the draft is named after the file.
 
-    Raises InputError if no system can hold it.
+    Raises InputError if no system can represent the node.
     """
     if not picture.gpus:
         raise InputError("no GPU was found")
@@ -51,7 +51,9 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
     picture = _add_model(picture, options.gpu)
     inside = _find_inner_levels(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
-    outer, more = network_level(replace(picture, groups=inside.groups), inner, options.nodes)
+    outer, network_notes = network_level(
+        replace(picture, groups=inside.groups), inner, options.nodes
+    )
     if order != tuple(range(len(order))):
         names = ", ".join(picture.gpus[gpu] for gpu in order)
         notes = (f"Devices are numbered in this order: {names}.", *notes)
@@ -68,7 +70,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
         levels,
         picture.device,
         memory,
-        (*picture.notes, *notes, *more),
+        (*picture.notes, *notes, *network_notes),
         picture.counted,
         lacks,
         tuple(claims_of(picture)),
@@ -79,7 +81,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
 
 
 def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
-    """The same with what the catalogue has of a GPU that the user names."""
+    """The picture with the catalogue's numbers of a GPU that the user names."""
     if name is None:
         return picture
     model = find_model(name)
@@ -110,8 +112,8 @@ def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) ->
 
 @dataclass(frozen=True)
 class _NodeLevels:
-    """The levels inside a node, the order of its GPUs, the groupings that became levels, and the
-    GPUs that have lost all links.
+    """The levels inside a node, the order of its GPUs, notes, the groupings that became levels,
+    and the GPUs that have lost all links.
     """
 
     levels: tuple[DraftLevel, ...]
@@ -123,22 +125,22 @@ class _NodeLevels:
 
 def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
     gpus = len(picture.gpus)
-    everyone = tuple(range(gpus))
+    order = tuple(range(gpus))
     if not picture.links_known:
-        return _NodeLevels((_unknown_links(picture),), everyone)
+        return _NodeLevels((_unknown_links(picture),), order)
     if picture.switched is not None:
-        found = _switches(picture)
+        shape = _switches(picture)
     else:
-        found = find_shape(gpus, picture.direct, picture.gpus)
-    size = len(found.islands[0])
-    if size == gpus and (gpus > 1 or found.domain):
-        level, notes = _island(picture, found, gpus)
-        return _NodeLevels((level,), found.islands[0], notes, off=found.off)
-    return replace(_group_levels(picture, found, size), off=found.off)
+        shape = find_shape(gpus, picture.direct, picture.gpus)
+    size = len(shape.islands[0])
+    if size == gpus and (gpus > 1 or shape.domain):
+        level, notes = _island(picture, shape, gpus)
+        return _NodeLevels((level,), shape.islands[0], notes, off=shape.off)
+    return replace(_group_levels(picture, shape, size), off=shape.off)
 
 
 def _switches(picture: NodePicture) -> IslandShape:
-    """GPUs that NVSwitches join. Raises InputError if the parts they are joined in are unequal."""
+    """The shape of GPUs joined by NVSwitches. Raises InputError if their parts are unequal."""
     parts = members_of_parts(picture.switch_parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
@@ -147,7 +149,7 @@ def _switches(picture: NodePicture) -> IslandShape:
 
 
 def _switches_reduce(picture: NodePicture) -> Blank | None:
-    """Whether the NVSwitches add up: no file says it, but those of Hopper and later do."""
+    """Whether the NVSwitches add up: no file says so, but those of Hopper and later do."""
     reduces = picture.reduces
     known = (picture.model, "") if picture.model else model_of(picture.device)
     if reduces is None and known is not None:
@@ -189,22 +191,22 @@ def _gpu_level(
 
 
 def _island(
-    picture: NodePicture, found: IslandShape, count: int
+    picture: NodePicture, shape: IslandShape, count: int
 ) -> tuple[DraftLevel, tuple[str, ...]]:
-    bandwidth = _rate_of_links(picture, found.links)
+    bandwidth = _rate_of_links(picture, shape.links)
     name = picture.link_name
-    if found.domain is not None:
+    if shape.domain is not None:
         domain: Entry = StatedValue(
-            found.domain.value, f"{picture.several(found.links)} {_JOIN[found.domain]}"
+            shape.domain.value, f"{picture.several(shape.links)} {_JOIN[shape.domain]}"
         )
-        reduces = _switches_reduce(picture) if found.domain is Domain.SWITCH else None
+        reduces = _switches_reduce(picture) if shape.domain is Domain.SWITCH else None
         return _gpu_level(picture, domain, bandwidth, count, reduces), ()
     note = (
         f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
         "holds them as they are: the level 'gpu' is left open."
     )
     reason = f"{name}s make neither a ring nor a mesh"
-    if not found.ring:
+    if not shape.ring:
         level = _gpu_level(
             picture, Blank(None, reason), _blank_of_link(picture, reason), count, None
         )
@@ -219,7 +221,7 @@ def _island(
             None,
         )
         return level, (note,)
-    reason = f"rings that use all links of a GPU: {picture.several(found.links)} to each neighbour"
+    reason = f"rings that use all links of a GPU: {picture.several(shape.links)} to each neighbour"
     if isinstance(bandwidth, StatedValue):
         bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
     else:
@@ -228,37 +230,37 @@ def _island(
 
 
 def _rate_of_links(picture: NodePicture, links: float) -> Entry:
-    link, several = picture.link, picture.several(links)
+    link, description = picture.link, picture.several(links)
     if isinstance(link, Blank):
         reason = link.source or "what one carries depends on the GPU: say --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
-        return Blank(suggested, f"{several}; {reason}")
-    each = float(link.value)
-    source = f"{several} of {each / 1e9:g} GB/s: {link.source}"
-    return StatedValue(each * links, source, link.unconfirmed)
+        return Blank(suggested, f"{description}; {reason}")
+    rate = float(link.value)
+    source = f"{description} of {rate / 1e9:g} GB/s: {link.source}"
+    return StatedValue(rate * links, source, link.unconfirmed)
 
 
-def _group_levels(picture: NodePicture, found: IslandShape, size: int) -> _NodeLevels:
+def _group_levels(picture: NodePicture, shape: IslandShape, size: int) -> _NodeLevels:
     """Levels of sockets, PCIe switches and islands around the innermost level of GPUs."""
     gpus = len(picture.gpus)
     groups = picture.groups
     if size > 1:
-        part = {gpu: index for index, island in enumerate(found.islands) for gpu in island}
+        part = {gpu: index for index, island in enumerate(shape.islands) for gpu in island}
         parts = tuple(part[gpu] for gpu in range(gpus))
-        groups = (*groups, GpuGrouping(_ISLAND, parts, _rate_between_islands(picture, found)))
+        groups = (*groups, GpuGrouping(_ISLAND, parts, _rate_between_islands(picture, shape)))
     kept, notes = _select_nested(groups, gpus)
-    place = {gpu: index for island in found.islands for index, gpu in enumerate(island)}
+    place = {gpu: index for island in shape.islands for index, gpu in enumerate(island)}
     ranks = [tuple(map(group.parts.index, group.parts)) for group in kept]
     order = tuple(sorted(range(gpus), key=lambda gpu: (*(rank[gpu] for rank in ranks), place[gpu])))
     count = gpus
     levels: list[DraftLevel] = []
     for group in kept:
         parts_here = len(set(group.parts))
-        levels.append(_group_level(picture, group, parts_here * count // gpus, found))
+        levels.append(_group_level(picture, group, parts_here * count // gpus, shape))
         count = gpus // parts_here
     if size > 1:
-        last, more = _island(picture, found, count)
-        notes = (*notes, *more)
+        last, island_notes = _island(picture, shape, count)
+        notes = (*notes, *island_notes)
     else:
         last = _pcie_level(picture, count)
     return _NodeLevels((*_chain_crossings(levels), last), order, notes, kept)
@@ -267,7 +269,7 @@ def _group_levels(picture: NodePicture, found: IslandShape, size: int) -> _NodeL
 def _select_nested(
     groups: tuple[GpuGrouping, ...], gpus: int
 ) -> tuple[tuple[GpuGrouping, ...], tuple[str, ...]]:
-    """The groupings that divide evenly and do not cut each other; islands go before sockets."""
+    """The groupings that divide evenly and nest; islands take precedence over sockets."""
     kept: list[GpuGrouping] = []
     notes = []
     for group in reversed(groups):
@@ -278,8 +280,8 @@ def _select_nested(
         ):
             continue
         if len(sizes) > 1 or not is_refinement(finer, group.parts):
-            what = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
-            notes.append(f"The parts of level {group.name!r} {what}: the level is left out.")
+            problem = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
+            notes.append(f"The parts of level {group.name!r} {problem}: the level is left out.")
             continue
         kept.insert(0, group)
     bridges = [group for group in kept if group.name.startswith("bridge")]
@@ -289,7 +291,7 @@ def _select_nested(
 
 
 def _chain_crossings(levels: list[DraftLevel]) -> list[DraftLevel]:
-    """A socket's traffic crosses the PCIe switches inside it, and what these cross."""
+    """Extend the crossed levels of outer levels by those that their inner levels cross."""
     chained = list(levels)
     for outer, inner in reversed(list(pairwise(range(len(levels))))):
         if chained[inner].through:
@@ -299,9 +301,9 @@ def _chain_crossings(levels: list[DraftLevel]) -> list[DraftLevel]:
 
 
 def _group_level(
-    picture: NodePicture, group: GpuGrouping, count: int, found: IslandShape
+    picture: NodePicture, group: GpuGrouping, count: int, shape: IslandShape
 ) -> DraftLevel:
-    size = len(found.islands[0])
+    size = len(shape.islands[0])
     source = f"{picture.source}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
     level = DraftLevel(
         group.name,
@@ -314,7 +316,7 @@ def _group_level(
     ).having(PCIE_OF_AMD if picture.amd else PCIE)
     if group.name != _ISLAND:
         return level
-    if found.domain is not Domain.SWITCH:
+    if shape.domain is not Domain.SWITCH:
         way = picture.several(picture.to_cpu) + " to its CPU" if picture.to_cpu else "a PCIe link"
         return replace(level, ports=StatedValue(size, f"every GPU has {way} of its own"))
     reason = f"{picture.source} shows no links between the switches of the parts"
@@ -327,27 +329,27 @@ def _group_level(
     ).having(NVLINK)
 
 
-def _rate_between_islands(picture: NodePicture, found: IslandShape) -> Blank:
-    if found.domain is Domain.SWITCH:
+def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
+    if shape.domain is Domain.SWITCH:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
     if picture.to_cpu:
-        return _rate_over_cpus(picture, found)
+        return _rate_over_cpus(picture, shape)
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, StatedValue):
         return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
     return Blank(None, reason)
 
 
-def _rate_over_cpus(picture: NodePicture, found: IslandShape) -> Blank:
-    """What a GPU gets from socket to socket: its links to the CPU, or its share between CPUs."""
-    lead = _rate_of_links(picture, picture.to_cpu)
-    rate = lead.value if isinstance(lead, StatedValue) else lead.suggestion
-    reason = f"over the CPUs, to which each GPU has {lead.source}"
+def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
+    """The bandwidth of a GPU between sockets: its links to the CPU, or its share between CPUs."""
+    to_cpu = _rate_of_links(picture, picture.to_cpu)
+    rate = to_cpu.value if isinstance(to_cpu, StatedValue) else to_cpu.suggestion
+    reason = f"over the CPUs, to which each GPU has {to_cpu.source}"
     sockets = [group for group in picture.groups if group.name == "socket"]
     between = sockets[0].uplink if sockets else UNKNOWN
     share = between.suggestion if isinstance(between, Blank) else between.value
     if rate is not None and share is not None:
-        size = len(found.islands[0])
+        size = len(shape.islands[0])
         rate = min(float(rate), float(share) / size)
         reason += f"; {between.source}, shared by {size} GPUs"
     return Blank(rate, reason)

@@ -1,4 +1,4 @@
-"""Reads what ``nvidia-smi topo -m`` prints, as it comes or as it was pasted somewhere."""
+"""Reads the output of ``nvidia-smi topo -m``, original or pasted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _REDUCES = {18: True, 12: False, 6: False}
 """Whether switches add up, by the links of a GPU: Hopper and Blackwell; A100; V100 in a DGX-2.
 
-Eight links are an H800's, whose switches do, or an A800's, whose do not.
+Eight links are ambiguous: the switches of an H800 add up, those of an A800 do not.
 """
 _CELLS = ("X", "N/A", "C2C", *INSIDE_SOCKET, "SYS", "SOC")
 _ONLY_PCIE = (
@@ -51,7 +51,7 @@ _NO_LEGEND = (
 
 
 def read(text: str) -> NodePicture:
-    """The node whose matrix is in a text. Raises InputError for what is none, or far too long."""
+    """The node whose matrix is in a text. Raises InputError for an invalid or far too long text."""
     check_length(text, SOURCE)
     lines = _ESCAPES.sub("", text).splitlines()
     starts = [number for number, line in enumerate(lines) if _is_header(line)]
@@ -70,7 +70,7 @@ def _has_links(matrix: Matrix) -> bool:
 def _check_same(matrices: Sequence[Matrix], best: int) -> tuple[str, ...]:
     """A note on other matrices of the same node, which may lack its NVLinks (``topo -mp``).
 
-    Raises InputError for matrices that differ in more than that.
+    Raises InputError for matrices that differ in other cells.
     """
     chosen = matrices[best]
     for number, matrix in enumerate(matrices):
@@ -126,26 +126,26 @@ def _columns(line: str) -> tuple[str, ...]:
 def _rows(
     lines: list[str], columns: tuple[str, ...], has_cpus: bool
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Connections and CPU affinities by the names of rows, the latter where they are printed."""
+    """Connections and CPU affinities by the names of rows, the latter if printed."""
     rows: dict[str, tuple[str, ...]] = {}
     cpus: dict[str, str] = {}
     for line in lines:
         name, *cells = line.split() or [""]
         if name not in columns:
             continue
-        found = tuple(cells[: len(columns)])
-        wrong = [cell for cell in found if not _is_cell(cell)]
-        if len(found) < len(columns) or wrong:
-            what = f"{wrong[0]!r} is none" if wrong else f"only {len(found)}"
+        connections = tuple(cells[: len(columns)])
+        invalid = [cell for cell in connections if not _is_cell(cell)]
+        if len(connections) < len(columns) or invalid:
+            problem = f"{invalid[0]!r} is none" if invalid else f"only {len(connections)}"
             raise InputError(
-                f"row {name}: {len(columns)} connections are wanted, {what}",
+                f"row {name}: {len(columns)} connections are wanted, {problem}",
                 hint="the text is cut off or changed: copy it again",
             )
         if name in rows:
             raise InputError(f"two rows for {name}", hint="give the matrix of one node")
-        if found[columns.index(name)] != "X":
+        if connections[columns.index(name)] != "X":
             raise InputError(f"row {name}: no X where it meets itself")
-        rows[name] = found
+        rows[name] = connections
         if has_cpus and len(cells) > len(columns):
             cpus[name] = cells[len(columns)]
     return rows, cpus
@@ -158,10 +158,10 @@ def _is_cell(cell: str) -> bool:
 def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
     links = _links(matrix)
     switched, short, notes = _find_switch_links(matrix, links)
-    every = _nics(matrix, legend)
-    found = choose_nics([Interface(nic.name) for nic in every])
-    nics = tuple(every[place] for place in found.kept)
-    notes = (*notes, *found.notes)
+    nics = _nics(matrix, legend)
+    selection = choose_nics([Interface(nic.name) for nic in nics])
+    used = tuple(nics[place] for place in selection.kept)
+    notes = (*notes, *selection.notes)
     if any(name not in matrix.cells for name in matrix.nics):
         notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
     if any("C2C" in row for row in matrix.cells.values()):
@@ -169,7 +169,7 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
     known = bool(links) or not legend.only_pcie
     if not links and not legend.kinds and len(matrix.gpus) > 1:
         notes = (*notes, _NO_LEGEND)
-    counted = {"gpus": len(matrix.gpus), "nics": len(nics), **count_virtual(len(every) - len(nics))}
+    counted = {"gpus": len(matrix.gpus), "nics": len(used), **count_virtual(len(nics) - len(used))}
     if known:
         into = 0 if switched is None else switched * (len(matrix.gpus) - len(short))
         counted["nvlinks"] = into + sum(short.values()) if switched else sum(links.values())
@@ -179,8 +179,8 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
         {} if switched is not None else links,
         switched,
         links_known=known,
-        groups=_groups(matrix, found.kept),
-        nics=nics,
+        groups=_groups(matrix, selection.kept),
+        nics=used,
         reduces=None if switched is None else _REDUCES.get(switched),
         notes=notes,
         counted=counted,
@@ -191,7 +191,7 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
 
 
 def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
-    """How many NVLinks join two GPUs. Raises InputError where the two rows differ."""
+    """The number of NVLinks between two GPUs. Raises InputError if the two rows differ."""
     links = {}
     for one, name in enumerate(matrix.gpus):
         for other in range(one):
@@ -202,32 +202,33 @@ def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
                     f"{name} to {matrix.gpus[other]} is {here}, the other way it is {there}",
                     hint="the matrix is damaged: copy it again",
                 )
-            found = _LINKS.fullmatch(here)
-            if found and int(found[1]):
-                links[other, one] = int(found[1])
+            match = _LINKS.fullmatch(here)
+            if match and int(match[1]):
+                links[other, one] = int(match[1])
     return links
 
 
 def _find_switch_links(
     matrix: Matrix, links: Mapping[tuple[int, int], int]
 ) -> tuple[int | None, dict[int, int], tuple[str, ...]]:
-    """How many links lead from a GPU into NVSwitches, which GPUs have fewer, and a note.
+    """The number of links from a GPU into NVSwitches, the GPUs that have fewer, and a note.
 
-    The matrix shows links into switches as links to all other GPUs, to each as many as both have.
+    The matrix shows links into switches as links to all other GPUs: between two, the number that
+    both have.
     """
     gpus = len(matrix.gpus)
     each = [0] * gpus
     for pair, count in links.items():
         for gpu in pair:
             each[gpu] = max(each[gpu], count)
-    on = [gpu for gpu in range(gpus) if each[gpu]]
-    if len(on) < 3 or 2 * len(on) <= gpus or not _joined_by_switches(links, each, on):
+    linked = [gpu for gpu in range(gpus) if each[gpu]]
+    if len(linked) < 3 or 2 * len(linked) <= gpus or not _joined_by_switches(links, each, linked):
         return None, {}, ()
-    counts = Counter(each[gpu] for gpu in on)
+    counts = Counter(each[gpu] for gpu in linked)
     usual = max(counts, key=lambda links: (counts[links], links))
-    if usual * (len(on) - 1) > MOST_LINKS:
+    if usual * (len(linked) - 1) > MOST_LINKS:
         return usual, {gpu: count for gpu, count in enumerate(each) if count < usual}, ()
-    if len(on) < gpus or len({*links.values()}) > 1:
+    if len(linked) < gpus or len({*links.values()}) > 1:
         return None, {}, ()
     note = (
         f"NV{usual} between all {gpus} GPUs is taken as {usual * (gpus - 1)} links of each, no "
@@ -237,13 +238,13 @@ def _find_switch_links(
 
 
 def _joined_by_switches(
-    links: Mapping[tuple[int, int], int], each: Sequence[int], on: Sequence[int]
+    links: Mapping[tuple[int, int], int], each: Sequence[int], linked: Sequence[int]
 ) -> bool:
     """Whether any two of these GPUs have as many links as the one with fewer."""
     return all(
         links.get((one, other), 0) == min(each[one], each[other])
-        for place, other in enumerate(on)
-        for one in on[:place]
+        for place, other in enumerate(linked)
+        for one in linked[:place]
     )
 
 
@@ -256,7 +257,7 @@ def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
 
 
 def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[GpuGrouping, ...]:
-    """Sockets and PCIe switches, by the GPUs; ``nics`` are the columns of NICs that count."""
+    """Sockets and PCIe switches as groupings; ``nics`` are the columns of NICs in use."""
     groups = []
     for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)

@@ -1,7 +1,7 @@
-"""What else ``nvidia-smi topo`` prints beside its matrix, and what of it contradicts the matrix.
+"""Tables beside the matrix of ``nvidia-smi topo``, and their contradictions to the matrix.
 
 The legend lists the kinds of connections that the matrix may show. ``topo -m`` has NVLinks
-(``NV#``), ``topo -mp`` only paths over PCIe: there a missing NVLink says nothing.
+(``NV#``), ``topo -mp`` only paths over PCIe: there a missing NVLink is no evidence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_CPUS, _LONGEST_LIST = 16_384, 4_096
 class Matrix:
     """The connections in every row, in the order of the columns: GPUs, then NICs.
 
-    ``cpus`` are the words of the CPU affinity of GPUs, as far as they are printed.
+    ``cpus`` are the CPU affinities of GPUs, as far as printed.
     """
 
     gpus: tuple[str, ...]
@@ -37,7 +37,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Legend:
-    """Kinds of connections that a legend explains, and NICs by their columns; both may be empty."""
+    """Kinds of connections that a legend explains, and NICs by their columns; may be empty."""
 
     kinds: frozenset[str]
     nics: Mapping[str, str]
@@ -49,14 +49,14 @@ class Legend:
 
 
 def legend_of(lines: list[str]) -> Legend:
-    """The legends below a matrix, empty where they were left out."""
-    kinds = frozenset(found[1] for found in map(_MEANING.match, lines) if found)
-    nics = {found[1]: found[2] for found in map(_NIC_NAME.fullmatch, lines) if found}
+    """The legends below a matrix, empty if they were left out."""
+    kinds = frozenset(match[1] for match in map(_MEANING.match, lines) if match)
+    nics = {match[1]: match[2] for match in map(_NIC_NAME.fullmatch, lines) if match}
     return Legend(kinds, nics)
 
 
 def claims_of(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
-    """What the matrix and the other tables of a text state of the same things."""
+    """The claims of the matrix and the other tables of a text about the same quantities."""
     yield from _claims_of_legend(matrix, legend)
     yield from _claims_of_nics(matrix)
     yield from _claims_of_cpus(matrix)
@@ -71,15 +71,15 @@ def _claims_of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
     if legend.nics:
         for name in dict.fromkeys((*matrix.nics, *legend.nics)):
             if name.startswith("NIC") and (name in matrix.nics) != (name in legend.nics):
-                here = name in matrix.nics
+                present = name in matrix.nics
                 words = ("missing", "there")
-                first, second = NumberRange(here, here), NumberRange(not here, not here)
-                yield Claim("NIC columns", name, "the matrix", words[here], first)
-                yield Claim("NIC columns", name, "the NIC legend", words[not here], second, True)
+                first, second = NumberRange(present, present), NumberRange(not present, not present)
+                yield Claim("NIC columns", name, "the matrix", words[present], first)
+                yield Claim("NIC columns", name, "the NIC legend", words[not present], second, True)
 
 
 def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
-    """Connections of GPUs and NICs, which stand in the rows of both."""
+    """Connections of GPUs and NICs, which are in the rows of both."""
     for column, nic in enumerate(matrix.nics, start=len(matrix.gpus)):
         if nic not in matrix.cells:
             continue
@@ -92,8 +92,8 @@ def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
 
 
 def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
-    """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or reversed."""
-    cpus = {gpu: found for gpu in matrix.gpus if (found := _mask(matrix.cpus.get(gpu, "")))}
+    """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or vice versa."""
+    cpus = {gpu: mask for gpu in matrix.gpus if (mask := _mask(matrix.cpus.get(gpu, "")))}
     for row, gpu in enumerate(matrix.gpus):
         for other in matrix.gpus[:row]:
             if gpu not in cpus or other not in cpus:
@@ -108,7 +108,7 @@ def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
 
 
 def _mask(words: str) -> int:
-    """The CPUs of ``0-3,8`` as bits of a number; 0 for what is no such list."""
+    """The CPUs of ``0-3,8`` as bits of a number; 0 for an invalid list."""
     if not _SPANS.fullmatch(words):
         return 0
     mask = 0
@@ -121,5 +121,5 @@ def _mask(words: str) -> int:
 
 
 def nic_names(matrix: Matrix, legend: Legend) -> list[str]:
-    """What the system calls each NIC, where the legend says so."""
+    """The system's name of each NIC, if the legend has it."""
     return [legend.nics.get(name, name) for name in matrix.nics]

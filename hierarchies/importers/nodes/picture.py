@@ -1,4 +1,4 @@
-"""What a file shows of one node, whichever tool wrote it."""
+"""One node as a file shows it, independent of the tool."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.models import GpuModel
 
 MOST_GPUS, MOST_NICS = 1024, 8192
-"""Of one node; each NIC is compared with each GPU."""
+"""Limits for one node; each NIC is compared with each GPU."""
 MOST_CHARACTERS = 2**21
-"""Of what a tool prints of one node."""
+"""The limit for a tool's output of one node."""
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A network port: its bandwidth, None if not said, and the GPUs behind its PCIe switch.
+    """A network port: its bandwidth, None if unknown, and the GPUs behind its PCIe switch.
 
     ``default``: no PCIe device is known behind it, so its bandwidth may be a default.
     """
@@ -32,7 +32,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class GpuGrouping:
-    """GPUs that lie together (socket, PCIe switch): the part of each, and what leads out of one.
+    """A grouping of GPUs (socket, PCIe switch): the part of each GPU, and the uplink of a part.
 
     ``nics_inside``: every part has NICs of its own, whose traffic does not leave it.
     """
@@ -45,24 +45,22 @@ class GpuGrouping:
 
 @dataclass(frozen=True)
 class NodePicture:
-    """One node. GPUs are numbered as ``gpus`` lists them, by the names that the file gives them.
+    """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
 
-    ``direct``: how many links join two GPUs, lower number first, pairs without any left out.
-    ``switched``: how many links lead from each GPU into the switches that join them all; None if
-    there are none. ``to_cpu``: how many lead from each GPU to its own CPU, as in POWER machines; 0
-    if none do, or not equally many.
-    ``link``: bytes a second, per direction, of one such link. ``links_known``:
-    False where the file leaves them out. ``links_counted``: False where a link of ``direct`` may
-    be several. ``groups``: from the coarsest on. ``pcie``: what one GPU
-    has to its PCIe slot. ``arch``: what the GPUs' tools call it, ``90`` or ``gfx942``, if the
-    file says. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add up,
-    None if that cannot be told.
-    ``bonded``: a "link" is all that joins two devices, as only its bandwidth is given.
-    ``model``: the GPU that the user names.
-    ``switch_parts``: the part of each GPU, where NVSwitches join only some of the GPUs.
-    ``short``: GPUs with fewer links into the switches than ``switched``, by their numbers.
-    ``claims``: what the tables of the file state of the same things; ``warnings``: what is wrong
-    with the file or the machine, ``notes`` what else there is to know.
+    ``direct``: the number of links between two GPUs, lower number first, without pairs that have
+    none. ``switched``: the number of links from each GPU into the switches that join them all; None
+    if there are none. ``to_cpu``: the number of links from each GPU to its own CPU, as in POWER
+    machines; 0 if there are none, or not equally many. ``link``: bytes per second, per direction,
+    of one such link. ``links_known``: False if the file leaves them out. ``links_counted``: False
+    if a link of ``direct`` may be several. ``groups``: from the coarsest on. ``pcie``: bandwidth of
+    one GPU's own PCIe link. ``arch``: the GPUs' architecture in their tools, ``90`` or ``gfx942``,
+    if the file has it. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add
+    up, None if unknown. ``bonded``: a "link" is everything that joins two devices, as only its
+    bandwidth is given. ``model``: the GPU that the user names. ``switch_parts``: the part of each
+    GPU, if NVSwitches join only some of the GPUs. ``short``: GPUs with fewer links into the
+    switches than ``switched``, by their numbers. ``claims``: claims of the file's tables about the
+    same quantities; ``warnings``: errors of the file or faults of the machine, ``notes`` other
+    remarks.
     """
 
     source: str
@@ -104,27 +102,27 @@ class NodePicture:
 def count_switch_links(
     counts: Sequence[int], names: Sequence[str], direct: bool
 ) -> tuple[int | None, dict[int, int]]:
-    """The links of a GPU into switches, and which GPUs have fewer of them; None without any.
+    """A GPU's number of links into switches, None without any; and the GPUs that have fewer.
 
-    A machine has equally many of each GPU, so fewer are a fault. Raises InputError, naming GPUs,
-    where half of them have fewer, or where there are ``direct`` links, too.
+    A machine has equally many for each GPU, so fewer are a fault. Raises InputError, naming GPUs,
+    if half of them have fewer, or if there are ``direct`` links, too.
     """
     most = max(counts, default=0)
     if not most:
         return None, {}
     short = {gpu: count for gpu, count in enumerate(counts) if count < most}
     if direct or 2 * len(short) >= len(counts):
-        what = "besides links from GPU to GPU" if direct else f"by {most} links"
+        reason = "besides links from GPU to GPU" if direct else f"by {most} links"
         others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
-            f"some GPUs hang on NVSwitches {what}{f', but {others}' if short else ''}",
+            f"some GPUs hang on NVSwitches {reason}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
         )
     return most, short
 
 
 def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
-    """What is said of links from GPUs to their CPUs, which are no way between GPUs of a CPU."""
+    """A note on links from GPUs to their CPUs, which are no path between GPUs of one CPU."""
     if not any(to_cpu):
         return ()
     counts = " or ".join(str(count) for count in sorted(set(to_cpu)))
@@ -132,11 +130,11 @@ def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
     return (f"{where} are no links between GPUs, but the way out of a socket.",)
 
 
-def check_alike(what: str, kinds: Collection[str]) -> None:
+def check_alike(key: str, kinds: Collection[str]) -> None:
     """Refuse GPUs of several kinds. Raises InputError."""
     if len(kinds) > 1:
         raise InputError(
-            f"the GPUs differ: {what} {', '.join(sorted(kinds))}",
+            f"the GPUs differ: {key} {', '.join(sorted(kinds))}",
             hint="in a system all devices are alike: take the others out of the file",
         )
 
@@ -150,7 +148,7 @@ def check_sizes(gpus: int, nics: int) -> None:
 
 
 def check_length(text: str, source: str) -> None:
-    """Raises InputError for a text that is longer than what is printed of any node."""
+    """Raise InputError for a text that is longer than any node's output."""
     if len(text) > MOST_CHARACTERS:
         problem = f"{len(text)} characters are no {source}"
         raise InputError(problem, hint=f"at most {MOST_CHARACTERS}: give what is printed alone")

@@ -1,8 +1,8 @@
-"""Reads what ``rocm-smi --showtopo`` and ``amd-smi topology`` print, as text or as JSON.
+"""Reads the output of ``rocm-smi --showtopo`` and ``amd-smi topology``, as text or as JSON.
 
-Types and hops call two GPUs of one hive linked, also where others stand between them. Which pairs
-have a link of their own the weights tell, 15 for every link on the way, and the bandwidths, which
-only such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
+Types and hops report two GPUs of one hive as linked even if others are between them. The pairs with
+a link of their own are known from weights, 15 for every link of the path, and from bandwidths,
+which only such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Pair = tuple[int, int]
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for what is none, or far too long."""
+    """The node that a text describes. Raises InputError for an invalid or far too long text."""
     check_length(text, SOURCE)
     return _picture(parse_tables(text))
 
@@ -64,7 +64,7 @@ def _subject(tables: RocmTables, pair: _Pair) -> str:
 
 
 def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
-    """The pairs that xGMI joins, over other GPUs or not, by the types, or else by one hop."""
+    """The pairs in one hive, directly linked or not: by the types, or else by one hop."""
     types = tables.printed.get("link type")
     if types is not None:
         return [(one, other) for one, other in pairs if types[one][other] == DIRECT]
@@ -72,7 +72,7 @@ def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
 
 
 def _claims(tables: RocmTables, hive: list[_Pair]) -> Iterator[Claim]:
-    """Which pairs are linked, by each table; types and hops yield to weights and bandwidths."""
+    """Each table's claims on which pairs are linked; types and hops yield to the others."""
     weights = {pair: tables.number("weight", *pair) for pair in hive}
     least = min((weight for weight in weights.values() if weight is not None), default=0)
     rates = tables.printed.get("numa bw")
@@ -109,7 +109,7 @@ def _claims_of_hops(tables: RocmTables, others: Set[_Pair]) -> Iterator[Claim]:
 
 
 def _groups(tables: RocmTables, pairs: list[_Pair]) -> tuple[GpuGrouping, ...]:
-    """Parts of GPUs that are nearer to each other, by the weights of their links."""
+    """Groups of GPUs that are nearer to each other, by the weights of their links."""
     known = {pair: n for pair in pairs if (n := tables.number("weight", *pair)) is not None}
     if len(set(known.values())) != 2:
         return ()

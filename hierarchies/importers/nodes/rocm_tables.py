@@ -1,4 +1,4 @@
-"""The tables of ``rocm-smi --showtopo`` and ``amd-smi topology``, as far as they can be used."""
+"""Parses the tables of ``rocm-smi --showtopo`` and ``amd-smi topology``, as far as usable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Table = list[list[str]]
 
 @dataclass(frozen=True)
 class RocmTables:
-    """For every two GPUs the cells of each table that can be used, by the table's name.
+    """The cells of each usable table for every two GPUs, by the table's name.
 
     Names are ``access``, ``weight``, ``hops``, ``link type`` and ``numa bw``; ``notes`` say which
     others are left out and why.
@@ -49,15 +49,15 @@ class RocmTables:
     notes: tuple[str, ...] = ()
 
     def number(self, name: str, one: int, other: int) -> int | None:
-        """A weight or a number of hops; None where the table is missing or has none."""
+        """A weight or a number of hops; None if the table or the number is missing."""
         cell = self.printed[name][one][other] if name in self.printed else ""
         return int(cell) if cell.isdigit() else None
 
 
 def parse_tables(text: str) -> RocmTables:
-    """The tables of a text. Raises InputError for none that can be used, or of several nodes."""
-    found = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
-    return _select_usable(found)
+    """The tables of a text. Raises InputError if none is usable, or if there are several nodes."""
+    tables = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
+    return _select_usable(tables)
 
 
 def _parse_text(text: str) -> RocmTables:
@@ -136,8 +136,8 @@ def _parse_json(text: str) -> RocmTables:
 
 
 def _cell(link: Mapping[str, Any], key: str) -> str:
-    found = link.get(key, "N/A")
-    return f"{found:d}" if isinstance(found, int) and abs(found) < 10**9 else str(found)[:40]
+    value = link.get(key, "N/A")
+    return f"{value:d}" if isinstance(value, int) and abs(value) < 10**9 else str(value)[:40]
 
 
 def _is_entry(entry: Any) -> bool:
@@ -150,31 +150,31 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _select_usable(tables: RocmTables) -> RocmTables:
-    """The tables whose cells are what they should be, and the same both ways.
+    """The tables whose cells are valid, and the same both ways.
 
-    Raises InputError where none of what remains says which GPUs are linked.
+    Raises InputError if no remaining table says which GPUs are linked.
     """
-    kept, notes, first = {}, list(tables.notes), None
+    kept, notes, first_error = {}, list(tables.notes), None
     for name, table in tables.printed.items():
         if all(cell == "N/A" for row in table for cell in row):
             continue
         try:
             _check(name, table, tables.gpus)
         except InputError as error:
-            first = first or error
+            first_error = first_error or error
             notes.append(_note_left_out(name, error))
             continue
         kept[name] = table
     if "link type" not in kept and "hops" not in kept:
-        if first is not None:
-            raise first
+        if first_error is not None:
+            raise first_error
         hint = f"give all that {tables.source} prints"
         raise InputError("neither types of links nor hops are told", hint=hint)
     return RocmTables(tables.gpus, kept, tables.source, tuple(notes))
 
 
 def _check(name: str, table: Table, gpus: Sequence[str]) -> None:
-    """Refuse what is no such cell, and a table that is not symmetric."""
+    """Refuse invalid cells, and a table that is not symmetric."""
     for one, row in enumerate(table):
         for other, cell in enumerate(row):
             if one == other:

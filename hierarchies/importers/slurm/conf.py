@@ -1,4 +1,4 @@
-"""The lines of Slurm's topology.conf, and of what ``scontrol show topology`` prints."""
+"""Parses Slurm's topology.conf, and the output of ``scontrol show topology``."""
 
 from __future__ import annotations
 
@@ -38,39 +38,39 @@ SPEED_NOTE = "LinkSpeed is not taken: Slurm does not use it, and it has no unit.
 
 
 def sizes_note(sizes: str) -> str:
-    """Why the block sizes of Slurm are no levels."""
+    """A note on why Slurm's block sizes are no levels."""
     return f"BlockSizes {sizes} are the sizes that Slurm plans with; they say nothing of links."
 
 
 @dataclass(frozen=True)
 class ConfLine:
-    """One line that is not blank: its number, and its values by the keys' usual spelling."""
+    """One line that is not blank: its number, and its values by canonical keys."""
 
     number: int
     values: Mapping[str, str]
 
 
 def parse_lines(text: str) -> Iterator[ConfLine]:
-    """The settings of a topology.conf. Raises InputError for a line that is none, and for many."""
+    """The settings of a topology.conf. Raises InputError for an invalid line, and for too many."""
     _check_length(text)
-    held, first = "", 0
+    pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.split("#", 1)[0].rstrip()
         first = first or number
-        if len(held) + len(line) > _LONGEST_LINE:
+        if len(pending) + len(line) > _LONGEST_LINE:
             raise InputError("the line is too long", where=f"line {first}")
         if line.endswith("\\"):
-            held += f"{line[:-1]} "
+            pending += f"{line[:-1]} "
             continue
-        if (held + line).strip():
-            yield ConfLine(first, _values(held + line, first))
-        held, first = "", 0
-    if held.strip():
-        yield ConfLine(first, _values(held, first))
+        if (pending + line).strip():
+            yield ConfLine(first, _values(pending + line, first))
+        pending, first = "", 0
+    if pending.strip():
+        yield ConfLine(first, _values(pending, first))
 
 
 def check_beginning(text: str) -> None:
-    """Raises InputError for a text of too many lines, or whose first lines are no settings."""
+    """Raise InputError for a text with too many lines, or whose first lines are no settings."""
     _check_length(text)
     head = text[:BEGINNING] if "\n" in text[:BEGINNING] else text[: 2 * _LONGEST_LINE]
     for _ in parse_lines(head if len(head) == len(text) else head.rpartition("\n")[0] or head):
@@ -109,7 +109,7 @@ def _values(line: str, number: int) -> dict[str, str]:
 
 
 def parse_conf(text: str) -> SlurmLayout:
-    """What a topology.conf says. Keys are read in any case; ``LinkSpeed`` is noted, not used."""
+    """Parse a topology.conf. Keys are case-insensitive; ``LinkSpeed`` is noted, not used."""
     names = HostlistExpander()
     switches, blocks, rings, notes = [], [], [], []
     below: dict[str, tuple[int, int]] = {}
@@ -117,10 +117,10 @@ def parse_conf(text: str) -> SlurmLayout:
         try:
             match line.values:
                 case {"SwitchName": name}:
-                    found = _switch(name, line.values, names)
-                    switches.append(replace(found, hosts=()) if found.below else found)
-                    if found.below and found.hosts:
-                        below[name] = len({*found.hosts}), line.number
+                    switch = _switch(name, line.values, names)
+                    switches.append(replace(switch, hosts=()) if switch.below else switch)
+                    if switch.below and switch.hosts:
+                        below[name] = len({*switch.hosts}), line.number
                 case {"BlockSizes": sizes}:
                     notes.append(sizes_note(sizes))
                 case {"BlockName": name}:

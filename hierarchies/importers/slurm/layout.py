@@ -1,4 +1,4 @@
-"""What Slurm's files can say of a network, in whichever of the two languages."""
+"""The network that Slurm's files describe, in either of the two languages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NOTHING = ("", "(null)", "none")
 
 
 def hosts_of(text: str | None, names: HostlistExpander) -> tuple[str, ...]:
-    """The names of a hostlist, none for what Slurm and its tools write where there are none."""
+    """The names of a hostlist; none for the words that Slurm and its tools write for none."""
     return () if text is None or text.strip().lower() in _NOTHING else names.of(text)
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A block or ring of nodes. One without nodes only fills up the file."""
+    """A block or ring of nodes. One without nodes is only a placeholder."""
 
     name: str
     nodes: tuple[str, ...]
@@ -27,7 +27,7 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Torus:
-    """Nodes in a torus of three dimensions: how many in x, y and z."""
+    """Nodes in a three-dimensional torus: the numbers in x, y and z."""
 
     name: str
     dimensions: tuple[int, int, int]
@@ -36,11 +36,11 @@ class Torus:
 
 @dataclass(frozen=True)
 class SlurmLayout:
-    """Switches, blocks, rings or tori, as they are written; at least one of them is there.
+    """Switches, blocks, rings or tori, as written; at least one of them is present.
 
-    ``below``: the nodes below switches, where the line of a switch lists them beside the switches
-    below it (``scontrol show topology``), and the number of that line. ``counted``: the same of
-    blocks, as comments count their nodes.
+    ``below``: for switches whose line lists nodes beside the switches below it (``scontrol show
+    topology``), the number of nodes and of the line. ``counted``: the same for blocks whose nodes a
+    comment counts.
     """
 
     switches: tuple[Switch, ...] = ()
@@ -56,12 +56,12 @@ _COUNT = re.compile(r"\s*#\s*Number of Nodes in block(\d{1,6}):\s*(\d{1,9})\s*",
 
 
 def counted(text: str, blocks: Sequence[NodeGroup]) -> Mapping[str, tuple[int, int]]:
-    """Nodes of blocks by the comments of Azure's azslurm, which numbers blocks from 1 in order.
+    """Nodes per block by the comments of Azure's azslurm, which numbers blocks from 1 in order.
 
     As of https://github.com/Azure/cyclecloud-slurm/pull/399, in both languages.
     """
-    found = {}
+    counts = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if (match := _COUNT.fullmatch(line)) and 0 < int(match[1]) <= len(blocks):
-            found[blocks[int(match[1]) - 1].name] = int(match[2]), number
-    return found
+            counts[blocks[int(match[1]) - 1].name] = int(match[2]), number
+    return counts

@@ -1,4 +1,4 @@
-"""Slurm's view of a cluster: topology.conf, topology.yaml, ``scontrol show topology``."""
+"""Drafts of a cluster from Slurm's topology.conf, topology.yaml, or ``scontrol show topology``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or ri
 def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
     """The draft of a cluster from Slurm's file; a topology.yaml wins over a topology.conf.
 
-    No bandwidth is in it: Slurm knows none. Raises InputError, naming the file.
+    It has no bandwidths, as Slurm knows none. Raises InputError, naming the file.
     """
     name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
@@ -58,7 +58,7 @@ def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
 
 
 def check_beginning(files: Mapping[str, str]) -> None:
-    """Raises InputError, naming the file, for one whose first lines are none of Slurm's."""
+    """Raise InputError, naming the file, if the first lines of a file are not Slurm's."""
     name, text = _select_file(files)
     with error_context(name):
         if _is_yaml(name, text):
@@ -68,13 +68,14 @@ def check_beginning(files: Mapping[str, str]) -> None:
 
 
 def _select_file(files: Mapping[str, str]) -> tuple[str, str]:
-    """The file that counts, by name. Raises InputError where several could."""
-    named = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
-    if len(named) > 1:
+    """The name and text of the file to use. Raises InputError if there are several."""
+    candidates = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
+    if len(candidates) > 1:
         raise InputError(
-            f"{len(named)} files: {shorten_list(named)}", hint="give the topology of one cluster"
+            f"{len(candidates)} files: {shorten_list(candidates)}",
+            hint="give the topology of one cluster",
         )
-    return next(iter(named.items()))
+    return next(iter(candidates.items()))
 
 
 def _is_yaml(name: str, text: str) -> bool:
@@ -111,12 +112,11 @@ def _drop_empty_groups(layout: SlurmLayout) -> SlurmLayout:
 
 
 def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
-    found = build_switch_tree(layout.switches)
-    tiers, notes = found.tiers, [*layout.notes, *found.notes]
-    if len(found.tops) > 1:
+    tree = build_switch_tree(layout.switches)
+    tiers, notes = tree.tiers, [*layout.notes, *tree.notes]
+    if len(tree.tops) > 1:
         notes.append(
-            f"no switch joins {shorten_list(found.tops)}: Slurm keeps every job inside one of "
-            "them. "
+            f"no switch joins {shorten_list(tree.tops)}: Slurm keeps every job inside one of them. "
             "The outermost level takes it that something joins them."
         )
     if layout.blocks:
@@ -124,30 +124,30 @@ def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
         grouped = add_groups(tiers, "block", groups)
         tiers = grouped.tiers
         notes.append(grouped.note)
-    claims = (*_nodes_below(layout, found.tiers), *_counted(layout))
-    counted = found.tiers.switches()
+    claims = (*_nodes_below(layout, tree.tiers), *_counted(layout))
+    counted = tree.tiers.switches()
     facts = NetworkFacts(_NAME, _SOURCE, notes=tuple(notes), counted=counted, claims=claims)
     return draft_network(tiers, facts, options)
 
 
 def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
-    """The nodes below a switch, as its own line lists them and as the leaf switches do."""
-    there = Counter(name for host in tiers.hosts for name in {*host.path})
+    """The nodes below a switch, claimed by its own line and by the leaf switches."""
+    totals = Counter(name for host in tiers.hosts for name in {*host.path})
     for name, (count, line) in layout.below.items():
-        by_leaves = there[name]
+        by_leaves = totals[name]
         place, words = "the lines of leaf switches", f"{by_leaves}"
         yield Claim("nodes", f"switch {name}", place, words, NumberRange(by_leaves, by_leaves))
-        mine = NumberRange(count, count)
-        yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", mine, yields=True)
+        own = NumberRange(count, count)
+        yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", own, yields=True)
 
 
 def _counted(layout: SlurmLayout) -> Iterator[Claim]:
-    """The nodes of a block, as a comment counts them and as the block lists them."""
-    there = {block.name: len({*block.nodes}) for block in layout.blocks}
+    """The nodes of a block, claimed by a comment and by the block's list."""
+    lengths = {block.name: len({*block.nodes}) for block in layout.blocks}
     for name, (count, line) in layout.counted.items():
-        listed_there = there.get(name, 0)
-        mine, comment = NumberRange(listed_there, listed_there), NumberRange(count, count)
-        yield Claim("nodes", f"block {name}", "its list", f"{listed_there}", mine)
+        length = lengths.get(name, 0)
+        listed, comment = NumberRange(length, length), NumberRange(count, count)
+        yield Claim("nodes", f"block {name}", "its list", f"{length}", listed)
         yield Claim("nodes", f"block {name}", f"line {line}", f"{count}", comment, yields=True)
 
 
@@ -204,7 +204,7 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
     )
 
 
-def _check_apart(groups: Sequence[NodeGroup], what: str) -> None:
+def _check_apart(groups: Sequence[NodeGroup], kind: str) -> None:
     twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
     if twice:
-        raise InputError(f"{what}s given twice: {shorten_list(twice)}")
+        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")

@@ -1,8 +1,8 @@
-"""Slurm's topology.yaml: several topologies, of which the cluster's default one is read.
+"""Parses Slurm's topology.yaml, of whose topologies the cluster's default one is read.
 
-The keys are those of Slurm's manual page topology.yaml(5); of rings and tori, which came with
-Slurm 26.05, the entries are known (``nodes``, ``dims``, ``regions``), and the key of their list is
-not looked at.
+The keys are those of Slurm's manual page topology.yaml(5). Rings and tori came with Slurm 26.05:
+the keys of their entries are known (``nodes``, ``dims``, ``regions``), and any key is accepted for
+their list.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _LONGEST_NUMBER = 9
 def parse_topology_yaml(text: str) -> SlurmLayout:
     """The topology that the cluster uses, with a note of the others.
 
-    Raises InputError for text that is no topology.yaml and for a flat topology, which says
-    nothing of where nodes are.
+    Raises InputError for text that is no topology.yaml and for a flat topology, which does not say
+    where nodes are.
     """
-    found = parse_yaml(text)
-    if not isinstance(found, list) or not found:
+    topologies = parse_yaml(text)
+    if not isinstance(topologies, list) or not topologies:
         raise InputError(
             "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
         )
-    entries = [require_mapping(entry, "a topology") for entry in found]
+    entries = [require_mapping(entry, "a topology") for entry in topologies]
     chosen = _choose_topology(entries)
     name = _text(chosen.get("topology"), "topology")
     others = [str(entry.get("topology")) for entry in entries if entry is not chosen]
@@ -58,16 +58,16 @@ def _choose_topology(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> SlurmLayout:
-    given = [kind for kind in _KINDS if kind in entry]
-    if len(given) != 1:
+    kinds = [kind for kind in _KINDS if kind in entry]
+    if len(kinds) != 1:
         unknown = [key for key in entry if key not in ("topology", "cluster_default")]
         hint = (
             suggest_nearest(unknown[0], _KINDS)
-            if unknown and not given
+            if unknown and not kinds
             else "exactly one is needed"
         )
-        raise InputError(f"a topology with {' and '.join(given) or 'no known type'}", hint=hint)
-    names, kind = HostlistExpander(), given[0]
+        raise InputError(f"a topology with {' and '.join(kinds) or 'no known type'}", hint=hint)
+    names, kind = HostlistExpander(), kinds[0]
     match kind:
         case "tree":
             switches = _entries(require_mapping(entry[kind], kind).get("switches"), "switches")
@@ -107,13 +107,13 @@ def _group(entry: dict[str, Any], key: str, names: HostlistExpander) -> NodeGrou
     return NodeGroup(_text(entry.get(key), key), _hosts(entry.get("nodes"), "nodes", names))
 
 
-def _hosts(value: Any, what: str, names: HostlistExpander) -> tuple[str, ...]:
-    """The names of one hostlist or of a list of them, none where there is no such."""
-    return hosts_of(_text(value, what), names) if value else ()
+def _hosts(value: Any, subject: str, names: HostlistExpander) -> tuple[str, ...]:
+    """The names of one hostlist or of a list of them; none if the value is missing."""
+    return hosts_of(_text(value, subject), names) if value else ()
 
 
 def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
-    """A torus whose nodes fill it, as Slurm asks; the first node is at 0, 0, 0, x runs fastest."""
+    """A torus that its nodes fill, as Slurm requires; the first is at 0, 0, 0, x runs fastest."""
     name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
     dimensions = _dimensions(entry)
     lists = [entry.get("nodes")]
@@ -137,37 +137,37 @@ def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _entries_of_section(section: Any, what: str) -> list[dict[str, Any]]:
-    """The entries of a section: its one list, whatever the key is called, or itself."""
+def _entries_of_section(section: Any, subject: str) -> list[dict[str, Any]]:
+    """The entries of a section: its only list, under any key, or the section itself."""
     if isinstance(section, dict):
         lists = [value for key, value in section.items() if _is_entries(value)]
         if "nodes" in section or "dims" in section or not lists:
             return [section]
-        return _entries(lists[0], what)
-    return _entries(section, what)
+        return _entries(lists[0], subject)
+    return _entries(section, subject)
 
 
 def _is_entries(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
-def _entries(value: Any, what: str) -> list[dict[str, Any]]:
+def _entries(value: Any, subject: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value:
-        raise InputError(f"no {what}", hint="a list with at least one entry is needed")
-    return [require_mapping(entry, what) for entry in value]
+        raise InputError(f"no {subject}", hint="a list with at least one entry is needed")
+    return [require_mapping(entry, subject) for entry in value]
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, subject: str) -> str:
     """A text, or a list of texts as one hostlist."""
     if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
         return ",".join(value)
     if not isinstance(value, str) or not value:
-        raise InputError(f"no {what}")
+        raise InputError(f"no {subject}")
     return value
 
 
-def _number(value: Any, what: str) -> int:
+def _number(value: Any, subject: str) -> int:
     text = str(value)
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) < 1:
-        raise InputError(f"{what} is {text[:40]!r}", hint="a whole number from 1")
+        raise InputError(f"{subject} is {text[:40]!r}", hint="a whole number from 1")
     return int(text)

@@ -23,7 +23,7 @@ def made() -> dict[str, Any]:
     return record.origin(COMMAND) | {"memory": counted.made(nanotron), "resnet": resnet.made()}
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> pages.Page:
     """README.md with the sections about published steps as this data has them."""
     return fitted.page(record.read(fitted.DATA), data)
 

@@ -36,7 +36,7 @@ class NamedText(BaseModel):
     text: str
 
 
-def _parse_given(value: object) -> object:
+def _parse_content(value: object) -> object:
     """A name or a named text, chosen by type, so that an error is about the one that was meant."""
     if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
         return value
@@ -48,7 +48,7 @@ def _parse_given(value: object) -> object:
         raise input_error_of(error, value) from None
 
 
-NameOrText = Annotated[str | NamedText, BeforeValidator(_parse_given)]
+NameOrText = Annotated[str | NamedText, BeforeValidator(_parse_content)]
 
 
 def system_of(given: str | NamedText) -> System:

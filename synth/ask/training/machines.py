@@ -20,7 +20,7 @@ from synth.ask.questions.flags import OnePlacement, OptionalMachine
 from synth.ask.questions.named_texts import NamedText, NameOrText, system_of
 from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
-from synth.measure.profiles import Profile, check_dtype, check_machine, read_profile
+from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
 
 Accelerator = Annotated[
     NameOrText | None,

@@ -23,11 +23,11 @@ from synth.ask.training.machines import (
 )
 from synth.ask.training.simulated import products, size_of
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
-from synth.measure.profiles import check_dtype
 from synth.search.space import Budget
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
 from synth.step.models import ModelSettings
+from synth.step.profiles import check_dtype
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins

@@ -13,7 +13,7 @@ from synth.ask.reply import Reply, reply
 from synth.ask.training.plans import PlannedQuestion
 from synth.ask.training.simulated import products
 from synth.collective.ranking.request import Watcher
-from synth.measure.profiles import ProfileTrial, list_events, measure_events
+from synth.step.profiles import ProfileTrial, list_events, measure_events
 
 
 class ProfileQuestion(PlannedQuestion):

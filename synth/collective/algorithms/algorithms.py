@@ -1,20 +1,20 @@
-"""How a runtime carries out one collective: rings, trees, halving, direct exchange, in the switch.
+"""How a runtime executes one collective: rings, trees, halving, direct exchange, in the switch.
 
-One row per algorithm and collective says what crosses each level and how many messages wait for
-each other. Quantities are for a buffer of one byte per device. A recipe asks how the members of a
-group lie under one parent (``GroupPlace``), so that groups may have any number of members anywhere.
-For grids one number a level is enough, outermost first: ``members[l]``, how many children of a
-parent at level l hold members of a group. Whatever a child must pass on is spread evenly over its
-members, as a runtime with several channels does.
+Each row, of one algorithm and collective, gives the bytes that cross each level and the messages
+that wait for each other, for a buffer of one byte per device. A recipe reads how the members of a
+group are placed under one parent (``GroupPlace``), so groups may have any number of members
+anywhere. For grids one number per level is enough, outermost first: ``members[l]``, the children of
+a parent at level l that hold members of a group. Whatever a child passes on is spread evenly over
+its members, as a runtime with several channels does.
 
 In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
-asks all m members for it, and writes a result once, of which the switch gives everyone a copy. An
-all-reduce is both, each member for its own piece: (m + 1)/m buffers go out of a port and as many
-into it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
+asks all m members for it, and writes a result once, of which the switch sends everyone a copy. An
+all-reduce does both, each member for its own piece: (m + 1)/m buffers leave a port and as many
+enter it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
 NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
-the other way round. Ports carry both directions at once, so only the larger counts: there a ring
-is never slower but for latency (NVIDIA/nccl issue 1083). A pull waits for two messages, as all
-must say that they are ready before it; a copy waits for one.
+the other way round. Ports carry both directions at once, so only the larger counts: there a ring is
+slower only in latency (NVIDIA/nccl issue 1083). A pull waits for two messages, because all members
+must first report that they are ready; a copy waits for one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from synth.collective.algorithms.traffic import (
 
 
 class Algorithm(Enum):
-    """The algorithms, by the names the field gives them."""
+    """The algorithms, by the names used in the field."""
 
     RING = "ring"
     TREE = "tree"
@@ -54,10 +54,10 @@ class Algorithm(Enum):
 
 
 class Choice(Enum):
-    """Which algorithm a step may use: one of a name, where there is no such a ring; or the fastest.
+    """Which algorithm a step may use: a named one (a ring where it does not exist), or the fastest.
 
-    Auto: the fastest of those that the machine's runtime has, as a step is a call of its. Any: the
-    fastest that the links allow, though no runtime may have it.
+    Auto: the fastest that the machine's runtime has, because a step is one of its calls. Any: the
+    fastest that the links allow, even if no runtime has it.
     """
 
     RING = "ring"
@@ -70,7 +70,7 @@ class Choice(Enum):
 
     @property
     def one(self) -> Algorithm | None:
-        """The algorithm, where it is one."""
+        """The named algorithm; None for ``AUTO`` and ``ANY``."""
         return None if self in (Choice.AUTO, Choice.ANY) else Algorithm(self.value)
 
 
@@ -80,12 +80,12 @@ class AlgorithmRecipe:
 
     ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
     child. ``demand(m)``: who sends how much to whom among m children of one parent, in units of
-    what the busiest sends. ``waited(place)``: how many messages between the children of one parent
-    wait for each other. ``spared``: so many of them, neighbours in a ring, are not waited for; the
-    cheapest are taken. ``in_turn``: messages under different parents wait for each other too, as a
-    ring goes from one to the next. ``at_once``: messages across different levels do not.
-    ``linear``: every member sends each piece once at most and gets it once at most, across
-    whichever level, so that levels do not add up on a port that the bytes of several pass.
+    what the busiest sends. ``waited(place)``: the number of messages between the children of one
+    parent that wait for each other. ``spared``: the number of these, neighbours in a ring, that are
+    not waited for; the cheapest are taken. ``in_turn``: messages under different parents wait for
+    each other too, as a ring goes from one to the next. ``at_once``: messages across different
+    levels do not. ``linear``: every member sends and receives each piece at most once, across
+    whichever level, so levels do not add up on a port that carries the bytes of several.
     ``memory(k)``: bytes read or written in a device's memory.
     """
 
@@ -100,15 +100,15 @@ class AlgorithmRecipe:
     in_turn: bool = False
 
     def crossing(self, members: Members, level: int) -> float:
-        """The bytes that a member of a grid sends across a level, 0 where no group varies."""
+        """The bytes that a member of a grid sends across a level; 0 where no group spans it."""
         return self.passed(GroupPlace.of(members, level)) if members[level] > 1 else 0.0
 
     def waits(self, members: Members, level: int) -> float:
-        """How many messages of a grid wait for each other across a level."""
+        """The number of messages of a grid that wait for each other across a level."""
         if members[level] == 1:
             return 0.0
-        each = self.waited(GroupPlace.of(members, level))
-        return float(ceil(prod(members[:level]) * each)) if self.in_turn else each
+        waits = self.waited(GroupPlace.of(members, level))
+        return float(ceil(prod(members[:level]) * waits)) if self.in_turn else waits
 
 
 def _any_members(members: Members) -> bool:
@@ -120,7 +120,7 @@ def _powers_of_two(members: Members) -> bool:
 
 
 def _ring(rounds: int) -> tuple[Callable[[GroupPlace], float], Callable[[GroupPlace], float]]:
-    """What passes and waits in a ring: every member passes on all pieces but one each round."""
+    """The ``passed`` and ``waited`` of a ring: members pass on all pieces but one each round."""
 
     def passed(at: GroupPlace) -> float:
         return rounds * at.part * at.edges / at.child
@@ -148,7 +148,7 @@ def _tree_waited(at: GroupPlace) -> float:
 def _split_passed(rounds: int) -> Callable[[GroupPlace], float]:
     """Halving outermost digits first, or direct exchange: pieces end in the order of members.
 
-    A member sends as many pieces of the k as there are others under this parent.
+    A member sends one of the k pieces for each other member under this parent.
     """
 
     def passed(at: GroupPlace) -> float:
@@ -171,14 +171,14 @@ def _chain_and_back_waited(at: GroupPlace) -> float:
 
 
 def _rooted_tree_waited(at: GroupPlace) -> float:
-    """One message between the root and the trees of the others, then down or up those."""
+    """One message between the root and the trees of the others, then down or up these."""
     return _waits_inside(at) * (1.0 + ceil(log2(at.children - 1)))
 
 
 def _waits_inside(at: GroupPlace) -> int:
     """How often an inner level is waited for: in the root's child, and again in another child.
 
-    Pieces are spread over all members of a child, so most of them do not leave it at the root.
+    Pieces are spread over all members of a child, so most do not leave it at the root.
     """
     return 1 if at.outermost else 2
 
@@ -197,13 +197,13 @@ def _in_network_passed(at: GroupPlace) -> float:
 
 
 def _around_passed(at: GroupPlace) -> float:
-    """Every piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
+    """Each piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
     k = at.group
     return k * k // 4 / k * at.edges / at.child
 
 
 def _around_waited(at: GroupPlace) -> float:
-    """Half way round, counted at each level as if the longest half lay there."""
+    """Half way round, counted at each level as if the longest half were there."""
     return _ring(1)[1](at) / 2
 
 
@@ -213,12 +213,12 @@ def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
 
 
 _AR = Collective.ALL_REDUCE
-_SYNCHRONIZED = tuple(one for one in Collective if not one.apart)
-"""All but the all-to-all: members add up, or get, the same."""
+_SYNCHRONIZED = tuple(collective for collective in Collective if not collective.apart)
+"""All but the all-to-all: members reduce, or receive, the same."""
 
 
 def _memory_per_byte(collective: Collective) -> int:
-    """Memory traffic for each byte sent on: a read and a write, and for a sum one read more."""
+    """Memory traffic per byte sent: a read and a write, and one read more for a sum."""
     return 3 * collective.facts.reducing + 2 * collective.facts.copying
 
 
@@ -248,12 +248,12 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
 
     The chain is linear: a ring cut open before the root, one for each place at which it enters a
-    child. All but one of them come back into the root's child, so that the one waits longest that
-    is cut where messages are cheapest: a ring of one round, which is spared one. A port that outer
-    levels do not pass is as busy as in the root's child, where each hands all on to the next.
-    On a bus all hops of a child count, those within and those across its border: they do add up.
-    Trees inside the root's child hang on the root in all pieces, so that it gets a whole buffer
-    there and, where it is the border itself, its part of what comes from outside: levels add up.
+    child. All but one of them return into the root's child, so the slowest is cut where messages
+    are cheapest: a ring of one round, which is spared one. A port that outer levels do not pass is
+    as busy as in the root's child, where each member hands everything to the next. On a bus all
+    hops of a child count, those within and those across its border: they do add up. Trees inside
+    the root's child hang from the root in all pieces, so it receives a whole buffer there and,
+    where it is the border itself, its part of what comes from outside: levels add up.
     """
     rows = {}
     for collective, chain, trees in (
@@ -278,7 +278,7 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
 
 
 def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
-    """Through switches that reduce; a device reads and writes what it sends and gets, no more."""
+    """Through switches that reduce; a device reads and writes only what it sends and receives."""
     rows = {}
     for collective in _SYNCHRONIZED:
         whole = collective is _AR
@@ -294,7 +294,7 @@ def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]
 
 
 def _exchange_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
-    """An all-to-all: pieces that nobody adds, sent directly or passed around a ring."""
+    """An all-to-all: pieces that are not reduced, sent directly or passed around a ring."""
     collective = Collective.ALL_TO_ALL
     memory = _memory(_memory_per_byte(collective), whole=False)
     return {
@@ -336,8 +336,8 @@ _THERE_AND_BACK = AlgorithmRecipe(
 )
 
 
-def _is_chained(collective: Collective) -> AlgorithmRecipe:
-    """A tree that is a chain at one level: up it and down again, each member being an end once."""
+def _chained_recipe(collective: Collective) -> AlgorithmRecipe:
+    """A tree that is a chain at one level: up and down again, with each member at an end once."""
     if collective is _AR:
         return _THERE_AND_BACK
     chain = RECIPES[collective, Algorithm.RING]
@@ -352,21 +352,21 @@ def recipe_at(
     inside: bool = False,
     wraps: bool = True,
 ) -> AlgorithmRecipe:
-    """The row for one level: what an algorithm does there depends on how children are joined.
+    """The row for one level: an algorithm's work there depends on how children are joined.
 
-    Trees are double binary where a switch joins the children, and chains along the links
-    everywhere else, where the edges of a tree would pile up on them. In a mesh, rings and chains
-    take turns with all links. Where no switch reduces, an in-network algorithm does what a tree
-    does (NCCL's NVLS-tree and CollNet). ``inside`` a node what goes up a tree passes all members
-    one after the other, as NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919).
-    Where the ends of a line are not joined (``wraps``), a ring goes out and back along it.
+    Trees are double binary where a switch joins the children, and chains along the links elsewhere,
+    where the edges of a tree would pile up on them. In a mesh, rings and chains take turns with all
+    links. Where no switch reduces, an in-network algorithm works as a tree (NCCL's NVLS-tree and
+    CollNet). ``inside`` a node, what goes up a tree passes all members in sequence, because NCCL
+    has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are not
+    joined (``wraps`` is False), a ring goes out and back along it.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
         algorithm = Algorithm.TREE
     recipe = RECIPES[collective, algorithm]
     if algorithm is Algorithm.TREE and domain is not Domain.SWITCH:
-        recipe = _is_chained(collective)
+        recipe = _chained_recipe(collective)
     elif algorithm is Algorithm.TREE and inside and collective is _AR:
         recipe = replace(recipe, waited=_chain_and_back_waited)
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
@@ -377,7 +377,7 @@ def recipe_at(
 
 
 def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[AlgorithmRecipe]:
-    """The row for each level."""
+    """The row for each level of a system."""
     between = innermost_network_level(system)
     return [
         recipe_at(
@@ -393,15 +393,15 @@ def recipes(collective: Collective, algorithm: Algorithm, system: System) -> lis
 
 
 def innermost_network_level(system: System) -> int:
-    """The innermost level of the network: -1 if all links are as quick as the devices' own.
+    """The innermost level of the network: -1 if no link is slower than the devices' own.
 
-    The devices' own is the innermost of more than one child; a node alone still has a network
+    The devices' own level is the innermost with several children; a single node still has a network
     around it.
     """
-    waits = [link.latency_seconds for link in system.links]
-    several = (level for level, m in enumerate(system.hierarchy.cardinalities) if m > 1)
-    own = max(several, default=0)
-    return max((level for level in range(own) if waits[level] > waits[own]), default=-1)
+    latencies = [link.latency_seconds for link in system.links]
+    levels = (level for level, m in enumerate(system.hierarchy.cardinalities) if m > 1)
+    own = max(levels, default=0)
+    return max((level for level in range(own) if latencies[level] > latencies[own]), default=-1)
 
 
 def offered_algorithms(
@@ -411,14 +411,14 @@ def offered_algorithms(
     choice: Choice,
     unfit: Collection[Algorithm] = (),
 ) -> Sequence[Algorithm]:
-    """The algorithms a step may use, in the order in which ties between them are settled.
+    """The algorithms a step may use, in the order that settles ties.
 
-    With ``AUTO`` what fits, as with ``ANY``: what runtimes have of it ``nccl_model`` says.
+    ``AUTO`` offers what fits, like ``ANY``: ``nccl_model`` says which of these a runtime has.
 
-    Those ``unfit`` are left out: groups that are no grids cannot use some that ``members`` would
-    allow. Direct exchange is not offered over several dimensions of a torus: its messages would
-    turn corners that ``crossing`` does not see. In-network reduction needs a switch that reduces
-    at one level at least, and at all of them for what has no tree.
+    Algorithms in ``unfit`` are excluded: groups that form no grid cannot use some that ``members``
+    would allow. Direct exchange is not offered over several dimensions of a torus: its messages
+    would turn corners that ``crossing`` does not model. In-network reduction needs a switch that
+    reduces at one level at least, and at all levels for a collective without a tree.
     """
     spans = [link for link, m in zip(links, members, strict=True) if m > 1]
     corners = len(spans) > 1 and any(link.domain is Domain.TORUS for link in spans)
@@ -440,8 +440,9 @@ def offered_algorithms(
         return fitting
     if choice.one in fitting:
         return [choice.one]
-    return [_ONLY_WAY[collective]] if _ONLY_WAY.get(collective) in fitting else [Algorithm.RING]
+    fallback = _FALLBACKS.get(collective, Algorithm.RING)
+    return [fallback if fallback in fitting else Algorithm.RING]
 
 
-_ONLY_WAY = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
+_FALLBACKS = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
 """The one algorithm that libraries have for a collective, whatever the caller chooses."""

@@ -1,7 +1,7 @@
-"""What each group of a phase puts on each link, byte by byte: the recipes made explicit.
+"""The bytes that each group of a phase puts on each link: the recipes made explicit.
 
 ``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
-load. Both read the same recipes, so where all links of a level carry alike they say the same, and
+load. Both read the same recipes: where all links of a level carry the same they agree, and
 elsewhere no link carries more than the simulator's busiest. Groups are explicit; a grid is the case
 in which they look alike under every parent, so one engine serves both.
 """
@@ -25,7 +25,7 @@ from synth.collective.semantics.schedule import Exchange, GroupList, Phase
 
 
 class PhaseLoadKey(Structure):
-    """How a phase is carried out: those facts of its price that decide its loads."""
+    """How a phase is executed: those facts of its price that determine its loads."""
 
     @property
     def algorithm(self) -> Algorithm | None: ...
@@ -41,9 +41,8 @@ class PhaseLoadKey(Structure):
 class Footprint:
     """The bytes of one segment that the groups of a phase put on links.
 
-    ``groups`` are lists of devices; of the other three, entry i says that group
-    ``group[i]`` puts ``carried_bytes[i]``, more than 0, on link ``link[i]``. No pair of group and
-    link comes twice.
+    ``groups`` are lists of devices. Of the other three, entry i says that group ``group[i]`` puts
+    ``carried_bytes[i]``, more than 0, on link ``link[i]``. No pair of group and link appears twice.
     """
 
     groups: list[list[int]]
@@ -53,14 +52,14 @@ class Footprint:
 
 
 def footprint(phase: Phase, price: PhaseLoadKey, wiring: Wiring) -> Footprint:
-    """The loads of a phase carried out as its price says: its algorithm, its size.
+    """The loads of a phase executed as its price says: its algorithm, protocol and size.
 
     Every device of a transpose is a group of its own. Raises InputError for groups in a grid that
     are no grids of digits, or not all alike.
     """
     if not isinstance(phase, Exchange):
-        whose = np.arange(len(phase.devices))
-        memory = (whose, wiring.memories(phase.devices), 2 * price.size_bytes)
+        owner = np.arange(len(phase.devices))
+        memory = (owner, wiring.memories(phase.devices), 2 * price.size_bytes)
         return merge_entries(phase.devices[:, None].tolist(), [memory], wiring)
     assert price.algorithm is not None
     shape = GroupShape.of(wiring.system.hierarchy, phase.among)
@@ -72,52 +71,52 @@ def footprint(phase: Phase, price: PhaseLoadKey, wiring: Wiring) -> Footprint:
     entries: list[Entry] = [
         (shape.whose, memories, loads.touched()[shape.whose] * price.size_bytes)
     ]
-    entries += [(group, link, each * flagged) for group, link, each in loads.entries()]
+    entries += [(group, link, load * flagged) for group, link, load in loads.entries()]
     return merge_entries(phase.listed, entries, wiring)
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
-"""Groups, links and the bytes of each, all of one shape or made so."""
+"""Groups, links and the bytes of each, of one shape or broadcast to it."""
 
 
 def sum_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
-    """The bytes of all entries together on every link, shape (links,)."""
+    """The bytes of all entries together on every link; shape (links,)."""
     carried = np.zeros(wiring.links)
-    for _, link, each in [*entries, *_detour_loads(entries, wiring)]:
-        carried += np.bincount(link, np.broadcast_to(each, link.shape), wiring.links)
+    for _, link, load in [*entries, *_detour_loads(entries, wiring)]:
+        carried += np.bincount(link, np.broadcast_to(load, link.shape), wiring.links)
     return carried
 
 
 def merge_entries(groups: list[list[int]], entries: Sequence[Entry], wiring: Wiring) -> Footprint:
-    """Entries as one, those of the same group and link summed."""
+    """Merges entries, summing those of the same group and link."""
     keys, values = [], []
-    for group, link, each in [*entries, *_detour_loads(entries, wiring)]:
+    for group, link, load in [*entries, *_detour_loads(entries, wiring)]:
         key = group * wiring.links + link
         keys.append(key.ravel())
-        values.append(np.broadcast_to(each, key.shape).ravel())
-    whole, where = np.unique(np.concatenate(keys), return_inverse=True)
-    summed = np.bincount(where, np.concatenate(values), len(whole)).astype(np.float64)
-    some = summed > 0
-    group, link = np.divmod(whole[some], wiring.links)
-    return Footprint(groups, group, link, summed[some])
+        values.append(np.broadcast_to(load, key.shape).ravel())
+    unique, position = np.unique(np.concatenate(keys), return_inverse=True)
+    summed = np.bincount(position, np.concatenate(values), len(unique)).astype(np.float64)
+    loaded = summed > 0
+    group, link = np.divmod(unique[loaded], wiring.links)
+    return Footprint(groups, group, link, summed[loaded])
 
 
 def _detour_loads(entries: Sequence[Entry], wiring: Wiring) -> Iterator[Entry]:
-    """The load of each missing link again, on the links that carry it instead."""
+    """The load of each missing link, on the links that carry it instead."""
     for missing, others in wiring.detours.items():
-        for group, link, each in entries:
-            group, each = np.broadcast_to(group, link.shape), np.broadcast_to(each, link.shape)
-            some = link == missing
+        for group, link, load in entries:
+            group, load = np.broadcast_to(group, link.shape), np.broadcast_to(load, link.shape)
+            affected = link == missing
             for other, share in others:
-                yield group[some], np.full(int(some.sum()), other), share * each[some]
+                yield group[affected], np.full(int(affected.sum()), other), share * load[affected]
 
 
 class Loads:
     """The loads of one collective over groups, for buffers of one byte in the largest.
 
     A recipe describes a level; here each parent is counted by itself. Of its children m hold
-    members of the group, the child at hand holds p, and whatever that child must pass on is
-    spread evenly over these p. Rings of devices and halving need groups that are grids.
+    members of the group, the child at hand holds p, and whatever that child passes on is spread
+    evenly over these p. Rings of devices and halving need groups that are grids.
     """
 
     def __init__(
@@ -126,13 +125,13 @@ class Loads:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
         self._rows = recipes(collective, algorithm, wiring.system)
-        ways = [self._passing(level) for level in range(len(self._rows))]
-        self._crossing, self._sent, self._received = zip(*ways, strict=True)
+        passing = [self._member_loads(level) for level in range(len(self._rows))]
+        self._crossing, self._sent, self._received = zip(*passing, strict=True)
 
-    def _passing(self, level: int) -> tuple[Floats, Floats, Floats]:
+    def _member_loads(self, level: int) -> tuple[Floats, Floats, Floats]:
         """What the members of the busiest child send, and what each member sends and receives."""
         row, rank = self._rows[level], self.shape.levels[level].rank
-        places, which = self.shape.places(level)
+        places, place_of = self.shape.places(level)
         wide = max((at.children for at in places), default=1)
         crossing, shares = np.zeros(len(places)), np.zeros((2, len(places), wide))
         reduces = self.wiring.system.links[level].reduces
@@ -143,39 +142,41 @@ class Loads:
                 shares[:, number, : at.children] = _shares(
                     self.collective, row, at.children, switched
                 )
-        sent, received = crossing[which] * shares[:, which, rank]
-        return crossing[which], sent, received
+        sent, received = crossing[place_of] * shares[:, place_of, rank]
+        return crossing[place_of], sent, received
 
     def touched(self) -> Floats:
-        """What every member of each group reads and writes in its memory."""
-        sizes, which = np.unique(self.shape.sizes, return_inverse=True)
+        """The bytes that every member of each group reads and writes in its memory."""
+        sizes, size_of = np.unique(self.shape.sizes, return_inverse=True)
         rows = [self._rows[level] for level in self.shape.spans]
-        most = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
-        touched: Floats = np.array(most)[which.reshape(-1)]
+        per_size = [max(row.memory(k) for row in rows) if k > 1 else 0.0 for k in sizes.tolist()]
+        touched: Floats = np.array(per_size)[size_of.reshape(-1)]
         return touched if self.shape.shares is None else touched * self.shape.shares
 
     def waits(self, level: int) -> Floats:
-        """How many messages of each group wait for each other across a level."""
+        """The number of messages of each group that wait for each other across a level."""
         at, row = self.shape.levels[level], self._rows[level]
-        places, which = self.shape.places(level)
+        places, place_of = self.shape.places(level)
         of_pair = np.zeros(len(at.m), dtype=np.int64)
-        of_pair[at.parent] = which
-        each = np.array([row.waited(one) if one.children > 1 else 0.0 for one in places])[of_pair]
+        of_pair[at.parent] = place_of
+        waiting = np.array([row.waited(place) if place.children > 1 else 0.0 for place in places])[
+            of_pair
+        ]
         if row.in_turn:
-            return np.ceil(np.bincount(at.owner, each, len(self.shape.sizes)))
+            return np.ceil(np.bincount(at.owner, waiting, len(self.shape.sizes)))
         waits = np.zeros(len(self.shape.sizes))
-        np.maximum.at(waits, at.owner, each)
+        np.maximum.at(waits, at.owner, waiting)
         return waits
 
     def entries(self) -> Iterator[Entry]:
-        """Level by level what members put on links: their groups, the links, the bytes."""
+        """Yields, level by level, what members put on links: their groups, the links, the bytes."""
         shares = self.shape.shares
-        for group, link, each in self._of_whole_bytes():
-            yield group, link, each if shares is None else each * shares[group]
+        for group, link, load in self._unit_entries():
+            yield group, link, load if shares is None else load * shares[group]
 
-    def _of_whole_bytes(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
-        """The entries as if every group had buffers of one byte."""
-        whose, member = self.shape.whose, self.shape.member
+    def _unit_entries(self) -> Iterator[tuple[Numbers, Numbers, Floats]]:
+        """The entries if every group had buffers of one byte."""
+        owner, member = self.shape.whose, self.shape.member
         wiring, system = self.wiring, self.wiring.system
         for level, link in enumerate(system.links):
             outer = [j for j in range(level) if level in system.through(j)]
@@ -183,30 +184,32 @@ class Loads:
                 case Domain.SWITCH:
                     ports = wiring.ports(level, member)
                     sent, received = self._through_ports([*outer, level])
-                    yield whose, ports, sent
-                    yield whose, ports + 1, received
+                    yield owner, ports, sent
+                    yield owner, ports + 1, received
                 case Domain.BUS:
                     buses = wiring.buses(level, member)
-                    passing = [way[j] for j in outer for way in (self._sent, self._received)]
-                    yield whose, buses, np.sum([*passing, self._sent[level]], axis=0)
+                    passing = [
+                        direction[j] for j in outer for direction in (self._sent, self._received)
+                    ]
+                    yield owner, buses, np.sum([*passing, self._sent[level]], axis=0)
                 case Domain.MESH:
                     size = system.hierarchy.cardinalities[level]
-                    who, here, there, each = self._messages(level, size)
-                    links = wiring.meshes(level, member[who]) + mesh_link(size, here, there)
-                    yield whose[who], links, each
+                    sender, here, there, load = self._messages(level, size)
+                    links = wiring.meshes(level, member[sender]) + mesh_link(size, here, there)
+                    yield owner[sender], links, load
                 case Domain.RING | Domain.TORUS:
                     size = system.hierarchy.cardinalities[level]
-                    who, here, there, each = self._messages(level, size)
-                    circles = whose[who] * wiring.links + wiring.circles(level, member[who])
-                    passed = route_around_circles(size, circles, here, there, each, link.wraps)
-                    for circle, link_there, load in passed:
-                        yield *np.divmod(circle + link_there, wiring.links), load
+                    sender, here, there, load = self._messages(level, size)
+                    circles = owner[sender] * wiring.links + wiring.circles(level, member[sender])
+                    passed = route_around_circles(size, circles, here, there, load, link.wraps)
+                    for circle, link_there, circle_load in passed:
+                        yield *np.divmod(circle + link_there, wiring.links), circle_load
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
-        """What every member sends and receives on ports of the last of some levels."""
+        """What every member sends and receives on ports of the last of ``passing`` levels."""
         sent, received = (
-            np.sum([way[level] for level in passing], axis=0)
-            for way in (self._sent, self._received)
+            np.sum([direction[level] for level in passing], axis=0)
+            for direction in (self._sent, self._received)
         )
         crossed = [level for level in passing if level in self.shape.spans]
         if not self._rows[passing[-1]].linear or len(crossed) < 2:
@@ -219,37 +222,39 @@ class Loads:
         across = np.zeros(groups, dtype=np.int64)
         for at in (levels[level] for level in crossed):
             across += np.bincount(at.owner, at.m > 1, groups) > 0
-        several = (across > 1)[self.shape.whose]
-        return np.where(several, linear[0], sent), np.where(several, linear[1], received)
+        multilevel = (across > 1)[self.shape.whose]
+        return np.where(multilevel, linear[0], sent), np.where(multilevel, linear[1], received)
 
     def _messages(self, level: int, size: int) -> tuple[Numbers, Numbers, Numbers, Floats]:
-        """Messages of members to other children of their parent: who sends, from and to which
-        child, how much. An exchange with every member sends more to children that hold more.
+        """Messages of members to other children of their parent: the senders, from and to which
+        child, the bytes. A direct exchange sends more to children that hold more members.
         """
         at, row = self.shape.levels[level], self._rows[level]
         wide = int(at.m.max(initial=1))
         digits, held = np.zeros((2, len(at.m), wide), dtype=np.int64)
         digits[at.parent, at.rank], held[at.parent, at.rank] = at.child % size, at.p
-        found = []
+        rows = []
         for m in np.unique(at.m[at.m > 1]).tolist():
-            [some] = np.nonzero(at.m[at.parent] == m)
+            [senders] = np.nonzero(at.m[at.parent] == m)
             demand = demand_of(self.collective, row, m)
             here, there = np.nonzero(demand)
             degree = np.bincount(here, minlength=m)
-            sends = degree[at.rank[some]]
-            who = np.repeat(some, sends)
-            turn = np.arange(len(who)) - np.repeat(np.cumsum(sends) - sends, sends)
-            to = there[(np.cumsum(degree) - degree)[at.rank[who]] + turn]
-            pair = at.parent[who]
-            share = demand[at.rank[who], to]
+            sends = degree[at.rank[senders]]
+            sender = np.repeat(senders, sends)
+            turn = np.arange(len(sender)) - np.repeat(np.cumsum(sends) - sends, sends)
+            receiver = there[(np.cumsum(degree) - degree)[at.rank[sender]] + turn]
+            pair = at.parent[sender]
+            share = demand[at.rank[sender], receiver]
             if row.at_once:
-                share = held[pair, to] / (at.inside[pair] - at.p[who])
-            here = at.child[who] % size
-            found.append((who, here, digits[pair, to], self._crossing[level][who] * share))
+                share = held[pair, receiver] / (at.inside[pair] - at.p[sender])
+            here = at.child[sender] % size
+            rows.append(
+                (sender, here, digits[pair, receiver], self._crossing[level][sender] * share)
+            )
         none = np.zeros(0, dtype=np.int64)
-        rows = [(none, none, none, np.zeros(0)), *found]
-        who, here, there, each = map(np.concatenate, zip(*rows, strict=True))
-        return who, here, there, each
+        batches = [(none, none, none, np.zeros(0)), *rows]
+        sender, here, there, load = map(np.concatenate, zip(*batches, strict=True))
+        return sender, here, there, load
 
 
 @cache
@@ -258,15 +263,15 @@ def _shares(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """What each of m children sends, and receives, in units of what the busiest sends."""
     demand = demand_of(collective, row, m)
-    both = demand.sum(axis=1), demand.sum(axis=0)
-    sent, received = through_switch(collective, m) if switched else both
+    exchanged = demand.sum(axis=1), demand.sum(axis=0)
+    sent, received = through_switch(collective, m) if switched else exchanged
     return tuple(sent.tolist()), tuple(received.tolist())
 
 
 def demand_of(collective: Collective, row: AlgorithmRecipe, m: int) -> Floats:
     """Who of m children sends how much to whom, in units of what the busiest sends.
 
-    The first sends nothing in a reduce and gets nothing in a broadcast, whatever is said of a mesh.
+    The first sends nothing in a reduce and receives nothing in a broadcast, even in a mesh.
     """
     demand = np.array(row.demand(m))
     if collective is Collective.REDUCE:
@@ -279,9 +284,9 @@ def demand_of(collective: Collective, row: AlgorithmRecipe, m: int) -> Floats:
 def route_around_circles(
     size: int, circle: Numbers, source: Numbers, target: Numbers, weight: Floats, wraps: bool
 ) -> Iterator[tuple[Numbers, Numbers, Floats]]:
-    """What messages put on the links of circles, forth and back by turns: circle, link, bytes.
+    """Yields the load of messages on the links of circles, per direction: circle, link, bytes.
 
-    Messages go the shorter way, half and half where both are as short; on a line the only way.
+    Messages go the shorter way, split where both are equally short; on a line the only way.
     """
     if size == 2:
         yield circle, source, weight
@@ -290,7 +295,7 @@ def route_around_circles(
     ahead = (target - source) % size
     shorter = np.where(2 * ahead < size, 1.0, np.where(2 * ahead == size, 0.5, 0.0))
     forth = weight * (shorter if wraps else target > source)
-    for way, first, length, part in (
+    for direction, first, length, part in (
         (0, source, ahead, forth),
         (1, target, size - ahead, weight - forth),
     ):
@@ -299,5 +304,5 @@ def route_around_circles(
         np.add.at(change, (row, first + length), -part)
         twice = np.cumsum(change, axis=1)
         loads = (twice[:, :size] + twice[:, size:])[:, : circle_links(size, wraps)]
-        which, used = np.nonzero(loads)
-        yield circles[which], 2 * used + way, loads[which, used]
+        row_of, used = np.nonzero(loads)
+        yield circles[row_of], 2 * used + direction, loads[row_of, used]

@@ -4,24 +4,24 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 
 * time = latency + bytes / bandwidth; latency = base + steps x hops, inside nodes and between;
 * a ring of k ranks on n nodes takes 2 (k - 1) steps for an all-reduce, 2 (n - 1) of them between
-  nodes, half as many for an all-gather or reduce-scatter, one for a broadcast or reduce; hops
-  inside cost at least 1 us (Simple: 3) where there are several nodes; in large all-reduces by
-  Simple over several nodes all counts 1.4 times (from 64 bytes a channel and rank on);
-* a tree takes 2 (k/n - 1) hops inside and 2 log2(n) between, at 0.92 of half the bandwidth, and a
+  nodes; half as many for an all-gather or reduce-scatter, one for a broadcast or reduce. With
+  several nodes an inside hop costs at least 1 us (Simple: 3). Large all-reduces by Simple over
+  several nodes have 1.4 times the latency (from 64 bytes a channel and rank on);
+* a tree takes 2 (k/n - 1) hops inside and 2 log2(n) between, at 0.92 of half the bandwidth, with a
   correction by size; only for all-reduces;
 * LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
-* a switch that reduces does it in one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
-  figure), one of 16 channels being set apart; over several nodes all-reduces have a tree between;
-  none is asked where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
-* sends and receives go by LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
+* a switch that reduces takes one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
+  figure), with one of 16 channels set apart; over several nodes all-reduces have a tree between. It
+  is not used where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
+* sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
-Its trap is kept: on one or two nodes rings and trees are taken to have the bandwidth inside a node.
-On more they have that between nodes, but no more than inside: a channel enters a node by one NIC
-and passes its GPUs by their links (72 NICs of a rack carry four times what these do).
+NCCL's quirk is kept: on one or two nodes, rings and trees are assumed to have the bandwidth inside
+a node. On more nodes they have that between nodes, but no more than inside: a channel enters a node
+by one NIC and passes its GPUs by their links (72 NICs of a rack carry four times what these do).
 Left out: CollNet, PAT, caps by kind of GPU and processor.
 
-The network begins at the innermost level whose latency is above that of the devices' own level, and
-takes in every level outside it; the children of that level are the nodes. Bandwidths are those of
+The network begins at the innermost level whose latency is above that of the devices' own level and
+includes every level outside it; the children of that level are the nodes. Bandwidths are those of
 the description.
 """
 
@@ -47,23 +47,23 @@ SPELLINGS = {
     COLLNET_CHAIN: "CollnetChain",
     PAT: "PAT",
 }
-"""What NCCL_ALGO calls each algorithm. NCCL reads it in any case and knows no underscores; files of
-its example tuner have our names."""
+"""Values of NCCL_ALGO. NCCL reads them in any case and without underscores; files of its example
+tuner use our names."""
 MOST_LL_BYTES = 16384
 _CHANNELS = 16
 MOST_WITHOUT_NVLS = 2
-"""GPUs of a node in a communicator for which NCCL up to 2.28 sets up no NVLS: ``ncclNvlsInit``
-(NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``, those of the communicator's
-topology, so its own on a node. Later versions, which also ask for several ranks of one GPU
-(``hasMultiRankNvml``), give up below 2 alone."""
+"""The most GPUs of a node in a communicator for which NCCL up to 2.28 sets up no NVLS:
+``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``, counted in
+the communicator's topology, so within a node. Later versions, which also check for several ranks of
+one GPU (``hasMultiRankNvml``), give up only below 2."""
 
 
 def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
     """Whether the runtime has an algorithm for a collective among devices that ``links`` join.
 
-    Trees are for all-reduces alone, switches that reduce for these and for pieces; what all send to
-    all is sent directly, and nothing else is. Recursive halving is MPI's. On a torus, which is
-    XLA's, there are rings alone, for what all send to all, too.
+    Trees serve all-reduces only; switches that reduce serve these and collectives in pieces;
+    all-to-alls are sent directly, and nothing else is. Recursive halving is MPI's. A torus, which
+    is XLA's, has only rings, for all-to-alls too.
     """
     torus = {link.domain for link in links} == {Domain.TORUS}
     match algorithm:
@@ -81,14 +81,14 @@ def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[
 
 @dataclass(frozen=True)
 class Ranks:
-    """A communicator as NCCL's model sees it: so many ranks on so many nodes, two bandwidths."""
+    """A communicator in NCCL's model; ``counts``: children of one parent with ranks, by level."""
 
     system: System
     counts: tuple[int, ...]
 
     @property
     def spans(self) -> tuple[int, ...]:
-        """The levels in whose links the ranks meet."""
+        """The levels that the ranks span."""
         return tuple(level for level, m in enumerate(self.counts) if m > 1)
 
     @property
@@ -119,9 +119,9 @@ class Ranks:
         return all(self.system.links[level].reduces for level in levels)
 
     def seconds(self, goal: Goal, name: str, protocol: Protocol, size_bytes: float) -> float:
-        """The time that the model gives to one way by one protocol; not for all-to-alls.
+        """The model's seconds of one algorithm by one protocol; not for all-to-alls.
 
-        Infinite for what the model gives no bandwidth: NVLS's pieces in nodes of one rank.
+        Infinite where the model gives no bandwidth: NVLS in pieces with one rank per node.
         """
         latency = self._latency_us(goal, name, protocol, size_bytes) * 1e-6
         rate = self._bytes_per_second(goal, name, protocol, size_bytes)
@@ -151,12 +151,12 @@ class Ranks:
 
     @property
     def _on_nvlink(self) -> bool:
-        """Whether nodes have NVLink: LL128 needs it, so links with LL but no LL128 are others."""
-        known = protocols(self.system.links[level] for level in self.inside)
-        return Protocol.LL not in known or Protocol.LL128 in known
+        """Whether nodes have NVLink: LL128 requires it, so links with LL and no LL128 are not."""
+        supported = protocols(self.system.links[level] for level in self.inside)
+        return Protocol.LL not in supported or Protocol.LL128 in supported
 
     def _ring_steps(self, goal: Goal) -> tuple[int, int]:
-        """Hops that are waited for, inside nodes and between."""
+        """Hops that are waited for, inside nodes and between nodes."""
         if goal.rooted:
             return int(self.nodes == 1), int(self.nodes > 1)
         return goal.rounds * (self.ranks - self.nodes), goal.rounds * (self.nodes - 1)
@@ -164,7 +164,7 @@ class Ranks:
     def _bytes_per_second(
         self, goal: Goal, name: str, protocol: Protocol, size_bytes: float
     ) -> float:
-        """Bytes of buffer, by what a link of the way carries."""
+        """Bytes of buffer per second, by what a link of the algorithm carries."""
         inside, between = self._rates()
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
         rate = inside if self.nodes <= 2 else min(inside, between)
@@ -188,8 +188,8 @@ class Ranks:
         inside = min((self._rate(level) for level in self.inside), default=0.0)
         between = 0.0
         if self.nodes > 1:
-            several = self.system.hierarchy.cardinalities[: self.network + 1]
-            level = max(level for level, size in enumerate(several) if size > 1)
+            cardinalities = self.system.hierarchy.cardinalities[: self.network + 1]
+            level = max(level for level, size in enumerate(cardinalities) if size > 1)
             blocks = self.system.hierarchy.devices_in_child(level) // self.system.block(level)
             between = self._rate(level) * min(blocks, per_node)
         return inside or between, between
@@ -209,7 +209,7 @@ class Ranks:
 
 
 def _correction(protocol: Protocol, size_bytes: float) -> float:
-    """Trees of middle sizes fall short of the model by this much (NCCL's measured table)."""
+    """NCCL's measured table of how far trees of middle sizes fall short of the model."""
     doublings = int(size_bytes // 64).bit_length() - 1
     tenths = _TENTHS[protocol]
     return tenths[doublings] / 10 if 0 <= doublings < len(tenths) else 1.0
@@ -228,4 +228,4 @@ _TENTHS: Mapping[Protocol, tuple[int, ...]] = {
     _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),
     _S: (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9, 9),
 }
-"""By doublings of 64 bytes."""
+"""Tenths of the modelled bandwidth, by doublings of 64 bytes."""

@@ -1,9 +1,9 @@
-"""NCCL's protocols: how a receiver learns that data has come; a latency, a share of bandwidth.
+"""NCCL's protocols: how a receiver learns that data has come; latency and share of bandwidth.
 
-A description gives each link a latency for each protocol that it and its library know. Whoever
-prices a message may take any of them, a default as much as a program, so that neither gains by it.
-Every call of a collective costs its launch besides, by NCCL's model 6.6 to 14 us: each step of a
-program is a call, and so is each segment of each step.
+A description gives each link a latency for each protocol that it and its library support. Any price
+may use any of them, for a default as for a program, so that neither gains by it. Every call of a
+collective also costs a launch, by NCCL's model 6.6 to 14 us: each step of a program is a call, and
+so is each segment of each step.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Protocol(Enum):
 
     @property
     def share(self) -> float:
-        """The part of what a link carries that is data."""
+        """The share of carried bytes that is data."""
         return {Protocol.SIMPLE: 1.0, Protocol.LL: 1 / 2, Protocol.LL128: 120 / 128}[self]
 
     @property
     def launch_seconds(self) -> float:
-        """What NCCL's model adds once a call (v2.28.7-1, src/graph/tuning.cc)."""
+        """Seconds that NCCL's model adds to each call (v2.28.7-1, src/graph/tuning.cc)."""
         return {Protocol.SIMPLE: 8.4e-6, Protocol.LL: 6.6e-6, Protocol.LL128: 14.0e-6}[self]
 
     def latency_seconds(self, link: Link) -> float | None:
-        """Of one message over a link; None where there is no such protocol."""
+        """Seconds of one message over a link; None where the link lacks the protocol."""
         match self:
             case Protocol.SIMPLE:
                 return link.latency_seconds
@@ -47,13 +47,13 @@ class Protocol(Enum):
                 return link.ll128_latency_seconds
 
     def seconds(self, link: Link) -> float:
-        """As ``latency_seconds``, of a protocol that the link is known to have."""
+        """``latency_seconds`` of a protocol that the link is known to have."""
         latency = self.latency_seconds(link)
         assert latency is not None
         return latency
 
 
 def protocols(links: Iterable[Link]) -> tuple[Protocol, ...]:
-    """Those that all these links know; Simple is always the first."""
+    """The protocols that all these links support; Simple is always the first."""
     links = tuple(links)
     return tuple(p for p in Protocol if all(p.latency_seconds(link) is not None for link in links))

@@ -1,16 +1,16 @@
-"""What carries collectives out on a machine, and what it can be told.
+"""The libraries that execute collectives on a machine, and the settings they read.
 
-A line of the environment is worth something only to whoever has the library that reads it. GPUs of
-NVIDIA have NCCL, those of AMD RCCL, which is NCCL's fork, reads its NCCL_ALGO and NCCL_PROTO
+An environment variable is useful only with the library that reads it. NVIDIA GPUs have NCCL. AMD
+GPUs have RCCL, a fork of NCCL that reads its NCCL_ALGO and NCCL_PROTO
 (rocm.docs.amd.com/projects/rccl, "RCCL environment variables") and has tests with the names and
-flags of NVIDIA's (github.com/ROCm/rccl-tests). On TPUs XLA compiles collectives into the program,
-and reads no such variable. On Trainium they are Neuron's: what ``nccom-test`` times
+flags of NVIDIA's (github.com/ROCm/rccl-tests). On TPUs XLA compiles collectives into the program
+and reads no such variable. On Trainium they are Neuron's, timed by ``nccom-test``
 (awsdocs-neuron.readthedocs-hosted.com, "NCCOM-TEST User Guide": ``-r`` workers, ``-N`` instances,
-``-b``, ``-e``, ``-f``, ``-n``, ``-w``, and ``allr``, ``allg``, ``redsct``). Of how these are chosen
-nothing is published that we know of, nor of a variable that tells them: so nothing is said to be.
+``-b``, ``-e``, ``-f``, ``-n``, ``-w``, and ``allr``, ``allg``, ``redsct``). We know of no
+publication on how Neuron chooses, nor of a variable that sets it, so nothing is claimed.
 
 >>> runtime_of("TPU v5e", (), torus=True), runtime_of("", ("xgmi", "roce"), torus=False)
-(<Runtime.XLA: 'XLA'>, <Runtime.RCCL: 'RCCL'>)
+(<CollectiveRuntime.XLA: 'XLA'>, <CollectiveRuntime.RCCL: 'RCCL'>)
 >>> runtime_of("Trainium2", (), torus=False).told
 False
 """
@@ -24,7 +24,7 @@ from hierarchies import System
 
 
 class CollectiveRuntime(Enum):
-    """What carries collectives out."""
+    """A library that executes collectives."""
 
     NCCL = "NCCL"
     RCCL = "RCCL"
@@ -38,7 +38,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def counted(self) -> str:
-        """By whom bandwidth is counted so, in words."""
+        """Who counts bandwidth this way, in words."""
         return {
             CollectiveRuntime.NCCL: "as nccl-tests count it",
             CollectiveRuntime.RCCL: "as rccl-tests count it",
@@ -48,7 +48,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def untold(self) -> str:
-        """Why a call cannot be had by another algorithm than its own; empty where it can."""
+        """Why a call cannot use another algorithm than the default; "" where it can."""
         return {
             CollectiveRuntime.XLA: "XLA is told no algorithm",
             CollectiveRuntime.NEURON: "no way is known to tell Neuron an algorithm",
@@ -56,7 +56,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def unmodelled(self) -> str:
-        """What is not known of its own choice; empty where a model of it is published."""
+        """What is unknown of the runtime's choice; "" where a model of it is published."""
         if self is not CollectiveRuntime.NEURON:
             return ""
         return (
@@ -66,7 +66,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def timing(self) -> str:
-        """How its collectives are timed, where NVIDIA's tests and AMD's do not run; else empty."""
+        """How to time its collectives where nccl-tests and rccl-tests do not run; else ""."""
         return {
             CollectiveRuntime.XLA: (
                 "time them in JAX: a file of collsynth emit --target jax does, by "
@@ -80,9 +80,9 @@ class CollectiveRuntime(Enum):
 
 
 def runtime_of(device: str, media: Collection[str], *, torus: bool) -> CollectiveRuntime:
-    """By what devices are called, and by what joins them; NCCL where neither tells.
+    """The runtime by the names of devices and of link media; NCCL where neither tells.
 
-    ``torus``: nothing but tori joins them, as it joins the TPUs of a slice.
+    ``torus``: only tori join the devices, like the TPUs of a slice.
     """
     if device.startswith(("Trainium", "Inferentia")):
         return CollectiveRuntime.NEURON
@@ -96,6 +96,6 @@ def runtime_of(device: str, media: Collection[str], *, torus: bool) -> Collectiv
 
 
 def runtime_of_system(system: System) -> CollectiveRuntime:
-    """What carries collectives out on a system."""
+    """The runtime of a system."""
     media = {link.medium for link in system.links}
     return runtime_of(system.device, media, torus=system.is_torus)

@@ -1,8 +1,8 @@
-"""How long the slowest link of each level is busy, where links or groups are not alike: for prices.
+"""How long the slowest link of each level is busy, where links or groups are not alike.
 
-The simulator lets one port stand for all ports of a level. Where some are slower or missing, or
-devices are, every link is loaded by itself (``link_loads``) and the one that takes longest stands
-for its level.
+The simulator lets one port stand for all ports of a level. Where links are slower or missing, or
+devices are missing, every link is loaded by itself (``link_loads``) and the slowest one stands for
+its level.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from synth.collective.semantics.schedule import GroupList
 
 MOST_DEVICES = 2**16
 Groups = Cast | GroupList
-"""Groups of devices: as a grid, by the roles of each level's children, or one by one."""
+"""Groups of devices: a grid, by the roles of each level's children, or an explicit list."""
 
 
 class SlowestLinks:
-    """The links of a system, each by itself: some may be slower or missing, or devices may be."""
+    """The links of a system, each by itself. Raises InputError for more than ``MOST_DEVICES``."""
 
     def __init__(self, system: System) -> None:
         if system.devices > MOST_DEVICES:
@@ -36,11 +36,11 @@ class SlowestLinks:
         self.shape = cache(self._shape)
 
     def loads(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> Loads:
-        """What all groups together, given by roles or as a list, put on links."""
+        """The loads of all groups together, given by roles or as a list."""
         return Loads(collective, algorithm, self.shape(groups), self._wiring)
 
     def _shape(self, groups: Groups) -> GroupShape:
-        """Where the members of groups are."""
+        """The places of the members of groups."""
         among: Devices | GroupList
         if isinstance(groups, GroupList):
             among = groups
@@ -52,9 +52,8 @@ class SlowestLinks:
 def loads_per_level(
     loads: Loads,
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """For each level, and one byte of the largest buffer, the most that a link carries and the
-    seconds for which its slowest is busy; and these seconds again for each way: of ports that send
-    and that receive.
+    """For each level and one byte of the largest buffer: the most that a link carries, the seconds
+    its slowest link is busy, and these seconds for ports that send and ports that receive.
     """
     wiring = loads.wiring
     carried = sum_by_link(list(loads.entries()), wiring)
@@ -66,16 +65,16 @@ def loads_per_level(
     )
 
 
-def _max_per_level(wiring: Wiring, each: Floats) -> tuple[float, ...]:
-    """The maximum at each level of a number for every link; shape (links,) to one a level."""
+def _max_per_level(wiring: Wiring, values: Floats) -> tuple[float, ...]:
+    """The maximum at each level of a number per link; shape (links,)."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
-    return tuple(float(each[a:b].max(initial=0.0)) for a, b in borders)
+    return tuple(float(values[a:b].max(initial=0.0)) for a, b in borders)
 
 
-def _max_per_direction(wiring: Wiring, each: Floats) -> tuple[tuple[float, float], ...]:
-    """The same for links of even and of odd numbers: of a port, the way out and the way in."""
+def _max_per_direction(wiring: Wiring, values: Floats) -> tuple[tuple[float, float], ...]:
+    """The maximum for even and odd link numbers: a port's outgoing and incoming link."""
     borders = zip(wiring.firsts[:-1], wiring.firsts[1:], strict=True)
-    rows = [each[a:b] for a, b in borders]
+    rows = [values[a:b] for a, b in borders]
     return tuple(
         (float(row[::2].max(initial=0.0)), float(row[1::2].max(initial=0.0))) for row in rows
     )

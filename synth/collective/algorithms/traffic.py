@@ -1,8 +1,8 @@
 """Who sends how much to whom among the children of one parent: circles, chains, pairs, two trees.
 
-Each is a matrix for m children, row to column, in units of what the busiest of them sends. How the
-members of a group lie under that parent is a ``GroupPlace``, under all parents of all levels a
-``GroupShape``.
+Each pattern is a matrix for m children, row to column, in units of what the busiest sends. A
+``GroupPlace`` says how the members of a group are placed under that parent, a ``GroupShape`` how
+under all parents of all levels.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class GroupPlace:
-    """How the members of a group lie under one parent of a level, seen from one child.
+    """How the members of a group are placed under one parent of a level, seen from one child.
 
-    ``group`` members in all, ``parent`` of them under this parent, spread over so many of its
-    ``children``, and ``child`` of them in the child at hand: for 16 GPUs on two nodes, seen from
+    The group has ``group`` members, ``parent`` of them under this parent, spread over ``children``
+    of its children, and ``child`` of them in the child at hand: for 16 GPUs on two nodes, seen from
     one node, 16, 16, 2 and 8. Where pieces are not ``equal``, one may be nearly the whole buffer.
     """
 
@@ -41,7 +41,7 @@ class GroupPlace:
 
     @classmethod
     def of(cls, members: Members, level: int) -> GroupPlace:
-        """The place of any member where groups are grids, as all of them are alike."""
+        """The place of any member where groups are grids, where all members are alike."""
         inside = prod(members[level + 1 :])
         return cls(prod(members), members[level] * inside, members[level], inside)
 
@@ -57,10 +57,10 @@ class GroupPlace:
 
     @property
     def edges(self) -> float:
-        """Of a ring in member order, edges between children of this parent, per child.
+        """The edges of a ring in member order between children of this parent, per child.
 
-        The outermost level that varies also closes the ring; every device takes its turn at each
-        border, so inner levels have m - 1 edges shared by m children.
+        The outermost level that the group spans also closes the ring. Every device takes its turn
+        at each border, so inner levels have m - 1 edges shared by m children.
         """
         return 1.0 if self.outermost else (self.children - 1) / self.children
 
@@ -69,10 +69,11 @@ class GroupPlace:
 class LevelMembers:
     """Where the members of all groups are at one level.
 
-    A *pair* is a group and a parent under which it has members. For each pair ``owner`` is its
-    group, ``m`` how many children hold members, ``inside`` how many members there are. For each
-    member ``parent`` is the number of its pair, ``child`` the child it is in, ``rank`` which of the
-    m that is, the root's own being the first, and ``p`` how many members are in it.
+    A *pair* is a group and a parent under which it has members. For each pair, ``owner`` is its
+    group, ``m`` the number of children that hold members, ``inside`` the number of members. For
+    each member, ``parent`` is the number of its pair, ``child`` the child it is in, ``rank`` that
+    child's number among the m (the root's own is the first), and ``p`` the number of members in
+    that child.
     """
 
     parent: Numbers
@@ -87,25 +88,27 @@ class LevelMembers:
     def of(cls, shape: GroupShape, roots: Numbers, children: int, devices: int) -> LevelMembers:
         child = shape.member // devices
         first = child == (roots // devices)[shape.whose]
-        wide = 1 + int(shape.member.max(initial=0))
-        pairs, parent = np.unique(shape.whose * wide + child // children, return_inverse=True)
+        stride = 1 + int(shape.member.max(initial=0))
+        pairs, parent = np.unique(shape.whose * stride + child // children, return_inverse=True)
         # Children of a pair in order, the root's own before the others.
-        keys = (parent * 2 + ~first) * wide + child
-        held, place = np.unique(keys, return_inverse=True)
-        m = np.bincount(held // (2 * wide), minlength=len(pairs))
+        keys = (parent * 2 + ~first) * stride + child
+        held, child_of = np.unique(keys, return_inverse=True)
+        m = np.bincount(held // (2 * stride), minlength=len(pairs))
         begins = np.cumsum(m) - m
-        p = np.bincount(place, minlength=len(held))
+        p = np.bincount(child_of, minlength=len(held))
         inside = np.bincount(parent, minlength=len(pairs))
-        return cls(parent, pairs // wide, m, inside, p[place], place - begins[parent], child)
+        return cls(
+            parent, pairs // stride, m, inside, p[child_of], child_of - begins[parent], child
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class GroupShape:
     """Groups of devices as one array of all their members, and where these are in a hierarchy.
 
-    ``sizes`` are the groups' numbers of members, ``whose`` is the group of each member. A group
-    may have any number of members in any unit; the first is its root. ``shares`` and ``equal`` as
-    in a ``GroupList``; in grids all groups have buffers of one size.
+    ``sizes`` are the groups' numbers of members, ``whose`` is the group of each member. A group may
+    have any number of members in any unit; the first is its root. ``shares`` and ``equal`` are
+    those of a ``GroupList``; in grids all groups have buffers of one size.
     """
 
     hierarchy: Hierarchy
@@ -137,7 +140,7 @@ class GroupShape:
 
     @cached_property
     def most(self) -> Members:
-        """For each level, in how many children of one parent a group has members, at most."""
+        """For each level, the most children of one parent in which a group has members."""
         return tuple(int(level.m.max(initial=0)) for level in self.levels)
 
     @property
@@ -146,19 +149,18 @@ class GroupShape:
         return tuple(level for level, m in enumerate(self.most) if m > 1)
 
     def places(self, level: int) -> tuple[list[GroupPlace], Numbers]:
-        """The distinct places of members at a level; and for each member the number of its own."""
+        """The distinct places of members at a level, and the number of each member's place."""
         at = self.levels[level]
         columns = (self.sizes[self.whose], at.inside[at.parent], at.m[at.parent], at.p)
         if all((column == column[:1]).all() for column in columns):
-            rows, which = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
+            rows, place_of = np.array([column[:1] for column in columns]).T, np.zeros_like(at.p)
         else:
-            rows, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return [GroupPlace(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()], which.reshape(
-            -1
-        )
+            rows, place_of = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        places = [GroupPlace(k, q, m, p, self.equal) for k, q, m, p in rows.tolist()]
+        return places, place_of.reshape(-1)
 
     def check_grids(self) -> None:
-        """Refuse groups that are no grids of digits, or not all alike. InputError."""
+        """Raises InputError for groups that are no grids of digits, or not all alike."""
         count = int(self.sizes[0])
         if prod(int(at.m[0]) for at in self.levels) != count:
             raise InputError(f"a group of {count} devices that are no grid of digits")
@@ -182,8 +184,8 @@ def cycle(m: int) -> Weights:
 def folded_cycle(m: int) -> Weights:
     """A ring along a line whose ends are not joined: out by every second member, back by the rest.
 
-    0, 2, 4, 5, 3, 1 of six. Links carry what they do in the order of the line, where one message
-    a round goes from end to end, but here none goes further than to the next but one.
+    For six members: 0, 2, 4, 5, 3, 1. Links carry as much as in the order of the line, where one
+    message a round goes from end to end, but here none travels further than two members.
     """
     order = np.array([*range(0, m, 2), *reversed(range(1, m, 2))], dtype=np.int64)
     demand = np.zeros((m, m))
@@ -221,11 +223,11 @@ def halving(m: int) -> Weights:
 def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
     """The two trees of a double binary tree over 0..m-1: child to parent.
 
-    In the first a number hangs below the one with its lowest set bit moved up by one place, or
-    cleared if that one does not exist; the second is its mirror image, or for odd m the first
-    with all numbers moved by one. Inner nodes of one are leaves of the other, but for the first
-    number where m is odd, which has one child in each.
-    (Sanders, Speck, Träff: Two-tree algorithms, 2009; as NCCL builds it.)
+    In the first tree the parent of a number is the number with its lowest set bit moved up by one
+    place, or cleared if the former does not exist. The second tree is the mirror image, or for odd
+    m the first with all numbers moved by one. Inner nodes of one are leaves of the other, except
+    the first number where m is odd, which has one child in each. (Sanders, Speck, Träff: Two-tree
+    algorithms, 2009; as NCCL builds it.)
     """
     first = {}
     for number in range(1, m):
@@ -265,24 +267,24 @@ def trees_to_first(m: int) -> Weights:
 
 
 def trees_from_first(m: int) -> Weights:
-    """A broadcast: the same trees the other way."""
+    """A broadcast: the trees of ``trees_to_first`` reversed."""
     return trees_to_first(m).T
 
 
 def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
-    """What each of m children sends and receives where the switch adds up and copies for them."""
-    all_of_it, own_piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
+    """What each of m children sends and receives where the switch reduces and copies for them."""
+    whole, piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:
         case Collective.REDUCE_SCATTER:
-            return all_of_it, own_piece
+            return whole, piece
         case Collective.ALL_GATHER:
-            return own_piece, all_of_it
+            return piece, whole
         case Collective.REDUCE:
-            return all_of_it, first
+            return whole, first
         case Collective.BROADCAST:
-            return first, all_of_it
+            return first, whole
         case _:
-            return all_of_it, all_of_it
+            return whole, whole
 
 
 def cut_ring(
@@ -290,19 +292,19 @@ def cut_ring(
 ) -> tuple[Floats, Floats]:
     """What members send and receive in rooted chains on ports that carry several levels' bytes.
 
-    For each member and level, shape (members, levels): ``counts`` is how many children of its
-    parent hold members, ``ranks`` which of these it is in, ``inside`` how many members that child
-    has. The root has rank 0 everywhere. Each chain is a ring in member order cut open at the root,
-    and begins in each child at another of its members: all but the root send each piece on once,
-    all but the last in the ring get it once.
+    Arrays have one entry per member and level, shape (members, levels): ``counts`` is the number of
+    children of its parent that hold members, ``ranks`` which of these it is in, ``inside`` the
+    number of members in that child. The root has rank 0 everywhere. Each chain is a ring in member
+    order cut open at the root, and begins in each child at another of its members: all but the root
+    send each piece on once, all but the last in the ring receive it once.
     """
-    several = counts > 1
-    edges = np.where(several, (counts - 1) / counts, 0.0) / inside
-    outermost = several & (np.cumsum(several, axis=1) == 1)
+    spanned = counts > 1
+    edges = np.where(spanned, (counts - 1) / counts, 0.0) / inside
+    outermost = spanned & (np.cumsum(spanned, axis=1) == 1)
     edges = np.where(outermost, 1 / inside, edges)
-    each = np.where(several, 1 / inside, 0.0)[:, passing].max(axis=1)
-    sent = np.where((ranks == 0).all(axis=1), 0.0, each)
-    received = each.copy()
+    passed_on = np.where(spanned, 1 / inside, 0.0)[:, passing].max(axis=1)
+    sent = np.where((ranks == 0).all(axis=1), 0.0, passed_on)
+    received = passed_on.copy()
     for level in passing:
         first, last = ranks[:, :level] == 0, ranks[:, level:] == counts[:, level:] - 1
         ends = first.all(axis=1) & last.all(axis=1)

@@ -1,4 +1,4 @@
-"""What a fault costs: a request on a healthy machine, and with missing or slower parts."""
+"""The cost of a fault: a request on a healthy machine, and with missing or slower parts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from synth.collective.semantics.lowering import lower
 
 MOST_SEGMENTS = 8
 MOST_FOLLOWED = 512
-"""Limits, on segments and on devices, for following a program link by link."""
+"""Limits on segments and on devices for simulating a program link by link."""
 
 
 @dataclass(frozen=True)
 class SimulatedProgram:
-    """One program, simulated group by group on every link: healthy links, and those at hand.
+    """One program simulated group by group on every link, of the healthy and the present machine.
 
-    ``busiest`` are the busiest links at hand, by name, each with the share of time it is busy.
+    ``busiest`` are the busiest links of the present machine, by name, each with its share of busy
+    time.
     """
 
     program: str
@@ -38,9 +39,9 @@ class SimulatedProgram:
 
 @dataclass(frozen=True)
 class Cost:
-    """The best answer of the healthy machine and of the one at hand.
+    """The best answer of the healthy machine and of the present one.
 
-    ``same_seconds`` is the time of the healthy machine's best program on the machine at hand, by
+    ``same_seconds`` is the time of the healthy machine's best program on the present machine, by
     the algorithms that are best there. None where devices, and so groups, are missing.
     """
 
@@ -52,7 +53,7 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """The best time on the machine at hand."""
+        """The best time on the present machine."""
         return self.now.answers[0].candidate.seconds
 
     @property
@@ -63,27 +64,27 @@ class Cost:
 def compare_machines(
     whole: System, system: System, request: Request, watcher: Watcher | None = None
 ) -> Cost:
-    """Answer a request on a whole machine and on what is left of it.
+    """Answers a request on a whole machine and on what is left of it.
 
     With devices missing, the request must have one axis; its size becomes the number that is left.
-    With axes left over both are asked on the placement that is kept.
-    Where the simplest programs of the two machines would say that the fault makes something faster,
-    by less than prices can tell, the cheapest of both are compared.
-    Raises InputError where nothing is missing or slower, and for a request that does not fit.
+    With axes left over, both machines use the placement that is kept. Where the simplest programs
+    would suggest that the fault makes something faster, by less than prices resolve, the cheapest
+    programs of both are compared instead. Raises InputError where nothing is missing or slower, and
+    for a request that does not fit.
     """
     watcher = watcher or Watcher()
-    found = _compare_machines(whole, system, request, watcher)
-    least = found.healthy.candidate.seconds
-    faster = found.seconds < least or found.seconds > (found.same_seconds or found.seconds)
-    if faster and not request.exact and found.complete:
+    cost = _compare_machines(whole, system, request, watcher)
+    healthy_seconds = cost.healthy.candidate.seconds
+    faster = cost.seconds < healthy_seconds or cost.seconds > (cost.same_seconds or cost.seconds)
+    if faster and not request.exact and cost.complete:
         return _compare_machines(whole, system, replace(request, exact=True), watcher)
-    return found
+    return cost
 
 
 def fit_request(
     whole: System, system: System, request: Request
 ) -> tuple[Request, tuple[Axis, ...]]:
-    """The request of the whole machine, on the placement that is kept, and the axes of the other.
+    """The whole machine's request on the placement that is kept, and the other machine's axes.
 
     Raises InputError as ``compare_machines``; nothing is searched.
     """
@@ -99,24 +100,24 @@ def fit_request(
 
 def _compare_machines(whole: System, system: System, request: Request, watcher: Watcher) -> Cost:
     request, axes = fit_request(whole, system, request)
-    before = answers(whole, request, watcher).answers[0]
+    healthy = answers(whole, request, watcher).answers[0]
     if system.missing:
         now: Report | UnevenReport = uneven_answers(
             system, axes, request.over, uneven_request(request), watcher
         )
-        return Cost(system, before, None, now, None)
+        return Cost(system, healthy, None, now, None)
     now = answers(system, replace(request, axes=axes), watcher)
     if axes != request.axes:
-        return Cost(system, before, None, now, None)
+        return Cost(system, healthy, None, now, None)
     simulator = Simulator(system, request.choice)
-    before, best = _keep_better_answers(Simulator(whole, request.choice), simulator, before, now)
+    healthy, best = _keep_better_answers(Simulator(whole, request.choice), simulator, healthy, now)
     now = replace(now, answers=(best,))
-    same = move_answer(simulator, before).candidate.seconds
-    return Cost(system, before, same, now, _simulate_program(whole, simulator, before))
+    same = move_answer(simulator, healthy).candidate.seconds
+    return Cost(system, healthy, same, now, _simulate_program(whole, simulator, healthy))
 
 
 def uneven_request(request: Request) -> UnevenRequest:
-    """The same request for a machine that lacks devices. Raises InputError if it has none there."""
+    """The request for a machine that lacks devices. Raises InputError if unsupported there."""
     if request.goal is not Goal.ALL_REDUCE:
         raise InputError(
             f"{request.goal.value} on a machine that lacks devices",
@@ -148,11 +149,11 @@ def _shrink_axes(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
 def _keep_better_answers(
     healthy: Simulator, slower: Simulator, before: Answer, now: Report
 ) -> tuple[Answer, Answer]:
-    """The better of two answers on each machine: what is found on one may be missed on the other.
+    """The better of two answers on each machine: one machine's search may miss the other's find.
 
-    Stripes are searched, not proved best, and shares of links that are fair may let a faster link
-    end later. A healthy machine can do whatever a slower one does, at that pace: so it is never
-    told to be the slower of the two.
+    Stripes are searched, not proved best, and with fair shares of links a faster link may end
+    later. A healthy machine can do whatever a slower one does, at that pace, so its answer is never
+    reported as the slower of the two.
     """
     best = now.answers[0]
     best = min(best, move_answer(slower, before), key=_ticks)
@@ -168,7 +169,7 @@ def _ticks(answer: Answer) -> int:
 
 
 def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> SimulatedProgram | None:
-    """The largest stripe's program for the whole payload, in at most ``MOST_SEGMENTS`` segments.
+    """Simulates the largest stripe's program for the whole payload, in few segments.
 
     Each machine uses the algorithms that are best on it. None for very large machines.
     """
@@ -183,6 +184,6 @@ def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> Simu
         prices = price_alone(on, part.derivation, reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
-    before, now = run(Simulator(whole, simulator.choice)), run(simulator)
-    busiest = now.busiest(5) if schedule.phases else ()
-    return SimulatedProgram(str(part.program), segments, before.seconds, now.seconds, busiest)
+    healthy, present = run(Simulator(whole, simulator.choice)), run(simulator)
+    busiest = present.busiest(5) if schedule.phases else ()
+    return SimulatedProgram(str(part.program), segments, healthy.seconds, present.seconds, busiest)

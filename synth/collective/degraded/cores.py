@@ -1,4 +1,4 @@
-"""The largest even machines inside an uneven one, and where the devices outside send.
+"""The largest even machines inside an uneven one, and the hosts of the devices outside.
 
 With a node of seven GPUs beside one of eight, one core is 2 x 7; the eighth GPU sends into it.
 """
@@ -24,7 +24,7 @@ class EvenCore:
     """An even machine inside an uneven one: 2 nodes of 7 GPUs where one of 16 GPUs is gone.
 
     ``counts`` are the children at each level; ``ranks`` are in the order of the tree's digits. A
-    group in ``hosts`` is one rank inside and then the ranks outside that send to it.
+    group in ``hosts`` is a rank inside followed by the ranks outside that send to it.
     """
 
     survivors: Survivors
@@ -40,17 +40,17 @@ class EvenCore:
 
     @property
     def ends(self) -> tuple[GroupStep, ...]:
-        """First and last step: devices outside reduce to their hosts, and get the result back."""
-        both = (Collective.REDUCE, Collective.BROADCAST) if self.hosts else ()
-        return tuple(GroupStep(collective, self.hosts) for collective in both)
+        """First and last step: devices outside reduce to their hosts, and receive the result."""
+        collectives = (Collective.REDUCE, Collective.BROADCAST) if self.hosts else ()
+        return tuple(GroupStep(collective, self.hosts) for collective in collectives)
 
-    def step(self, meant: Instruction) -> GroupStep:
+    def step(self, instruction: Instruction) -> GroupStep:
         """An instruction on the core's tree as groups of ranks."""
-        if meant not in self._steps:
-            plain = group_step_of(meant, self.tree)
+        if instruction not in self._steps:
+            plain = group_step_of(instruction, self.tree)
             groups = tuple(tuple(self.ranks[d] for d in group) for group in plain.groups)
-            self._steps[meant] = replace(plain, groups=groups)
-        return self._steps[meant]
+            self._steps[instruction] = replace(plain, groups=groups)
+        return self._steps[instruction]
 
     def among(self, instruction: Instruction) -> GroupList:
         """An instruction on the core's tree as groups of devices."""
@@ -58,30 +58,30 @@ class EvenCore:
 
 
 def find_cores(survivors: Survivors) -> tuple[EvenCore, ...]:
-    """The largest even machines, largest first, at most ``MOST_CORES``, of two devices or more.
+    """The largest even machines of two or more devices, largest first, at most ``MOST_CORES``.
 
-    One that another matches or exceeds at every level is left out: 2 x 6 beside 2 x 7.
+    Leaves out a machine that another matches or exceeds at every level: 2 x 6 beside 2 x 7.
     """
-    found: dict[tuple[int, ...], Ranks] = {}
+    machines: dict[tuple[int, ...], Ranks] = {}
     cards = survivors.system.hierarchy.cardinalities
     for inner in product(*(range(1, card + 1) for card in cards[1:])):
         chosen = _choose_units(survivors, (cards[0], *inner))
         if len(chosen[1]) > 1:
-            found[chosen[0], *inner] = chosen[1]
+            machines[chosen[0], *inner] = chosen[1]
     best = [
         counts
-        for counts in found
+        for counts in machines
         if not any(
             other != counts and all(a >= b for a, b in zip(other, counts, strict=True))
-            for other in found
+            for other in machines
         )
     ]
-    best.sort(key=lambda counts: (-len(found[counts]), counts))
-    return tuple(_core(survivors, counts, found[counts]) for counts in best[:MOST_CORES])
+    best.sort(key=lambda counts: (-len(machines[counts]), counts))
+    return tuple(_core(survivors, counts, machines[counts]) for counts in best[:MOST_CORES])
 
 
 def _choose_units(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, Ranks]:
-    """How many outermost units have these counts of children at inner levels; their ranks."""
+    """The number of outermost units with these counts of children at inner levels; their ranks."""
     hierarchy = survivors.system.hierarchy
     good = set(survivors.devices)
     kept: dict[int, list[int]] = {}
@@ -115,25 +115,27 @@ def _core(survivors: Survivors, counts: tuple[int, ...], ranks: Ranks) -> EvenCo
 def _host_outside_ranks(
     survivors: Survivors, ranks: Ranks, outside: Sequence[int]
 ) -> Iterator[Ranks]:
-    """Groups of one rank inside (first) and the ranks outside that send to it.
+    """Yields groups of one rank inside (first) and the ranks outside that send to it.
 
     A rank outside sends within the smallest unit, such as its node, that has ranks inside; among
-    those it takes one in the units that the fewest send to so far.
+    those it takes one in the units with the fewest senders so far.
     """
     levels = range(len(survivors.system.hierarchy.levels))
     busy: Counter[tuple[int, int]] = Counter()
     senders: dict[int, list[int]] = {}
     for rank in outside:
-        here = next(
-            some
+        candidates = next(
+            nearby
             for level in (*reversed(levels), -1)
             if (
-                some := [
+                nearby := [
                     r for r in ranks if survivors.unit(r, level) == survivors.unit(rank, level)
                 ]
             )
         )
-        host = min(here, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r))
+        host = min(
+            candidates, key=lambda r: ([busy[lv, survivors.unit(r, lv)] for lv in levels], r)
+        )
         busy.update((level, survivors.unit(host, level)) for level in levels)
         senders.setdefault(host, []).append(rank)
     for host in sorted(senders):

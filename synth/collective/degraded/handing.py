@@ -1,4 +1,4 @@
-"""Programs of explicit groups, as users get and return them: proved again, and run on arrays."""
+"""Programs of explicit groups that users receive and return: proved again, and run on arrays."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MOST_BYTES = 2**31
 
 @dataclass(frozen=True)
 class PricedGroupProgram:
-    """A program of explicit groups, the machine it is for, and the prices it came with.
+    """A program of explicit groups with its machine and the prices that were given with it.
 
-    ``devices[rank]`` is the id of a device that is left; ``flat_seconds`` is the price of the
+    ``devices[rank]`` is the id of a device that is present; ``flat_seconds`` is the price of the
     plain all-reduce on these devices.
     """
 
@@ -35,7 +35,7 @@ class PricedGroupProgram:
     flat_seconds: float
 
     def check(self) -> None:
-        """Prove the program again: an earlier proof is not trusted, as a file may be edited.
+        """Proves the program again: an earlier proof is not trusted, because a file may be edited.
 
         Raises InputError for reduce-scatters without pieces, and for a program that is wrong.
         """
@@ -50,23 +50,23 @@ class PricedGroupProgram:
 
 
 def run_on_arrays(
-    handed: PricedGroupProgram,
+    priced: PricedGroupProgram,
     dtype: str,
     payload_bytes: int,
     repeat: int,
     op: ReductionKind = ReductionKind.SUM,
 ) -> TrialResult:
-    """Replay a program on arrays, always checked, and timed beside the plain result.
+    """Replays a program on arrays, checks the result, and times it beside the plain collective.
 
-    Raises InputError for more than memory holds, and as ``PricedGroupProgram.check``.
+    Raises InputError for more data than memory holds, and as ``PricedGroupProgram.check``.
     """
-    handed.check()
-    ranks = len(handed.devices)
+    priced.check()
+    ranks = len(priced.devices)
     if ranks * payload_bytes > MOST_BYTES:
         raise InputError(
             f"{ranks} devices with {payload_bytes} bytes each", where="--bytes", hint="give less"
         )
-    schedule = schedule_program(handed.program, ranks, payload_bytes)
+    schedule = schedule_program(priced.program, ranks, payload_bytes)
     assert isinstance(schedule, Schedule)
     trial = TrialRequest(payload_bytes, dtype, repeat, timeout_seconds=inf)
     return time_on_arrays([replace(schedule, op=op)], trial, go_on=lambda: True)

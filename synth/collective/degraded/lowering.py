@@ -1,6 +1,6 @@
 """Programs of explicit groups as ordinary schedules, with the blocks that each member keeps.
 
-Every buffer holds its blocks in the order of the payload, so that nothing is ever transposed. In a
+Every buffer holds its blocks in the order of the payload, so nothing is ever transposed. In a
 reduce-scatter of two blocks among three ranks, the first keeps the block at place 0, the second
 that at place 1, and the last nothing: places are (0,), (1,) and ().
 """
@@ -25,17 +25,17 @@ def schedule_program(program: GroupProgram, ranks: int, payload_bytes: int) -> S
     """The schedule of a program on ``ranks`` devices; it does not depend on their links.
 
     A Failure where members of a group hold other chunks than its collective needs. Unlike z3 this
-    looks at the chunks only, not at the ranks whose contributions they contain.
+    checks the chunks only, not the ranks whose contributions they contain.
     """
-    found = phases_of_program(program, range(ranks), pad_length(payload_bytes, program.chunks))
-    if isinstance(found, Failure):
-        return found
-    whole = Reduction.plain(ranks)
-    return Schedule(Program(()), whole, payload_bytes, program.chunks, found)
+    phases = phases_of_program(program, range(ranks), pad_length(payload_bytes, program.chunks))
+    if isinstance(phases, Failure):
+        return phases
+    reduction = Reduction.plain(ranks)
+    return Schedule(Program(()), reduction, payload_bytes, program.chunks, phases)
 
 
 def rehearse_on_integers(program: GroupProgram, ranks: int) -> Failure | None:
-    """What goes wrong when a program runs on integers; None where all ranks end with the sum."""
+    """Runs a program on integers; None where all ranks end with the sum, else the failure."""
     schedule = schedule_program(program, ranks, payload_bytes=1)
     return schedule if isinstance(schedule, Failure) else compare(schedule, 2 * program.chunks + 1)
 
@@ -44,33 +44,33 @@ def phases_of_program(
     program: GroupProgram, devices: Sequence[int], payload_bytes: int
 ) -> tuple[Exchange, ...] | Failure:
     """The phases of a program whose ranks are these devices, for a payload of whole chunks."""
-    found = []
-    for step, shared in _follow_steps(program, len(devices)):
-        if isinstance(shared, Failure):
-            return shared
-        what = step.collective
-        largest = max((len(one.whole) for one in shared), default=0) or 1
+    phases = []
+    for step, groups in _follow_steps(program, len(devices)):
+        if isinstance(groups, Failure):
+            return groups
+        collective = step.collective
+        largest = max((len(blocks.whole) for blocks in groups), default=0) or 1
         among = GroupList(
             tuple(tuple(devices[rank] for rank in group) for group in step.groups),
-            tuple(len(one.whole) / largest for one in shared),
-            not what.in_pieces or all(one.equal for one in shared),
+            tuple(len(blocks.whole) / largest for blocks in groups),
+            not collective.in_pieces or all(blocks.equal for blocks in groups),
         )
         size = largest * payload_bytes // program.chunks
-        found.append(Exchange(what, among, size, tuple(one.places for one in shared)))
-    return tuple(found)
+        phases.append(Exchange(collective, among, size, tuple(blocks.places for blocks in groups)))
+    return tuple(phases)
 
 
 def spell_out_pieces(program: GroupProgram, ranks: int) -> GroupProgram:
-    """The same program, each piece naming the chunks that its member gets, and no others.
+    """The same program with each piece listing exactly the chunks that its member receives.
 
-    A step of a program on a grid says only by which chunks members differ: of 16 chunks every other
-    one, of which the group may hold four.
+    A step of a program on a grid only says in which chunks members differ: every other one of 16
+    chunks, of which the group may hold four.
     """
     steps = []
-    for step, shared in _follow_steps(program, ranks):
-        assert not isinstance(shared, Failure), f"{program.text}: {shared}"
+    for step, groups in _follow_steps(program, ranks):
+        assert not isinstance(groups, Failure), f"{program.text}: {groups}"
         if step.pieces is not None:
-            pieces = tuple(tuple(frozenset(own) for own in one.own) for one in shared)
+            pieces = tuple(tuple(frozenset(own) for own in blocks.own) for blocks in groups)
             step = replace(step, pieces=pieces)
         steps.append(step)
     return replace(program, steps=tuple(steps))
@@ -79,24 +79,24 @@ def spell_out_pieces(program: GroupProgram, ranks: int) -> GroupProgram:
 def _follow_steps(
     program: GroupProgram, ranks: int
 ) -> Iterator[tuple[GroupStep, list[_GroupBlocks] | Failure]]:
-    """Each step with what its groups share; the last where one cannot be carried out."""
+    """Yields each step with its groups' blocks; ends with a failure if a step is impossible."""
     held = {rank: tuple(range(program.chunks)) for rank in range(ranks)}
     for number, step in enumerate(program.steps):
-        what, shared = step.collective, []
-        for which, group in enumerate(step.groups):
-            one = _share_blocks(step, which, [held[rank] for rank in group])
-            if isinstance(one, str):
-                yield step, Failure(number, one)
+        collective, groups = step.collective, []
+        for index, group in enumerate(step.groups):
+            blocks = _share_blocks(step, index, [held[rank] for rank in group])
+            if isinstance(blocks, str):
+                yield step, Failure(number, blocks)
                 return
-            shared.append(one)
-            after = [one.whole] * len(group) if what.gathers else one.own
+            groups.append(blocks)
+            after = [blocks.whole] * len(group) if collective.gathers else blocks.own
             held.update(zip(group, after, strict=True))
-        yield step, shared
+        yield step, groups
 
 
 @dataclass(frozen=True)
 class _GroupBlocks:
-    """All blocks of a group, and which of them each member brings (gather) or keeps (scatter)."""
+    """All blocks of a group, and those that each member brings (gather) or keeps (scatter)."""
 
     whole: _Blocks
     own: Sequence[_Blocks]
@@ -107,23 +107,23 @@ class _GroupBlocks:
 
     @property
     def places(self) -> tuple[_Blocks, ...]:
-        """Where members' own blocks are among those of the group."""
+        """The places of members' own blocks among those of the group."""
         place = {block: i for i, block in enumerate(self.whole)}
         return tuple(tuple(place[block] for block in blocks) for blocks in self.own)
 
 
-def _share_blocks(step: GroupStep, which: int, before: Sequence[_Blocks]) -> _GroupBlocks | str:
-    """The blocks of one group in a step; or, as text, why the step cannot be carried out."""
-    what, whole = step.collective, before[0]
-    if what.gathers:
+def _share_blocks(step: GroupStep, index: int, before: Sequence[_Blocks]) -> _GroupBlocks | str:
+    """The blocks of one group in a step, or the reason why the step cannot be executed."""
+    collective, whole = step.collective, before[0]
+    if collective.gathers:
         whole = tuple(sorted(chain(*before)))
         twice = len(set(whole)) < len(whole)
         return "two members hold one chunk" if twice else _GroupBlocks(whole, before)
-    if what.facts.reducing and len(set(before)) > 1:
+    if collective.facts.reducing and len(set(before)) > 1:
         return "members hold different chunks"
-    if what.scatters:
+    if collective.scatters:
         assert step.pieces is not None
-        pieces = step.pieces[which]
+        pieces = step.pieces[index]
         return _GroupBlocks(whole, [tuple(b for b in whole if b in piece) for piece in pieces])
-    others = () if what.to_first else whole
-    return _GroupBlocks(whole, [whole, *[others] * (len(before) - 1)])
+    kept = () if collective.to_first else whole
+    return _GroupBlocks(whole, [whole, *[kept] * (len(before) - 1)])

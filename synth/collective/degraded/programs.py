@@ -1,14 +1,14 @@
-"""Programs over explicit groups for the devices that are left: a small grammar of forms.
+"""Programs over explicit groups for the devices that are present: a small grammar of forms.
 
-Ranks count the devices that are left, in their order. Two families of all-reduces:
+Ranks number the present devices in order. There are two families of all-reduces:
 
 * *levels*: from the innermost level outwards, each unit sums to one of its devices (reduce) or to
   several with a share of the payload each (reduce-scatter). These devices all-reduce among units;
-  then the result goes back inwards (broadcast, all-gather). With a node of seven GPUs beside one of
-  eight there are seven shares, as many as the smallest unit has devices; the eighth GPU gets none.
+  then the result returns inwards (broadcast, all-gather). With a node of seven GPUs beside one of
+  eight there are seven shares, one per device of the smallest unit; the eighth GPU gets none.
 * *core*: the largest even machines inside the uneven one. First each device outside adds its
   payload to a device inside; then any program of the language runs on the core's tree; at the end
-  the device outside gets the result back.
+  the device outside receives the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_DEVICES = 256
 
 @dataclass(frozen=True)
 class Survivors:
-    """The devices of a system that are left, by rank.
+    """The devices of a system that are present, by rank.
 
     Raises InputError for more than ``MOST_DEVICES``, and for rings and tori: messages there pass
     through devices, so a missing one breaks the ring.
@@ -66,26 +66,26 @@ class Survivors:
         return len(self.devices)
 
     def listed(self, step: GroupStep) -> GroupList:
-        """A step's groups as devices instead of ranks; buffers have the same size in all groups."""
+        """A step's groups as devices instead of ranks; all groups have buffers of one size."""
         groups = tuple(tuple(self.devices[rank] for rank in group) for group in step.groups)
         return GroupList(groups, (1.0,) * len(groups))
 
     def unit(self, rank: int, level: int) -> int:
-        """The number of the unit of a level that a rank is in; level -1 is the whole machine."""
+        """The number of the unit of a level that holds a rank; level -1 is the whole machine."""
         inside = (
             self.system.hierarchy.devices_in_child(level) if level >= 0 else self.system.devices
         )
         return self.devices[rank] // inside
 
     def by_unit(self, ranks: Sequence[int], level: int) -> list[Ranks]:
-        """Ranks grouped by the unit of a level they are in, in the order of the units."""
-        found: dict[int, list[int]] = {}
+        """Ranks grouped by their unit of a level, in the order of the units."""
+        units: dict[int, list[int]] = {}
         for rank in ranks:
-            found.setdefault(self.unit(rank, level), []).append(rank)
-        return [tuple(found[unit]) for unit in sorted(found)]
+            units.setdefault(self.unit(rank, level), []).append(rank)
+        return [tuple(units[unit]) for unit in sorted(units)]
 
     def units_left(self) -> str:
-        """How many units have how many devices left, in words: ``3 node of 8 gpu, 1 of 7``."""
+        """The number of units by their remaining devices, in words: ``3 node of 8 gpu, 1 of 7``."""
         names = self.system.hierarchy.names
         if len(names) == 1:
             return f"{self.count} {names[0]}"
@@ -96,7 +96,7 @@ class Survivors:
 
 @dataclass(frozen=True)
 class GroupProgram:
-    """Steps over groups of ranks, for a payload of ``chunks`` chunks; ``texts`` is in words."""
+    """Steps over groups of ranks, for a payload of ``chunks`` chunks; ``texts`` describes them."""
 
     steps: tuple[GroupStep, ...]
     chunks: int
@@ -109,25 +109,25 @@ class GroupProgram:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the payload: where it begins, and how much of the whole it is."""
+    """A part of the payload: its beginning and length as fractions of the whole."""
 
     begin: Fraction
     length: Fraction
 
     def cut(self, shares: int) -> list[_Part]:
-        each = self.length / shares
-        return [_Part(self.begin + i * each, each) for i in range(shares)]
+        length = self.length / shares
+        return [_Part(self.begin + i * length, length) for i in range(shares)]
 
-    def chunks(self, whole: int) -> frozenset[int]:
-        return frozenset(range(int(self.begin * whole), int((self.begin + self.length) * whole)))
+    def chunks(self, total: int) -> frozenset[int]:
+        return frozenset(range(int(self.begin * total), int((self.begin + self.length) * total)))
 
 
 _NOTHING = _Part(Fraction(0), Fraction(0))
-_Way = tuple[Collective, Collective]
-_REDUCE: _Way = (Collective.REDUCE, Collective.BROADCAST)
-_SCATTER: _Way = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER)
+_Method = tuple[Collective, Collective]
+_REDUCE: _Method = (Collective.REDUCE, Collective.BROADCAST)
+_SCATTER: _Method = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER)
 _Team = tuple[Ranks, _Part]
-"""Ranks that carry on with the same part of the payload."""
+"""Ranks that continue with the same part of the payload."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ class _Draft:
     groups: tuple[tuple[Ranks, tuple[_Part, ...]], ...]
     where: str
 
-    def step(self, whole: int) -> GroupStep:
-        pieces = tuple(tuple(p.chunks(whole) for p in parts) for _, parts in self.groups)
+    def step(self, chunks: int) -> GroupStep:
+        pieces = tuple(tuple(p.chunks(chunks) for p in parts) for _, parts in self.groups)
         return GroupStep(
             self.collective,
             tuple(g for g, _ in self.groups),
@@ -151,31 +151,31 @@ def level_programs(survivors: Survivors) -> Iterator[GroupProgram]:
     """All programs of the first family, each once; the plain all-reduce is the first."""
     levels = range(len(survivors.system.hierarchy.levels) - 2, -1, -1)
     seen = set()
-    for ways in product((None, _REDUCE, _SCATTER), repeat=len(levels)):
+    for methods in product((None, _REDUCE, _SCATTER), repeat=len(levels)):
         for last in (None, _REDUCE, _SCATTER):
-            drafts = _draft_steps(survivors, list(zip(levels, ways, strict=True)), last)
+            drafts = _draft_steps(survivors, list(zip(levels, methods, strict=True)), last)
             if not drafts:
                 continue
-            made = _finish_program(drafts)
-            if made.steps not in seen:
-                seen.add(made.steps)
-                yield made
+            program = _finish_program(drafts)
+            if program.steps not in seen:
+                seen.add(program.steps)
+                yield program
 
 
 def _draft_steps(
-    survivors: Survivors, cuts: Sequence[tuple[int, _Way | None]], last: _Way | None
+    survivors: Survivors, cuts: Sequence[tuple[int, _Method | None]], last: _Method | None
 ) -> list[_Draft]:
-    """The steps of one program; none where the step at a level does nothing or cannot be made."""
+    """The steps of one program; empty where a level's step does nothing or is impossible."""
     teams: list[_Team] = [(tuple(range(survivors.count)), _Part(Fraction(0), Fraction(1)))]
     forth: list[_Draft] = []
     back: list[_Draft] = []
-    for level, way in cuts:
-        if way is None:
+    for level, method in cuts:
+        if method is None:
             continue
         split = [(survivors.by_unit(ranks, level), part) for ranks, part in teams]
         where = f"inside each {survivors.system.hierarchy.names[level]}"
         shares = min(len(unit) for units, _ in split for unit in units)
-        if way is _SCATTER:
+        if method is _SCATTER:
             if shares < 2:
                 return []
             teams = [
@@ -187,15 +187,15 @@ def _draft_steps(
         else:
             teams = [(tuple(unit[0] for unit in units), part) for units, part in split]
         groups = tuple(
-            (unit, _equal_shares(part, shares, len(unit)) if way is _SCATTER else ())
+            (unit, _equal_shares(part, shares, len(unit)) if method is _SCATTER else ())
             for units, part in split
             for unit in units
             if len(unit) > 1
         )
         if not groups:
             return []
-        forth.append(_Draft(way[0], groups, where))
-        back.insert(0, _Draft(way[1], groups, where))
+        forth.append(_Draft(method[0], groups, where))
+        back.insert(0, _Draft(method[1], groups, where))
     return [*forth, *_draft_all_reduce(teams, last), *back]
 
 
@@ -204,25 +204,25 @@ def _equal_shares(part: _Part, shares: int, members: int) -> tuple[_Part, ...]:
     return (*part.cut(shares), *[_NOTHING] * (members - shares))
 
 
-def _draft_all_reduce(teams: Sequence[_Team], last: _Way | None) -> list[_Draft]:
+def _draft_all_reduce(teams: Sequence[_Team], last: _Method | None) -> list[_Draft]:
     """The all-reduce inside each team of ranks, in one step or as the two steps of ``last``."""
-    some = [(ranks, part) for ranks, part in teams if len(ranks) > 1]
-    if not some:
+    active = [(ranks, part) for ranks, part in teams if len(ranks) > 1]
+    if not active:
         return []
-    where = f"among {len(some[0][0])}" + (f", {len(some)} times" if len(some) > 1 else "")
+    where = f"among {len(active[0][0])}" + (f", {len(active)} times" if len(active) > 1 else "")
     groups = tuple(
-        (ranks, tuple(part.cut(len(ranks))) if last is _SCATTER else ()) for ranks, part in some
+        (ranks, tuple(part.cut(len(ranks))) if last is _SCATTER else ()) for ranks, part in active
     )
-    return [_Draft(one, groups, where) for one in last or (Collective.ALL_REDUCE,)]
+    return [_Draft(collective, groups, where) for collective in last or (Collective.ALL_REDUCE,)]
 
 
 def _finish_program(drafts: Sequence[_Draft]) -> GroupProgram:
-    """Cut the payload into so many chunks that each piece is a whole number of them."""
-    parts = [part for draft in drafts for _, some in draft.groups for part in some]
-    whole = lcm(*((part.begin.denominator) for part in parts),
+    """Cuts the payload into chunks such that each piece is a whole number of them."""
+    parts = [part for draft in drafts for _, pieces in draft.groups for part in pieces]
+    chunks = lcm(*((part.begin.denominator) for part in parts),
                 *((part.length.denominator) for part in parts))  # fmt: skip
     return GroupProgram(
-        tuple(draft.step(whole) for draft in drafts),
-        whole,
+        tuple(draft.step(chunks) for draft in drafts),
+        chunks,
         tuple(f"{draft.collective.value} {draft.where}" for draft in drafts),
     )

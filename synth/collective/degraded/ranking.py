@@ -1,4 +1,4 @@
-"""The best programs for the devices that are left, ranked, proved at this size, and replayed."""
+"""The best programs for the present devices, ranked, proved at this size, and replayed."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from synth.collective.verify.symbolic import Refuted, Verdict
 
 @dataclass(frozen=True)
 class UnevenRequest:
-    """An all-reduce over all devices that are left. Raises InputError for numbers of no use.
+    """An all-reduce over all devices that are present. Raises InputError for counts below 1.
 
-    ``exact``: every program is an answer, also where prices do not tell it from another.
+    ``exact``: every program is an answer, even where prices cannot tell it from another.
     """
 
     payload_bytes: int = 2**30
@@ -60,7 +60,7 @@ class UnevenRequest:
 
 @dataclass(frozen=True)
 class UnevenCandidate:
-    """A program of explicit groups with the prices of its phases, of one segment each."""
+    """A program of explicit groups with the prices of its phases, for one segment each."""
 
     ticks: int
     program: GroupProgram
@@ -82,10 +82,10 @@ class UnevenCandidate:
 
 @dataclass(frozen=True)
 class UnevenAnswer:
-    """A ranked candidate; ``verdict`` is of this size and these groups, not of all.
+    """A ranked candidate; ``verdict`` holds for this size and these groups only.
 
-    It stands for ``others`` that prices do not tell from it; ``against_default``: what they tell of
-    it and the plain all-reduce.
+    It stands for ``others`` that prices cannot tell from it; ``against_default`` compares it with
+    the plain all-reduce.
     """
 
     rank: int
@@ -97,7 +97,7 @@ class UnevenAnswer:
 
 @dataclass(frozen=True)
 class EvenChoice:
-    """What else one could do: run on an even part, without some devices."""
+    """An alternative: run on an even part, without some devices."""
 
     core: EvenCore
     candidate: UnevenCandidate
@@ -105,7 +105,7 @@ class EvenChoice:
 
 @dataclass(frozen=True)
 class UnevenReport:
-    """Answers, best first, among all ``programs`` of two families; and the choices beside them.
+    """Answers, best first, among all ``programs`` of two families, and the even alternatives.
 
     ``flat_seconds`` is the plain all-reduce in one step and one segment. ``complete`` is False if
     the search was stopped.
@@ -133,9 +133,9 @@ def uneven_answers(
     request: UnevenRequest,
     watcher: Watcher | None = None,
 ) -> UnevenReport:
-    """Rank the programs of both families exactly, and prove and replay the best at this size.
+    """Ranks the programs of both families exactly; proves and replays the best at this size.
 
-    Raises InputError unless there is one axis, of all devices that are left, and it is reduced.
+    Raises InputError unless there is one axis, of all present devices, and it is reduced.
     """
     watcher = watcher or Watcher()
     survivors = Survivors(system)
@@ -143,12 +143,12 @@ def uneven_answers(
     search = _FamilySearch(survivors, request, watcher)
     best, choices = search.run()
     answers = []
-    for rank, found in enumerate(best, start=1):
-        verdict = judge_program(found.what.program, survivors.count)
-        told = _compare_with_plain(system, found.what, search.flat)
-        answers.append(UnevenAnswer(rank, found.what, verdict, told, found.others))
+    for rank, answer in enumerate(best, start=1):
+        verdict = judge_program(answer.what.program, survivors.count)
+        comparison = _compare_with_plain(system, answer.what, search.flat)
+        answers.append(UnevenAnswer(rank, answer.what, verdict, comparison, answer.others))
         watcher.judged(rank, len(best))
-    everyone = [np.array(survivors.devices, dtype=np.int64)]
+    all_devices = [np.array(survivors.devices, dtype=np.int64)]
     return UnevenReport(
         survivors,
         request,
@@ -156,21 +156,21 @@ def uneven_answers(
         tuple(answers),
         choices,
         total_seconds(search.flat),
-        bound_of_groups(system, everyone, request.payload_bytes, Goal.ALL_REDUCE),
+        bound_of_groups(system, all_devices, request.payload_bytes, Goal.ALL_REDUCE),
         search.programs,
         search.complete,
     )
 
 
 def _compare_with_plain(
-    system: System, one: UnevenCandidate, flat: Sequence[InstructionPrice]
+    system: System, candidate: UnevenCandidate, flat: Sequence[InstructionPrice]
 ) -> DefaultComparison:
-    """What prices tell of a candidate and the plain all-reduce."""
-    ours = estimate_price(system, one.ticks, one.segments * one.prices)
+    """Whether prices separate a candidate from the plain all-reduce."""
+    estimate = estimate_price(system, candidate.ticks, candidate.segments * candidate.prices)
     default = estimate_price(system, sum(price.ticks for price in flat), flat)
-    if ours.surely_below(default):
+    if estimate.surely_below(default):
         return DefaultComparison.FASTER
-    return DefaultComparison.SLOWER if default.surely_below(ours) else DefaultComparison.SAME
+    return DefaultComparison.SLOWER if default.surely_below(estimate) else DefaultComparison.SAME
 
 
 def judge_program(program: GroupProgram, ranks: int) -> Verdict:
@@ -186,7 +186,7 @@ def judge_program(program: GroupProgram, ranks: int) -> Verdict:
 
 
 def only_axis(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
-    """The one axis, of all devices that are left. Raises InputError for any others."""
+    """The one axis, of all present devices. Raises InputError for any others."""
     if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
         given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
         raise InputError(
@@ -204,10 +204,10 @@ _Kind = tuple[Collective, GroupList, float]
 
 @dataclass(frozen=True)
 class _Family:
-    """Programs as paths of labels, one label a step, so that programs share the prices of steps.
+    """Programs as paths of labels, one label per step, so that programs share the prices of steps.
 
-    ``priced(label, payload_bytes)`` are the prices of a label's phases, for one segment of that
-    many bytes; ``program(number)`` is the program of a path.
+    ``priced(label, payload_bytes)`` are the prices of a label's phases, for one segment of
+    ``payload_bytes``; ``program(number)`` is the program of a path.
     """
 
     paths: Sequence[Labels]
@@ -235,38 +235,41 @@ class _FamilySearch:
         if self._survivors.count == 1:
             nothing = UnevenCandidate(0, GroupProgram((), 1, ()), 1, ())
             return [DistinctAnswer(nothing, PriceEstimate(0), 0, 0)], ()
-        levels = self._of_levels()
+        levels = self._level_family()
         self.flat = levels.priced(0, self._request.payload_bytes)
         families, choices = [levels], []
         for core in find_cores(self._survivors):
             if not self._go_on():
                 break
-            [alone] = self._best(self._on_core(core, ()), 1, None, self._go_on)
+            [alone] = self._cheapest(self._core_family(core, ()), 1, None, self._go_on)
             choices.append(EvenChoice(core, alone))
-            families.append(self._on_core(core, core.ends))
+            families.append(self._core_family(core, core.ends))
         self.programs = sum(len(family.paths) for family in families)
-        best = self._exactly(families) if self._request.exact else self._distinct(families)
+        best = (
+            self._rank_exactly(families) if self._request.exact else self._rank_distinct(families)
+        )
         return best, tuple(choices)
 
-    def _exactly(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
+    def _rank_exactly(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
         """The cheapest programs of all families, each an answer of its own."""
-        found: list[UnevenCandidate] = []
+        candidates: list[UnevenCandidate] = []
         for family in families:
-            limit = sorted(one.ticks for one in found)[: self._request.k][-1:]
-            most = limit[0] if len(found) >= self._request.k else None
-            go_on = self._go_on if found else lambda: True
-            found += self._best(family, self._request.k, most, go_on)
+            kth = sorted(candidate.ticks for candidate in candidates)[: self._request.k][-1:]
+            limit = kth[0] if len(candidates) >= self._request.k else None
+            go_on = self._go_on if candidates else lambda: True
+            candidates += self._cheapest(family, self._request.k, limit, go_on)
         unique = {
-            one.program.steps: one for one in sorted(found, key=lambda c: c.key, reverse=True)
+            candidate.program.steps: candidate
+            for candidate in sorted(candidates, key=lambda c: c.key, reverse=True)
         }
-        ranked = sorted(unique.values(), key=lambda one: one.key)[: self._request.k]
-        return [DistinctAnswer(one, PriceEstimate(one.ticks), 0, one.ticks) for one in ranked]
+        ranked = sorted(unique.values(), key=lambda candidate: candidate.key)[: self._request.k]
+        return [DistinctAnswer(c, PriceEstimate(c.ticks), 0, c.ticks) for c in ranked]
 
-    def _distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
-        """The answers that prices tell apart, of all families together."""
+    def _rank_distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
+        """The answers of all families that prices can tell apart."""
         grouping: AnswerGrouping[UnevenCandidate] = AnswerGrouping()
-        followed = [PathRanking(family.paths, self._works(family)) for family in families]
-        orders = [_ranked_paths(number, one) for number, one in enumerate(followed)]
+        rankings = [PathRanking(family.paths, self._phase_works(family)) for family in families]
+        orders = [_ranked_paths(number, ranking) for number, ranking in enumerate(rankings)]
         first = True
         for ticks, number, segments, path in merge(*orders):
             while len(grouping) < self._request.k and grouping.settle(ticks):
@@ -274,15 +277,15 @@ class _FamilySearch:
             if len(grouping) == self._request.k or not (first or self._go_on()):
                 break
             first = False
-            one = self._candidate(families[number], path, segments, ticks)
-            apart = estimate_as_shown(self._survivors.system, ticks, segments * one.prices)
-            simplicity = (1, segments, len(one.program.steps), (one.program.text,))
-            grouping.add(Member(apart, simplicity, one.program.steps, one))
+            candidate = self._candidate(families[number], path, segments, ticks)
+            estimate = estimate_as_shown(self._survivors.system, ticks, segments * candidate.prices)
+            simplicity = (1, segments, len(candidate.program.steps), (candidate.program.text,))
+            grouping.add(Member(estimate, simplicity, candidate.program.steps, candidate))
         while len(grouping) < self._request.k and grouping.settle(inf):
             pass
         return grouping.answers()
 
-    def _works(self, family: _Family) -> dict[int, list[Choices]]:
+    def _phase_works(self, family: _Family) -> dict[int, list[Choices]]:
         """The phases of every label of a family, for each number of segments."""
         size = self._request.payload_bytes
         return {
@@ -294,8 +297,10 @@ class _FamilySearch:
         }
 
     def _candidate(self, family: _Family, path: int, segments: int, ticks: int) -> UnevenCandidate:
-        each = self._request.payload_bytes / segments
-        prices = tuple(p for label in family.paths[path] for p in family.priced(label, each))
+        segment_bytes = self._request.payload_bytes / segments
+        prices = tuple(
+            p for label in family.paths[path] for p in family.priced(label, segment_bytes)
+        )
         program = spell_out_pieces(family.program(path), self._survivors.count)
         return UnevenCandidate(ticks, program, segments, prices)
 
@@ -304,18 +309,18 @@ class _FamilySearch:
         self._stopped = self._stopped or not going
         return going
 
-    def _best(
+    def _cheapest(
         self, family: _Family, count: int, limit: int | None, go_on: Callable[[], bool]
     ) -> list[UnevenCandidate]:
         """The best programs of a family, none above the limit."""
-        followed = PathRanking(family.paths, self._works(family))
-        made = [
-            self._candidate(family, one.path, one.segments, one.ticks)
-            for one in cheapest_paths(followed, count, limit, go_on)
+        ranking = PathRanking(family.paths, self._phase_works(family))
+        candidates = [
+            self._candidate(family, priced.path, priced.segments, priced.ticks)
+            for priced in cheapest_paths(ranking, count, limit, go_on)
         ]
-        return sorted(made, key=lambda candidate: candidate.key)[:count]
+        return sorted(candidates, key=lambda candidate: candidate.key)[:count]
 
-    def _of_levels(self) -> _Family:
+    def _level_family(self) -> _Family:
         """The *levels* family. Each kind of phase is a label; label 0 is the plain all-reduce."""
         programs = list(level_programs(self._survivors))
         labels: dict[_Kind, int] = {}
@@ -324,9 +329,9 @@ class _FamilySearch:
             steps = phases_of_program(program, self._survivors.devices, program.chunks)
             assert not isinstance(steps, Failure)
             path = []
-            for one in steps:
-                assert isinstance(one.among, GroupList)
-                kind = one.collective, one.among, one.size_bytes / program.chunks
+            for phase in steps:
+                assert isinstance(phase.among, GroupList)
+                kind = phase.collective, phase.among, phase.size_bytes / program.chunks
                 path.append(labels.setdefault(kind, len(labels)))
             paths.append(tuple(path))
         kinds = list(labels)
@@ -337,7 +342,7 @@ class _FamilySearch:
 
         return _Family(paths, len(labels), priced, programs.__getitem__)
 
-    def _on_core(self, core: EvenCore, ends: Sequence[GroupStep]) -> _Family:
+    def _core_family(self, core: EvenCore, ends: Sequence[GroupStep]) -> _Family:
         """The *core* family: any program on the core's tree, between the steps in ``ends``."""
         depth = len(core.tree.digits)
         paths, alphabet = self._library.paths(depth), self._library.graph(depth).alphabet
@@ -366,7 +371,7 @@ class _FamilySearch:
         return _Family(paths, len(steps), priced, program)
 
 
-def _ranked_paths(number: int, followed: PathRanking) -> Iterator[tuple[int, int, int, int]]:
+def _ranked_paths(number: int, ranking: PathRanking) -> Iterator[tuple[int, int, int, int]]:
     """The paths of a family by price: ticks, the family, the segments, the path."""
-    for one in followed:
-        yield one.ticks, number, one.segments, one.path
+    for priced in ranking:
+        yield priced.ticks, number, priced.segments, priced.path

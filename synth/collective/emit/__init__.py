@@ -1,8 +1,8 @@
 """Schedules as files for other runtimes and tools. Nothing here imports them.
 
-A target is a row of ``TARGETS`` with one pure function, from a ``EmitSource`` (a schedule, its
+A target is a row of ``TARGETS`` with a pure function from an ``EmitSource`` (a schedule, its
 prices, its verdict) to files. A target that cannot express a step raises an error with the step's
-number and the targets that can, rather than write something else than what was proved.
+number and the targets that can, rather than write anything but what was proved.
 
 >>> from synth.collective.emit import TARGETS, target_of
 >>> [name for name, target in TARGETS.items() if target.places]

@@ -1,4 +1,4 @@
-"""What each device holds before and after every phase of a schedule, and whether it is read."""
+"""Sizes and liveness of every device's buffer before and after each phase of a schedule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from synth.collective.semantics.schedule import Phase, Schedule, Transpose
 
 @dataclass(frozen=True, eq=False)
 class BufferHistory:
-    """Rows are moments: before the first phase, and after each one. Columns are devices.
+    """Rows are moments (before the first phase, and after each), columns are devices.
 
     ``parts[moment, device]``: the device's buffer is the payload divided by this number; 0 if
-    it is empty. ``needed[moment, device]``: a later phase reads the buffer, or it is the result.
+    empty. ``needed[moment, device]``: a later phase reads the buffer, or it is the result.
     """
 
     parts: Devices
@@ -24,7 +24,7 @@ class BufferHistory:
 
 
 def follow_buffers(schedule: Schedule) -> BufferHistory:
-    """Follow the sizes of all buffers forwards through a schedule, and their use backwards."""
+    """Computes all buffer sizes forwards through a schedule, and their liveness backwards."""
     parts = [_initial_sizes(schedule)]
     for phase in schedule.phases:
         parts.append(_sizes_after(phase, parts[-1]))
@@ -35,7 +35,7 @@ def follow_buffers(schedule: Schedule) -> BufferHistory:
 
 
 def _initial_sizes(schedule: Schedule) -> Devices:
-    """What devices are given: for an all-gather a piece; for a broadcast only the first has any."""
+    """Returns the initial parts: a piece for an all-gather; none for a broadcast but the root's."""
     goal = schedule.goal
     parts = np.full(schedule.devices, schedule.pieces if goal.gathers else 1, dtype=np.int64)
     if goal.from_first:
@@ -44,7 +44,7 @@ def _initial_sizes(schedule: Schedule) -> Devices:
 
 
 def _result_devices(schedule: Schedule) -> npt.NDArray[np.bool_]:
-    """Whose buffers are the result."""
+    """Returns which devices' buffers are the result."""
     needed = np.ones(schedule.devices, dtype=bool)
     if schedule.goal.to_first:
         needed[schedule.reduction.grid()[:, 1:]] = False
@@ -68,7 +68,7 @@ def _sizes_after(phase: Phase, parts: Devices) -> Devices:
 
 
 def _needed_before(phase: Phase, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which buffers are needed before a phase, if those in ``needed`` are after it."""
+    """Returns which buffers are needed before a phase, given those needed after it."""
     if isinstance(phase, Transpose):
         return needed
     groups = phase.groups

@@ -1,8 +1,8 @@
-"""Frameworks that compute a process's coordinates from its rank: in which order they count axes.
+"""Frameworks that compute a process's coordinates from its rank, with their orders of axes.
 
-Megatron's rank 1 is the second tensor-parallel process of the first pipeline stage, whatever the
-axes of a job are called. So an axis has a *kind* of parallelism, read from its name, and a
-framework is a row: the kinds in its order, the slowest first, by its own names.
+Megatron's rank 1 is the second tensor-parallel process of the first pipeline stage, whatever a
+job's axes are called. So an axis has a *kind* of parallelism, derived from its name, and a
+framework is a row: its kinds in its order, slowest first, with its own names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS: Mapping[str, Parallelism] = {
 
 
 def kind_of(name: str) -> Parallelism | None:
-    """What an axis of this name splits; None for a name that says nothing."""
+    """Returns what an axis with this name splits, or None for an unknown name."""
     plain = name.lower().replace("-", "_")
     return KINDS.get(plain) or KINDS.get(plain.removesuffix("_parallel"))
 
@@ -50,8 +50,8 @@ def kind_of(name: str) -> Parallelism | None:
 class FrameworkRankOrder:
     """A framework with a rank order of its own.
 
-    ``order``: the kinds it has with its names for them, the slowest first. ``apart``: kinds that
-    it lays over the same ranks in grids of their own, so that no one grid has both, and why.
+    ``order``: its kinds with its names for them, slowest first. ``apart``: pairs of kinds that
+    it puts in separate grids over the same ranks, so that no single grid has both, and why.
     """
 
     title: str
@@ -60,10 +60,10 @@ class FrameworkRankOrder:
     apart: tuple[tuple[Parallelism, Parallelism, str], ...] = ()
 
     def positions(self, axes: Sequence[Axis]) -> tuple[int, ...]:
-        """The axes in the framework's order, the slowest first; those of size 1 before all others.
+        """Returns the axes in the framework's order, slowest first, those of size 1 before all.
 
-        Raises InputError for a name that says nothing, for a kind that the framework does not
-        have, and for axes that are no one grid there.
+        Raises InputError for an unknown axis name, for a kind that the framework lacks, and
+        for axes that do not form one grid there.
         """
         kinds = {place: self._kind(axis) for place, axis in enumerate(axes) if axis.size > 1}
         self._check_apart(axes, kinds)
@@ -72,7 +72,7 @@ class FrameworkRankOrder:
         return (*ones, *sorted(kinds, key=lambda place: rank.index(kinds[place])))
 
     def name(self, axis: Axis) -> str:
-        """What the framework calls an axis. Raises InputError as ``positions``."""
+        """Returns the framework's name for an axis. Raises InputError as ``positions``."""
         return self.order[self._kind(axis)]
 
     def _kind(self, axis: Axis) -> Parallelism:
@@ -94,14 +94,16 @@ class FrameworkRankOrder:
     def _check_apart(self, axes: Sequence[Axis], kinds: Mapping[int, Parallelism]) -> None:
         for kind, count in Counter(kinds.values()).items():
             if count > 1:
-                same = " and ".join(axes[place].name for place, one in kinds.items() if one is kind)
+                same = " and ".join(
+                    axes[place].name for place, each in kinds.items() if each is kind
+                )
                 raise InputError(
                     f"{self.title} has one axis for {same}", hint=f"its {self.order[kind]}"
                 )
-        for one, other, why in self.apart:
-            if one in kinds.values() and other in kinds.values():
+        for first, second, why in self.apart:
+            if first in kinds.values() and second in kinds.values():
                 raise InputError(
-                    f"{self.order[one]} and {self.order[other]} are no axes of one grid in "
+                    f"{self.order[first]} and {self.order[second]} are no axes of one grid in "
                     f"{self.title}: {why}",
                     hint="ask for the two grids one after the other",
                 )

@@ -1,8 +1,8 @@
-"""JAX: one self-contained file with a collective for shard_map, a check and a clock.
+"""JAX: a self-contained file with a collective for shard_map, a check and a clock.
 
-In JAX all devices run one program, so at any moment all buffers have one shape, and a collective
-over mesh axes has all devices taking part. What a schedule asks beyond that is done by explicit
-groups where there is a way, and refused by step where there is none.
+In JAX all devices run one program, so all buffers have one shape at a time, and a collective over
+mesh axes involves all devices. Schedules that need more use explicit groups where possible, and are
+otherwise refused with the step's number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _PhaseStep:
     """What a phase needs beyond its collective and groups.
 
     * ``alone``: devices that take no part get groups of one;
-    * ``everyone``: devices that should take no part do so anyway, as JAX needs groups of one size
-      where members give or get pieces;
+    * ``everyone``: devices that should take no part do so anyway, because JAX needs groups of one
+      size where members give or get pieces;
     * ``idle``: a transpose of buffers that no later phase reads, left out.
     """
 
@@ -40,9 +40,10 @@ class _PhaseStep:
 
 
 def write(source: EmitSource) -> Files:
-    """``collsynth_jax_STAMP.py``, its groups given by mesh axes where they can be, else one by one.
+    """Returns ``collsynth_jax_STAMP.py``, with groups by mesh axes if possible, else explicit.
 
-    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    Raises CannotExpressError for programs in which devices need buffers of different sizes at a
+    time.
     """
     try:
         return _write_stripes("jax", source, explicit=False)
@@ -51,9 +52,10 @@ def write(source: EmitSource) -> Files:
 
 
 def write_flat(source: EmitSource) -> Files:
-    """``collsynth_jax_flat_STAMP.py``, by explicit groups: for any mesh in the order of the ranks.
+    """Returns ``collsynth_jax_flat_STAMP.py``, with explicit groups: for any mesh in rank order.
 
-    Raises CannotExpressError for programs during which devices need buffers of unlike sizes.
+    Raises CannotExpressError for programs in which devices need buffers of different sizes at a
+    time.
     """
     return _write_stripes("jax-flat", source, explicit=True)
 
@@ -88,12 +90,12 @@ def _numbers(
     steps: Sequence[tuple[_PhaseStep, ...]],
     what: Callable[[Exchange, _PhaseStep], bool],
 ) -> list[str]:
-    """The numbers, from 1, of exchanges for which ``what`` is true; with stripes if several."""
+    """Returns the numbers, from 1, of exchanges that satisfy ``what``; with stripes if several."""
     found = []
-    for stripe, (one, means) in enumerate(zip(source.stripes, steps, strict=True), 1):
-        pairs = zip(one.schedule.phases, means, strict=True)
+    for number, (stripe, of_stripe) in enumerate(zip(source.stripes, steps, strict=True), 1):
+        pairs = zip(stripe.schedule.phases, of_stripe, strict=True)
         exchanges = [(phase, step) for phase, step in pairs if isinstance(phase, Exchange)]
-        of = f" of stripe {stripe}" if source.beside else ""
+        of = f" of stripe {number}" if source.beside else ""
         found += [f"{n}{of}" for n, (e, step) in enumerate(exchanges, 1) if what(e, step)]
     return found
 
@@ -134,7 +136,7 @@ def _step(source: EmitSource, held: BufferHistory, number: int, phase: Phase) ->
 
 
 def _parts_after(phase: Phase, parts: int) -> int:
-    """By how much the payload is divided in the buffers of all devices, once they did a phase."""
+    """Returns into how many parts all buffers divide the payload after a phase."""
     if not isinstance(phase, Exchange) or not phase.collective.in_pieces or phase.collective.apart:
         return parts
     members = int(phase.groups.shape[1])
@@ -142,7 +144,7 @@ def _parts_after(phase: Phase, parts: int) -> int:
 
 
 def _check_one_shape(source: EmitSource, held: BufferHistory, number: int, parts: int) -> None:
-    """Refuse a phase after which some device needs a buffer of another size than all have."""
+    """Refuses a phase after which a device needs a buffer of another size than the others."""
     other = held.needed[number + 1] & (held.parts[number + 1] != parts)
     if other.any():
         wrong = int(held.parts[number + 1][other][0])

@@ -1,9 +1,9 @@
-"""Where each rank must run, in the files of the launchers that start the processes of a job.
+"""Rank placement files for the launchers that start the processes of a job.
 
-Ranks are numbered by the axes as given, or in a framework's order, if the options name one: in
-machine order launchers need no file. A launcher knows hosts and counts the processes of one host
-in the order of their ranks; which device a process gets is said beside it, by the order in which
-it sees the devices.
+Ranks are numbered by the axes as given, or in a framework's order if the options name one; in
+machine order launchers need no file. A launcher knows hosts and counts the processes of one host in
+the order of their ranks; a separate mapping gives each process its device, in the order in which it
+sees the devices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class LaunchPlacement(Protocol):
-    """A placement on a system, and who counts ranks how: all that a launcher asks of a source."""
+    """A placement on a system, and the rank order: all that launchers need of a source."""
 
     @property
     def placement(self) -> Placement: ...
@@ -40,23 +40,23 @@ class LaunchPlacement(Protocol):
 
 
 def host_level(source: LaunchPlacement) -> int:
-    """The position of the level whose units are hosts; -1 if the whole machine is one host.
+    """Returns the position of the level whose units are hosts; -1 if the machine is one host.
 
-    Raises InputError for a level asked for that is not there.
+    Raises InputError if the options name a level that does not exist.
     """
     hierarchy = source.placement.hierarchy
-    asked = source.options.host_level
-    if asked is not None:
+    name = source.options.host_level
+    if name is not None:
         with error_context("host level"):
-            return hierarchy.index(asked)
+            return hierarchy.index(name)
     return level_of_hosts(hierarchy)
 
 
 def hosts(source: LaunchPlacement) -> tuple[str, ...]:
-    """The names of the hosts, in the order of the hierarchy.
+    """Returns the names of the hosts, in the order of the hierarchy.
 
-    Raises InputError if the names given are not as many as the hosts, or not different, or not
-    such as every launcher reads as one plain name.
+    Raises InputError if the names given do not match the number of hosts, repeat, or contain
+    characters that some launcher does not accept.
     """
     count = prod(source.placement.hierarchy.cardinalities[: host_level(source) + 1])
     given = source.options.hosts
@@ -75,19 +75,19 @@ def hosts(source: LaunchPlacement) -> tuple[str, ...]:
 
 
 def places(source: LaunchPlacement) -> Devices:
-    """The host of every device and its number there, shape (devices, 2)."""
+    """Returns the host of every device and its number there, shape (devices, 2)."""
     hierarchy = source.placement.hierarchy
     devices = np.arange(hierarchy.devices)
     return np.stack(np.divmod(devices, hierarchy.devices_in_child(host_level(source))), axis=1)
 
 
 def seats(source: LaunchPlacement) -> Devices:
-    """The host of every rank and its device's number there, shape (ranks, 2)."""
+    """Returns the host of every rank and its device's number there, shape (ranks, 2)."""
     return np.asarray(places(source)[_devices(source)])
 
 
 def rankfile(source: LaunchPlacement) -> Files:
-    """A rankfile of Open MPI, and the script that gives each rank its device."""
+    """Returns an Open MPI rankfile, and the script that gives each rank its device."""
     names, ranks = hosts(source), seats(source)
     run = f"-n {len(ranks)} bash on_device.sh PROGRAM"
     how = [
@@ -106,9 +106,9 @@ def rankfile(source: LaunchPlacement) -> Files:
 
 
 def slurm(source: LaunchPlacement) -> Files:
-    """A host file of Slurm's srun, and the script that gives each task its device.
+    """Returns a host file for Slurm's srun, and the script that gives each task its device.
 
-    The host file has no comments: a line of it is a task.
+    The host file has no comments, because each line is a task.
     """
     names, ranks = hosts(source), seats(source)
     run = f"--ntasks={len(ranks)} bash on_device.sh PROGRAM"
@@ -125,7 +125,7 @@ def slurm(source: LaunchPlacement) -> Files:
 
 
 def torchrun(source: LaunchPlacement) -> Files:
-    """A Python module that turns torchrun's host and local rank into the rank of the placement.
+    """Returns a Python module that maps torchrun's host and local rank to the placement's rank.
 
     torchrun itself can only number host by host.
     """
@@ -166,9 +166,9 @@ def apply():
 
 
 def jax_devices(source: EmitSource) -> Files:
-    """The order of ``jax.devices()`` that makes a mesh of the parallelism axes.
+    """Returns the order of ``jax.devices()`` that makes a mesh of the parallelism axes.
 
-    A TPU's chips are known by their coordinates: their ids count hosts of 2 x 2 chips.
+    A TPU's chips are identified by coordinates, because their ids count hosts of 2 x 2 chips.
     """
     source = replace(source, options=replace(source.options, rank_order=RankOrder.AXES))
     axes = source.placement.axes
@@ -194,7 +194,7 @@ def jax_devices(source: EmitSource) -> Files:
 
 
 def kubernetes(source: LaunchPlacement) -> Files:
-    """A ConfigMap with the ranks of each pod, for jobs of one pod a host."""
+    """Returns a ConfigMap with the ranks of each pod, for jobs of one pod a host."""
     count = len(hosts(source))
     header = _header(
         source,
@@ -224,18 +224,18 @@ def kubernetes(source: LaunchPlacement) -> Files:
 
 
 def _devices(source: LaunchPlacement) -> Devices:
-    """The device of every rank."""
+    """Returns the device of every rank."""
     return mesh(source.placement, rank_order(source)).devices
 
 
 def rank_order(source: LaunchPlacement) -> RankOrder:
-    """How ranks are counted here: by the axes, unless the options name a framework."""
-    asked = source.options.rank_order
-    return RankOrder.AXES if asked is RankOrder.MACHINE else asked
+    """Returns how ranks are counted: by the axes, unless the options name a framework."""
+    chosen = source.options.rank_order
+    return RankOrder.AXES if chosen is RankOrder.MACHINE else chosen
 
 
 def _ranks_by_host(source: LaunchPlacement) -> list[tuple[int, ...]]:
-    """For each host the ranks of its devices."""
+    """Returns for each host the ranks of its devices."""
     rank_of = np.argsort(_devices(source))
     return [tuple(row) for row in rank_of.reshape(len(hosts(source)), -1).tolist()]
 
@@ -252,7 +252,7 @@ def _about(source: LaunchPlacement) -> dict[str, Any]:
 
 
 def _header(source: LaunchPlacement, how: list[str]) -> list[str]:
-    """Comment lines that say what the ranks of a file are, and how the file is used."""
+    """Returns comment lines on what the ranks of a file are, and how the file is used."""
     placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
     counted = [placement.axes[place].name for place in order.slowest_first(placement.axes)]
@@ -267,10 +267,10 @@ def _header(source: LaunchPlacement, how: list[str]) -> list[str]:
 
 
 def _device_script(source: LaunchPlacement, variable: str, how: list[str]) -> str:
-    """A script that shows a process the devices of its host, those of lower ranks first.
+    """Returns a script that shows a process its host's devices, in the order of their ranks.
 
-    Launchers number the processes of a host by rank; so local process i finds its device at
-    position i, where programs look for it.
+    Launchers number a host's processes by rank, so local process i finds its device at position
+    i, where programs look for it.
     """
     ranks = seats(source)
     visible = [ranks[ranks[:, 0] == host, 1].tolist() for host in range(len(hosts(source)))]
@@ -288,12 +288,12 @@ def _device_script(source: LaunchPlacement, variable: str, how: list[str]) -> st
 
 
 def _rows(rows: Iterable[str]) -> str:
-    """A Python tuple, one entry a line."""
+    """Returns a Python tuple, one entry a line."""
     return "\n".join(["(", *(f"    {row}," for row in rows), ")"])
 
 
 def _json(body: dict[str, Any]) -> str:
-    """JSON with one key a line: lists of many numbers stay readable."""
+    """Returns JSON with one key a line, so that long lists of numbers stay readable."""
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in body.items())
     return f"{{\n{lines}\n}}\n"
 

@@ -1,8 +1,8 @@
 """The machine as a mesh with an axis for each factor of the placement; groups named by axes.
 
-A parallelism axis of size 8 that lies on two levels as 2 x 4 gives two mesh axes, ``node.data`` of
-size 2 and ``gpu.data`` of size 4. A rank is the mixed-radix number of its coordinates, and a group
-is what varies: the way JAX's meshes and people name groups, where schedules list devices.
+A parallelism axis of size 8 on two levels as 2 x 4 becomes two mesh axes, ``node.data`` of size 2
+and ``gpu.data`` of size 4. A rank is the mixed-radix number of its coordinates, and a group is
+named by the axes that vary, as in JAX's meshes, where schedules list devices.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Dims = tuple[int, ...]
 class RankOrder(Enum):
     """How the processes of a job are numbered.
 
-    * machine: device by device, outermost level slowest: what launchers do by themselves;
-    * axes: by the coordinates on the parallelism axes, the first axis slowest: what frameworks
-      expect that compute coordinates from ranks. The launcher must be told (target rankfile);
+    * machine: device by device, outermost level slowest: launchers' default;
+    * axes: by the coordinates on the parallelism axes, first axis slowest: for frameworks that
+      compute coordinates from ranks. The launcher needs a file (target rankfile);
     * megatron, torchtitan, deepspeed: likewise, the axes in the order of that framework.
     """
 
@@ -36,7 +36,7 @@ class RankOrder(Enum):
     DEEPSPEED = "deepspeed"
 
     def slowest_first(self, axes: Sequence[Axis]) -> tuple[int, ...]:
-        """The positions of the axes in the order in which ranks count them.
+        """Returns the positions of the axes in the order in which ranks count them.
 
         Raises InputError for axes that a framework's order does not have.
         """
@@ -47,7 +47,7 @@ class RankOrder(Enum):
 
 @dataclass(frozen=True)
 class MeshAxis:
-    """The part of a parallelism axis that lies on a level: its size is above 1."""
+    """The part of a parallelism axis on one level, with a size above 1."""
 
     level: int
     axis: int
@@ -57,7 +57,7 @@ class MeshAxis:
 
 @dataclass(frozen=True)
 class Mesh:
-    """Mesh axes, the slowest of a rank's number first; ``devices[rank]`` is the device."""
+    """Mesh axes, slowest first in a rank's number; ``devices[rank]`` is the device."""
 
     axes: tuple[MeshAxis, ...]
     placement: Placement
@@ -77,16 +77,16 @@ class Mesh:
         return tuple(self.axes[dim].name for dim in dims)
 
     def of_axis(self, axis: int) -> tuple[str, ...]:
-        """The mesh axes a parallelism axis is made of, outermost level first."""
+        """Returns the mesh axes of a parallelism axis, outermost level first."""
         return tuple(a.name for a in sorted(self.axes, key=lambda a: a.level) if a.axis == axis)
 
     def ranks(self, devices: Devices) -> Devices:
-        """Devices as ranks, in an array of the same shape."""
+        """Returns devices as ranks, in an array of the same shape."""
         return np.asarray(np.argsort(self.devices)[devices])
 
 
 def mesh(placement: Placement, order: RankOrder = RankOrder.MACHINE) -> Mesh:
-    """The mesh of a placement, its ranks numbered in this order.
+    """Returns the mesh of a placement, its ranks numbered in this order.
 
     Raises InputError for axes that a framework's order does not have.
     """
@@ -104,14 +104,14 @@ def mesh(placement: Placement, order: RankOrder = RankOrder.MACHINE) -> Mesh:
 
 @dataclass(frozen=True)
 class MeshGroups:
-    """Groups that differ in ``over`` (slowest first), of devices whose ``at_zero`` are 0."""
+    """Groups that vary along ``over`` (slowest first), of devices whose ``at_zero`` are 0."""
 
     over: Dims
     at_zero: Dims = ()
 
 
 def find_mesh_axes(groups: Devices, mesh: Mesh) -> MeshGroups | None:
-    """The mesh axes that name groups of devices, shape (groups, members); None if none do."""
+    """Returns the mesh axes that name groups of shape (groups, members), or None."""
     coordinates = np.array(np.unravel_index(mesh.ranks(groups), mesh.shape)).reshape(
         len(mesh.shape), *groups.shape
     )
@@ -127,7 +127,7 @@ def find_mesh_axes(groups: Devices, mesh: Mesh) -> MeshGroups | None:
 
 
 def expand_groups(groups: MeshGroups, mesh: Mesh) -> Devices:
-    """The devices of every group, shape (groups, members): the inverse of ``find_mesh_axes``."""
+    """Returns the devices of every group, shape (groups, members): inverts ``find_mesh_axes``."""
     index = tuple(
         slice(0, 1) if d in groups.at_zero else slice(None) for d in range(len(mesh.axes))
     )

@@ -1,4 +1,4 @@
-"""MPI: one self-contained file for mpi4py, with a check and a clock."""
+"""MPI: a self-contained file for mpi4py, with a check and a clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from synth.collective.emit.text import python_file
 
 
 def write(source: EmitSource) -> Files:
-    """``collsynth_mpi_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
+    """Returns ``collsynth_mpi_STAMP.py``. Raises CannotExpressError for groups that no mesh has."""
     op = source.schedule.op
     return python_file("mpi", source, with_op="" if op is ReductionKind.SUM else f", MPI.{op.name}")

@@ -1,25 +1,25 @@
-"""A table for NCCL's example tuner plugin: by what each call of a program goes, at its size.
+"""A table for NCCL's example tuner plugin: the algorithm of each call of a program, at its size.
 
-A tuner cannot say a program, only how NCCL carries out one collective on one communicator: so there
-is a row for each call of the program, for communicators of so many nodes and ranks, at the size of
-the program, by what its price takes the call by. There are no other rows: what another size, or
-another communicator, is fastest by is nothing that the answer says. Rows are of rings and trees; a
-call that is priced by anything else, such as a switch that reduces (NVLS), makes the whole program
-impossible to say. NCCL makes an all-to-all of sends, which no tuner is asked about.
+A tuner cannot express a program, only how NCCL carries out one collective on one communicator. So
+there is a row for each call of the program, for communicators with its numbers of nodes and ranks,
+at its size, with the algorithm of its price. There are no other rows, because the answer does not
+cover other sizes or communicators. Rows are of rings and trees; a call priced by anything else,
+such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL makes an
+all-to-all of sends, for which no tuner is asked.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
-* names are lower case, unknown ones are taken for allreduce, ring and simple without a word;
-  lines of 256 characters or more are cut in two, comments too;
-* the first row that fits wins, unless NCCL has marked its algorithm and protocol as impossible:
-  then the search goes on;
-* channels: without a row that fits it is 1, and so it is with -1 (*nChannels is 1 before the
-  search, and NCCL takes any number but 0 for an order: src/enqueue.cc getAlgoInfo). So every row
-  names them, and only the caller knows how many; and the plugin must be built with 0 there, or all
-  that the table says nothing of would have one channel. The head of the table says so;
+* names are lower case, unknown ones silently become allreduce, ring and simple; lines of 256
+  characters or more are cut in two, comments too;
+* the first matching row wins, unless NCCL has marked its algorithm and protocol as impossible: then
+  the search continues;
+* channels: without a matching row, or with -1, it is 1 (*nChannels is 1 before the search, and NCCL
+  takes any number but 0 for an order: src/enqueue.cc getAlgoInfo). So every row names them, and
+  only the caller knows how many; and the plugin must be built with 0 there, or every call without a
+  row would have one channel. The head of the table says so;
 * bytes: the larger of a member's buffers before and after, as our sizes are (an all-gather's and a
   reduce-scatter's is the whole: ncclFuncMaxSendRecvCount in src/include/enqueue.h). Calls of one
-  ncclGroupStart/End that are within a factor 4 of each other are asked for with their sum.
+  ncclGroupStart/End within a factor 4 of each other are looked up with their sum.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from synth.collective.semantics.schedule import Exchange
 
 MOST_CHANNELS = 64
 TUNABLE_ALGORITHMS = (Algorithm.RING, Algorithm.TREE)
-"""The algorithms that the table has rows for."""
+"""The algorithms that the table can have rows for."""
 BUILD = (
     "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
     "calls go over one channel."
 )
-"""What whoever takes the table has to know before it is used."""
+"""What users must do before the table is used."""
 NAMES = {
     Collective.BROADCAST: "broadcast",
     Collective.REDUCE: "reduce",
@@ -55,10 +55,10 @@ NAMES = {
 
 
 def write(source: EmitSource) -> Files:
-    """The table.
+    """Returns the table.
 
-    Raises CannotExpressError for an all-to-all, for a call that is priced by no ring or tree, and
-    for alike calls that go two ways; InputError if the number of channels is not given.
+    Raises CannotExpressError for an all-to-all, for a call priced by neither ring nor tree, and
+    for equal calls that go two ways; InputError if the number of channels is not given.
     """
     if source.schedule.goal.apart:
         raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
@@ -76,7 +76,7 @@ def write(source: EmitSource) -> Files:
 
 
 def _rows(source: EmitSource, channels: int) -> Iterator[str]:
-    """A row for each call and each shape of its communicators."""
+    """Yields a row for each call and each shape of its communicators."""
     exchanges = [phase for phase in source.schedule.phases if isinstance(phase, Exchange)]
     schedule = source.schedule
     steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
@@ -99,14 +99,14 @@ def _rows(source: EmitSource, channels: int) -> Iterator[str]:
 
 
 def explain_missing_row(collective: str, algorithm: Algorithm | None) -> str:
-    """Why the table has no row for a call by an algorithm; nothing where it has one."""
+    """Returns why the table cannot have a row for an algorithm, or ""."""
     if algorithm is None or algorithm in TUNABLE_ALGORITHMS:
         return ""
     return f"{collective}: it goes by {algorithm.value}, and the table says rings and trees only"
 
 
 def _nodes(source: EmitSource, groups: Devices) -> list[int]:
-    """On how many nodes the groups of a call lie: each number once."""
+    """Returns how many nodes the groups of a call span, each number once."""
     devices = source.system.hierarchy.devices_in_child(host_level(source))
     hosts = np.sort(groups // devices, axis=1)
     counts = 1 + (hosts[:, 1:] != hosts[:, :-1]).sum(axis=1)
@@ -135,6 +135,6 @@ def _file(source: EmitSource) -> str:
 
 
 def _comment(text: str) -> str:
-    """One line, short and plain enough for a reader that cuts lines at 256 bytes."""
+    """Returns one line, short and plain enough for a reader that cuts lines at 256 bytes."""
     plain = text.encode("ascii", "replace").decode()
     return "# " + plain.replace("\n", " ").replace("\r", " ")[:200]

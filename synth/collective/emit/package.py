@@ -1,8 +1,8 @@
-"""The programs of a whole job as one Python package: a module for each of its collectives.
+"""The programs of a whole job as one Python package, with a module for each collective.
 
-All lie on one placement, so one mesh serves them all. Process groups and communicators are made for
-all of them at once, on every rank in the same order: ranks that call collectives in different
-orders, as the stages of a pipeline do, could otherwise wait for each other for ever.
+All are on one placement, so one mesh serves them all. Process groups and communicators are created
+for all of them at once, in the same order on every rank: ranks that call collectives in different
+orders, as the stages of a pipeline do, could otherwise deadlock.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from synth.collective.emit.targets import emit, target_of
 from synth.collective.emit.text import render_template, request_words
 
 _MODULES = {"torch": "torch", "jax": "jax", "jax-flat": "jax", "mpi": "mpi"}
-"""Targets whose files are Python modules, each with the runtime that it is for."""
+"""Targets whose files are Python modules, with their runtimes."""
 
 
 @dataclass(frozen=True)
 class PackageEntry:
-    """One collective of a job, by its name there, and what is handed out for it."""
+    """One collective of a job, by its name there, and its source."""
 
     name: str
     source: EmitSource
 
 
 def emit_all(target: str, entries: Sequence[PackageEntry]) -> Files:
-    """The files of a target for all collectives of a job.
+    """Returns the files of a target for all collectives of a job.
 
-    A package for targets of Python modules; one file each for others; for targets that only say
-    where ranks run, what they write for any. Raises InputError and CannotExpressError as ``emit``
-    does, with the name of the entry, and InputError for targets of several files an entry.
+    Targets of Python modules give a package; others a file each; targets that only place ranks
+    write the same as for one entry. Raises InputError and CannotExpressError as ``emit`` does,
+    with the name of the entry, and InputError for targets with several files an entry.
     """
     row = target_of(target)
     if row.places:
@@ -61,7 +61,7 @@ def emit_all(target: str, entries: Sequence[PackageEntry]) -> Files:
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    """Names of modules, all different: letters, digits and underscores of the entries' names."""
+    """Returns distinct module names: letters, digits and underscores of the entries' names."""
     found: list[str] = []
     for name in names:
         plain = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_") or "entry"
@@ -73,7 +73,7 @@ def _names(names: Sequence[str]) -> list[str]:
 
 
 def _index(runtime: str, entries: Sequence[PackageEntry], modules: Sequence[str]) -> str:
-    """The package's own file: its modules, and what makes them all ready."""
+    """Returns the package's ``__init__.py``, which lists its modules and prepares them all."""
     first = entries[0].source
     return render_template(
         f"package_{runtime}.py.jinja",

@@ -27,11 +27,11 @@ def stamp(
     op: ReductionKind = ReductionKind.SUM,
     order: RankOrder = RankOrder.MACHINE,
 ) -> str:
-    """Six digits that go into the names of a program's files, which so tell programs apart.
+    """Returns six digits that distinguish the file names of different programs.
 
-    ``slices``: of each program side by side its text, its bytes of the payload and its segments.
-    Files of other programs, payloads, placements or orders of ranks would do something else: by one
-    name the file that ran, or was pasted, could be another than was meant.
+    ``slices`` has the text, payload bytes and segments of each program that runs side by side.
+    Without stamps, files of other programs, payloads, placements or rank orders would share a
+    name, and the wrong one could be run.
     """
     placement = reduction.placement
     axes = [(axis.name, axis.size) for axis in placement.axes]
@@ -42,18 +42,18 @@ def stamp(
 
 
 def hash_digits(text: str) -> str:
-    """Six digits that tell a text from others."""
+    """Returns six hexadecimal digits of a text's SHA-256."""
     return sha256(text.encode()).hexdigest()[:6]
 
 
 def module_name(runtime: str, stamped: str) -> str:
-    """What the Python file of a runtime is called, as a module: ``collsynth_torch_1f3a5c``."""
+    """Returns the module name of a runtime's Python file: ``collsynth_torch_1f3a5c``."""
     return f"collsynth_{runtime.replace('-', '_')}_{stamped}"
 
 
 @dataclass(frozen=True)
 class EmitOptions:
-    """What a caller may say about the form of what is emitted.
+    """Options for the form of emitted files.
 
     * ``rank_order``: how the job's processes are numbered;
     * ``hosts``: names of the machines, in the order of the hierarchy (else host0, host1, ...);
@@ -74,9 +74,9 @@ class EmitSource:
     """A schedule on a system, with the price of each phase and z3's verdict on its program.
 
     Prices are of one segment. Where several programs run side by side, each has a slice of the
-    payload (of every member's piece, where the goal is in pieces): this is the first of them, and
-    ``beside`` has the others, in the order of slices. ``reached`` tells in paragraphs how it comes
-    to its price, what must be set, and first of all that the default is advised where it is.
+    payload (of every member's piece, if the goal is in pieces): this is the first, and
+    ``beside`` has the others, in the order of slices. ``reached`` explains in paragraphs how
+    its price is reached, what must be set, and first that the default is advised, if it is.
     """
 
     schedule: Schedule
@@ -102,9 +102,9 @@ class EmitSource:
 
     @property
     def stamp(self) -> str:
-        """The digits by which its files are told from those of any other program."""
+        """The digits that distinguish its files from those of any other program."""
         own = self.schedule
-        slices = [(str(one.program), one.payload_bytes, one.segments) for one in self.schedules]
+        slices = [(str(each.program), each.payload_bytes, each.segments) for each in self.schedules]
         return stamp(own.reduction, own.goal, slices, own.op, self.options.rank_order)
 
     @property
@@ -123,7 +123,7 @@ class EmitSource:
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
-        """The work of each stripe on the links, as the simulator of overlap takes it."""
+        """The work of each stripe on the links, as input of the overlap simulator."""
         return tuple(
             Lane(tuple(price.work for price in stripe.prices), stripe.schedule.segments)
             for stripe in self.stripes
@@ -136,16 +136,16 @@ class EmitSource:
 
 
 class CannotExpressError(InputError):
-    """A target has no way to say a step. ``step`` counts the exchanges of the schedule from 1."""
+    """A target cannot express a step, which is numbered from 1 among the exchanges."""
 
 
 def step_number(schedule: Schedule, phase: int) -> int:
-    """The number of the step a phase belongs to: how many exchanges there are up to it."""
+    """Returns the number of the step that a phase belongs to: the exchanges up to it."""
     return sum(isinstance(p, Exchange) for p in schedule.phases[: phase + 1])
 
 
 def inexpressible_error(source: EmitSource, phase: int, why: str) -> CannotExpressError:
-    """The error for a phase, by its position in the schedule, that a target cannot express."""
+    """Returns the error for a phase, by position, that a target cannot express."""
     what = source.schedule.phases[phase]
     name = what.collective.value if isinstance(what, Exchange) else "transpose"
     return CannotExpressError(f"{name}: {why}", where=f"step {step_number(source.schedule, phase)}")
@@ -153,7 +153,7 @@ def inexpressible_error(source: EmitSource, phase: int, why: str) -> CannotExpre
 
 @contextmanager
 def number_stripe_errors(source: EmitSource, number: int) -> Iterator[None]:
-    """Add the stripe's number, from 1, to any CannotExpressError that is raised inside."""
+    """Adds the stripe's number, from 1, to a CannotExpressError raised inside."""
     try:
         yield
     except CannotExpressError as error:

@@ -1,4 +1,4 @@
-"""The table of targets: one row for each runtime or tool a schedule can be handed to."""
+"""The table of targets: one row for each runtime or tool that takes a schedule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from synth.collective.emit.timeline import trace as timeline
 
 @dataclass(frozen=True)
 class Target:
-    """One row: what it is for, and the pure function that writes its files.
+    """A target's summary, and the pure function that writes its files.
 
-    ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they can do so in
+    ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they support
     segments and stripes; other targets get schedules of one segment and one stripe. ``places``:
     only the placement is written, for any program. ``check`` raises what ``write`` would raise,
-    sooner; None where writing is quick.
+    sooner; None if writing is quick.
     """
 
     summary: str
@@ -59,7 +59,7 @@ TARGETS: Mapping[str, Target] = {
 
 
 def target_of(name: str) -> Target:
-    """The row of a target. Raises InputError if there is none so named."""
+    """Returns the row of a target. Raises InputError for an unknown name."""
     if name not in TARGETS:
         raise InputError(
             f"no target {name!r}", where="--target", hint=suggest_nearest(name, TARGETS)
@@ -68,10 +68,10 @@ def target_of(name: str) -> Target:
 
 
 def emit(target: str, source: EmitSource) -> Files:
-    """The files of a target for a schedule.
+    """Returns the files of a target for a schedule.
 
     Raises InputError for a target that does not exist, and CannotExpressError, which names the
-    step, the reason and the targets that can, for a program the target has no words for.
+    step, the reason and the targets that can, for a program that the target cannot express.
     """
     row = target_of(target)
     if row.places:
@@ -88,14 +88,14 @@ def emit(target: str, source: EmitSource) -> Files:
 
 
 def runnable_targets(source: EmitSource) -> tuple[str, ...]:
-    """The targets that can carry out a schedule."""
-    several = bool(source.beside) or source.schedule.segments > 1
-    able = {n: t for n, t in TARGETS.items() if t.runs and (t.overlaps or not several)}
+    """Returns the targets that can carry out a schedule."""
+    overlapped = bool(source.beside) or source.schedule.segments > 1
+    able = {n: t for n, t in TARGETS.items() if t.runs and (t.overlaps or not overlapped)}
     return tuple(name for name, target in able.items() if _is_expressible(target, source))
 
 
 def _check_alone(target: str, source: EmitSource) -> None:
-    """Refuse segments and stripes where a target has no words for them."""
+    """Refuses segments and stripes for a target without them."""
     if source.beside:
         able = ", ".join(name for name, row in TARGETS.items() if row.overlaps)
         raise InputError(

@@ -1,4 +1,4 @@
-"""What all emitted Python files have in common: the program by mesh axes, and its header."""
+"""What all emitted Python files share: the program by mesh axes, and its header."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NUMBERING = {
     RankOrder.MACHINE: "device by device, as launchers do by themselves",
     RankOrder.AXES: "by the axes, the last one fastest (the launcher must be told)",
     **{
-        RankOrder(name): f"as {one.title} counts axes (the launcher must be told)"
-        for name, one in FRAMEWORKS.items()
+        RankOrder(name): f"as {framework.title} counts axes (the launcher must be told)"
+        for name, framework in FRAMEWORKS.items()
     },
 }
 _SHOWN = 8
@@ -42,7 +42,7 @@ _SUMMED = {
 
 @cache
 def templates(package: str) -> Environment:
-    """The templates of a package, of text as it is; a word that is not given is a mistake."""
+    """Returns a package's templates, without escaping; undefined variables are errors."""
     return Environment(
         loader=PackageLoader(package),
         undefined=StrictUndefined,
@@ -52,14 +52,14 @@ def templates(package: str) -> Environment:
 
 
 def python_file(target: str, source: EmitSource, **more: Any) -> Files:
-    """``collsynth_TARGET_STAMP.py``. Raises CannotExpressError for groups no mesh axes can give."""
+    """Returns ``collsynth_TARGET_STAMP.py``. Raises CannotExpressError for groups not on axes."""
     name, runtime = module_name(target, source.stamp), target.partition("-")[0]
     words = _template_words(source) | {"module": name} | more
     return {f"{name}.py": render_template(f"{runtime}.py.jinja", **words)}
 
 
 def render_template(template: str, **words: Any) -> str:
-    """A template of this package, filled in."""
+    """Renders a template of this package."""
     return templates("synth.collective.emit").get_template(template).render(**words)
 
 
@@ -70,7 +70,7 @@ def _template_words(source: EmitSource) -> dict[str, Any]:
     summed = {part for name, parts in axes if name in reduction.over for part in parts}
     reduced = tuple(axis.name for axis in mesh.axes if axis.name in summed)
     stripes = _stripes(source)
-    phases = [phase for one in source.schedules for phase in one.phases]
+    phases = [phase for each in source.schedules for phase in each.phases]
     exchanges = [phase for phase in phases if isinstance(phase, Exchange)]
     orders = [step.get("names", ()) for stripe in stripes for step in stripe["steps"]]
     steps = [step for stripe in stripes for step in stripe["steps"]]
@@ -104,19 +104,19 @@ def _template_words(source: EmitSource) -> dict[str, Any]:
 
 
 def describe_mesh(placement: Placement, order: RankOrder) -> dict[str, Any]:
-    """How ranks are numbered, and the mesh that their coordinates are of."""
-    made = mesh_of(placement, order)
-    parts = [(axis.name, made.of_axis(number)) for number, axis in enumerate(placement.axes)]
+    """Returns how ranks are numbered, and the mesh of their coordinates."""
+    mesh = mesh_of(placement, order)
+    parts = [(axis.name, mesh.of_axis(number)) for number, axis in enumerate(placement.axes)]
     return {
         "numbering": _NUMBERING[order],
-        "mesh": [(axis.name, axis.size) for axis in made.axes],
+        "mesh": [(axis.name, axis.size) for axis in mesh.axes],
         "axes": [(name, _strings(of_axis)) for name, of_axis in parts],
         "world": placement.hierarchy.devices,
     }
 
 
 def trial_command(placement: Placement, order: RankOrder, overlapped: bool = False) -> str:
-    """How a file for PyTorch is tried, up to its name: what starts it on this machine."""
+    """Returns the command that tries a PyTorch file on this machine, up to the file's name."""
     line = torchrun_command(placement.hierarchy, overlapped)
     ranks = "" if order is RankOrder.MACHINE else f"; ranks are numbered {_NUMBERING[order]}"
     if "--nnodes" not in line:
@@ -125,9 +125,10 @@ def trial_command(placement: Placement, order: RankOrder, overlapped: bool = Fal
 
 
 def request_words(schedule: Schedule) -> dict[str, Any]:
-    """What is requested, by the names it has in text, as a function and as a class.
+    """Returns the goal's names in text, as a function and as a class, and its facts.
 
-    ``sums``: whether it adds up, and so rounds; ``total`` is what comes of several values.
+    ``sums``: whether it adds up, and so rounds; ``total`` names the combination of several
+    values.
     """
     goal = schedule.goal
     return {
@@ -148,7 +149,7 @@ def request_words(schedule: Schedule) -> dict[str, Any]:
 
 
 def _stripes(source: EmitSource) -> list[dict[str, Any]]:
-    """What is said of each program that runs side by side, its steps given by mesh axes."""
+    """Returns template variables of each program that runs side by side, its steps by mesh axes."""
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with number_stripe_errors(source, number):
@@ -175,9 +176,10 @@ def _steps(source: EmitSource, held: BufferHistory) -> list[dict[str, Any]]:
 
 
 def reorder_by_ranks(source: EmitSource) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Steps before and after a schedule's that put the caller's pieces in the order of ranks.
+    """Returns steps before and after a schedule that convert pieces between rank and member order.
 
-    In a schedule they are in that of members, outermost level first. None if that is the same.
+    In a schedule pieces are in the order of members, outermost level first. Empty if that is
+    the same.
     """
     schedule = source.schedule
     shape, axes = _members(source)
@@ -194,7 +196,7 @@ def reorder_by_ranks(source: EmitSource) -> tuple[list[dict[str, Any]], list[dic
 
 
 def _members(source: EmitSource) -> tuple[tuple[int, ...], list[int]]:
-    """The sizes of the mesh axes of a reduction group by ranks; by members, which are slowest.
+    """Returns a reduction group's mesh axis sizes by ranks, and its axes by members, slowest first.
 
     They differ where ranks are numbered by axes and several of these are on several levels.
     """
@@ -240,7 +242,7 @@ def _phases(source: EmitSource, held: BufferHistory) -> list[dict[str, Any]]:
 
 
 def _parts(phase: Exchange, held: BufferHistory, moment: int) -> int:
-    """By how much the payload is divided in a member's larger buffer; only a broadcast asks."""
+    """Returns into how many parts the larger buffer divides the payload; for broadcasts only."""
     if not phase.collective.from_first:
         return 1
     roots = set(held.parts[moment][phase.groups[:, 0]].tolist())
@@ -265,6 +267,6 @@ def _is_ascending(names: tuple[str, ...], mesh: Mesh) -> bool:
 
 
 def _strings(names: tuple[str, ...]) -> str:
-    """A tuple of names as Python text, in double quotes."""
+    """Returns a tuple of names as Python text, in double quotes."""
     inner = ", ".join(f'"{name}"' for name in names)
     return f"({inner},)" if len(names) == 1 else f"({inner})"

@@ -1,4 +1,4 @@
-"""PyTorch: one self-contained file with process groups, hooks, a check and a clock."""
+"""PyTorch: a self-contained file with process groups, hooks, a check and a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = {
     Goal.BROADCAST: ("broadcast",),
     Goal.ALL_TO_ALL: ("alltoall_base", "all_to_all_single"),
 }
-"""What torch calls a request of a process group: its name before torch 2.13, and from then on."""
+"""A process group's methods for a request: the name before torch 2.13, and from then on."""
 
 _OTHERS = (
     "allgather",
@@ -30,11 +30,11 @@ _OTHERS = (
     "scatter",
     "send",
 )
-"""What else a process group can be asked for."""
+"""Other methods of a process group."""
 
 
 def write(source: EmitSource) -> Files:
-    """``collsynth_torch_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
+    """Returns ``collsynth_torch_STAMP.py``. Raises CannotExpressError for groups no mesh has."""
     schedule = source.schedule
     own = _OWN[schedule.goal]
     names = sorted({*_OTHERS, *(name for names in _OWN.values() for name in names)})

@@ -1,37 +1,36 @@
-"""What no schedule can beat: a lower bound on the seconds of a request, by counting cuts.
+"""A lower bound on the seconds of a request, which no schedule can beat: counting cuts.
 
-A *part* is some of the devices, a node for instance; what must cross its border is counted in
-buffers of the request. There are two ways to count, for groups of k members, all at work at once.
+A *part* is a subset of the devices, such as a node. What must cross its border is counted in
+buffers of the request, for groups of k members that all work at once. There are two ways to count.
 
-One part, in which a group has p members, must send out and take in so many buffers:
+One part that holds p members of a group must send and receive this many buffers:
 
 * all-reduce: 1 and 1; all-gather: p/k and (k - p)/k; reduce-scatter: the other way round;
 * broadcast: 1 out of the part that has the root, 1 into each other; reduce: the other way round;
-* all-to-all: p (k - p)/k both ways, as each of its members sends each other one k-th.
+* all-to-all: p (k - p)/k both ways, as each of its members sends one k-th to each other member.
 
-That holds whatever the network does: it is what must cross links, added up or not, copied or not.
-The parts tried are one child of every level and, where children stand in a ring, torus or mesh, a
-row of several; and of a torus slabs, the same row under every parent at once: a pod of 4 by 16 is
-cut in halves along its 16, too, where 8 links lead across; along its 4 it is 32.
+This holds for any network, because the bytes must cross the links whether they are reduced or
+copied on the way. The parts tried are one child of every level; rows of several children where they
+form a ring, torus or mesh; and slabs of a torus, the same row under every parent at once. A pod of
+4 by 16 is cut in halves along its 16, where 8 links lead across, and along its 4, where 32 do.
 
 Several parts together, those of one parent or all, where a group has members in M of them: if they
 share links (a port of several devices, a bus), the sum of what leaves them is divided by what all
-these links can carry. From all parts that is M - 1 buffers of a group, M for an all-reduce, and for
-an all-to-all what the parts send.
+these links can carry. From all parts that is M - 1 buffers of a group, M for an all-reduce, and
+what the parts send for an all-to-all.
 
-An all-reduce needs 2 (M - 1) where nothing on the way between parts reduces: M - 1 must come
-together and M - 1 go back out. With switches that reduce the same holds if each of them is taken
-into one of the parts that it joins: links from switches to other parts then count as well.
-(Switches that reduce copy, too, but what enters a part is what its own devices get.)
+An all-reduce needs 2 (M - 1) where nothing between the parts reduces: M - 1 buffers must come
+together and M - 1 go back out. With switches that reduce, the same holds if each switch is counted
+as part of one of the parts it joins: links from switches to other parts then count as well. (Such
+switches also copy, but what enters a part is what its own devices get.)
 
-Nor is anything done before one message has come through; launches, which are the library's and not
-the machine's, are not counted, so that the bound holds however few calls there are. For one group
-of all devices on a tree with alike parts the bound is what flows reach (for an all-gather
-ForestColl's optimum, arXiv 2402.06787), but for an all-reduce whose outer switches reduce: there it
-was up to a sixth below.
-Of a calibrated system the bound takes what is faster of description and measurement; what such
-links reach on other machines is no measurement of this one.
-It also counts links that lead away from all members of a group, as if nothing had to come back.
+Nothing completes before one message has arrived. Launches belong to the library rather than the
+machine and are not counted, so the bound holds for any number of calls. For one group of all
+devices on a tree of alike parts the bound equals what flows reach (for an all-gather ForestColl's
+optimum, arXiv 2402.06787), except for an all-reduce whose outer switches reduce: there it was up to
+a sixth below. On a calibrated system the bound takes the faster of description and measurement; a
+calibration from other machines does not count as a measurement of this one. The bound also counts
+links that lead away from all members of a group, as if nothing had to return.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ from synth.collective.price.parts import (
 )
 
 _ROUNDED = 1e-12
-"""By what the same cut may differ where its terms are summed in another order."""
+"""Relative difference between two sums of the same cut whose terms are added in another order."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound and the level whose links impose it.
+    """A lower bound in seconds and the level whose links impose it.
 
-    The level is ``latency`` where the bound is one message, and "" where there is nothing to do.
+    ``level`` is ``latency`` where the bound is one message, and "" where there is nothing to do.
     """
 
     seconds: float
@@ -79,10 +78,10 @@ class Bound:
 def bound(
     system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
 ) -> Bound:
-    """The least time in which a goal can be reached on every group of a reduction.
+    """Returns the least time in which a goal can be reached on every group of a reduction.
 
-    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. Where links are slower or
-    missing, it is the larger of the healthy system's bound and what ``cuts`` counts. Raises
+    ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. Where links are slower or
+    missing, the bound is the larger of the healthy system's and that of ``cut_seconds``. Raises
     InputError for a system that lacks devices.
     """
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
@@ -92,35 +91,35 @@ def bound(
 def bound_by_calls(
     system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
 ) -> Bound:
-    """The least time where switches that reduce are used as they are offered: by two calls.
+    """Returns the least time where switches that reduce are used as they are offered: by two calls.
 
-    One pulls the sum of a piece from all members, the one who asks among them; the other writes a
-    copy to all, the writer among them (NVLink SHARP's multimem.ld_reduce and multimem.st). So an
-    all-reduce of m moves (m + 1)/m buffers each way where ``bound`` counts 1: it knows of no reason
-    why a switch should not add up and send back at once, but none does.
+    One call pulls the sum of a piece from all members, including the caller; the other writes a
+    copy to all, including the writer (NVLink SHARP's multimem.ld_reduce and multimem.st). So an
+    all-reduce of m moves (m + 1)/m buffers each way where ``bound`` counts 1: a switch could reduce
+    and send back in one operation, but no existing switch does.
     """
     physical = bound(system, reduction, payload_bytes, goal)
     if goal.rounds == 1:
         return physical
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
-    asked = GroupedGoal(_best_case_system(system.check_even()), roles, goal)
-    each = [
-        Bound(payload_bytes * _seconds_of_calls(asked, level), name)
+    grouped = GroupedGoal(_best_case_system(system.check_even()), roles, goal)
+    bounds = [
+        Bound(payload_bytes * _seconds_of_calls(grouped, level), name)
         for level, name in enumerate(system.hierarchy.names)
     ]
-    return max(physical, *each, key=_seconds)
+    return max(physical, *bounds, key=_seconds)
 
 
 def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal) -> Bound:
-    """The same for groups given by the roles of each level's children, of which some may be idle.
+    """Bounds groups given by the roles of each level's children, some of which may be idle.
 
-    Idle devices pass nothing on, but for those of a ring or torus, and what only they can reach
-    does not count: three GPUs that have two NICs leave their node by two.
+    Idle devices forward nothing, except in a ring or torus, and links that only they reach do not
+    count: three GPUs that have two NICs leave their node by two.
     """
     system = _best_case_system(system.check_even())
-    asked = GroupedGoal(system, roles, goal)
-    best = _one_message(asked)
-    for turned in (GroupedGoal(*each, goal) for each in torus_orders(system, roles)):
+    grouped = GroupedGoal(system, roles, goal)
+    best = _one_message(grouped)
+    for turned in (GroupedGoal(*order, goal) for order in torus_orders(system, roles)):
         for level, name in enumerate(turned.system.hierarchy.names):
             cuts = (
                 *_seconds_of_part(turned, level),
@@ -131,7 +130,7 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
             if seconds > best.seconds * (1 + _ROUNDED):
                 best = Bound(seconds, name)
     if system.faults:
-        groups = groups_of_children(tuple(chain(*asked.roles)))
+        groups = groups_of_children(tuple(chain(*grouped.roles)))
         best = max(best, bound_of_groups(system, list(groups), payload_bytes, goal), key=_seconds)
     return best
 
@@ -139,10 +138,10 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
 def bound_of_groups(
     system: System, groups: Sequence[Devices], payload_bytes: float, goal: Goal
 ) -> Bound:
-    """The same for explicit groups of all devices that are there, each link as fast as it is.
+    """Bounds explicit groups that cover all devices present, with each link at its own speed.
 
     For machines with missing devices or slower links. ``groups`` are arrays of device ids, each
-    group's root first; they may have unequally many members in units.
+    group's root first; groups may have different numbers of members in different units.
     """
     seconds = cut_seconds(Wiring(_best_case_system(system)), groups, goal)
     level = max(range(len(seconds)), key=lambda level: seconds[level])
@@ -154,15 +153,15 @@ def bound_of_groups(
     return Bound(0.0, "")
 
 
-def _seconds(one: Bound) -> float:
-    return one.seconds
+def _seconds(bound: Bound) -> float:
+    return bound.seconds
 
 
 def _best_case_system(system: System) -> System:
-    """The machine as it is at its best, by its description or as measured, whichever is faster.
+    """Returns the machine with the faster of description and measurement for every link.
 
-    A bound must not be above what was measured, and a description may be wrong; but that rows were
-    slower says of a runtime what it reached, and not of a link what it can carry.
+    A bound must not exceed a measurement, and a description may be wrong. Slower measurements are
+    ignored: they show what a runtime reached, not what a link can carry.
     """
     measured = system.calibration
     if measured is None or measured.families:
@@ -178,31 +177,35 @@ def _best_case_system(system: System) -> System:
     }
     links = []
     for link, share in zip(system.links, measured.generosity, strict=True):
-        known = {protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])}
-        best = {n: min(known[n] or 0.0, quickest.get(n, known[n] or 0.0)) for n in known}
+        described = {
+            protocol.value: protocol.latency_seconds(link) for protocol in protocols([link])
+        }
+        fastest = {
+            n: min(described[n] or 0.0, quickest.get(n, described[n] or 0.0)) for n in described
+        }
         links.append(
             replace(
                 link,
                 bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * share,
-                latency_seconds=best["simple"],
-                ll_latency_seconds=best.get("ll"),
-                ll128_latency_seconds=best.get("ll128"),
+                latency_seconds=fastest["simple"],
+                ll_latency_seconds=fastest.get("ll"),
+                ll128_latency_seconds=fastest.get("ll128"),
             )
         )
     return replace(system, links=tuple(links), calibration=None)
 
 
-def _one_message(asked: GroupedGoal) -> Bound:
-    """The least seconds of one message, which members that are apart at some level must wait for.
+def _one_message(grouped: GroupedGoal) -> Bound:
+    """The least seconds of one message between members of a group.
 
     The message crosses the links of the outermost level they span, or those of a level outside.
     """
-    spanned = [level for level, m in enumerate(asked.counts) if m > 1]
-    return _one_message_across(asked.system, spanned[0]) if spanned else Bound(0.0, "")
+    spanned = [level for level, m in enumerate(grouped.counts) if m > 1]
+    return _one_message_across(grouped.system, spanned[0]) if spanned else Bound(0.0, "")
 
 
 def _one_message_across(system: System, outermost: int) -> Bound:
-    """The least seconds of one message between members in different children of this level."""
+    """The least seconds of one message between members in different children of ``outermost``."""
     cardinalities = system.hierarchy.cardinalities
     links = [system.links[level] for level in range(outermost + 1) if cardinalities[level] > 1]
     latencies = [p.seconds(link) for link in links for p in protocols([link])]
@@ -212,98 +215,98 @@ def _one_message_across(system: System, outermost: int) -> Bound:
 # One part alone.
 
 
-def _seconds_of_part(asked: GroupedGoal, level: int) -> Iterator[float]:
-    """Seconds, for one byte of buffer, that a part takes for itself, and with its siblings.
+def _seconds_of_part(grouped: GroupedGoal, level: int) -> Iterator[float]:
+    """Seconds per byte of buffer that a part takes by itself, and together with its siblings.
 
-    The parents of a level are of two kinds for rooted goals: one holds roots, the others none.
+    For rooted goals the parents of a level are of two kinds: one holds roots, the others none.
     """
-    system = asked.system
+    system = grouped.system
     if not is_crossed(system, level):
         return
-    children = groups_of_children(asked.roles[level])
-    size, here = asked.children(level), asked.within(level)
-    alike = count_groups_within(asked.roles[level + 1 :])
-    parents = (True, False) if asked.outside(level) > 1 else (True,)
-    for arc in (1, *arcs(asked, level)):
+    children = groups_of_children(grouped.roles[level])
+    size, inside = grouped.children(level), grouped.within(level)
+    alike = count_groups_within(grouped.roles[level + 1 :])
+    parents = (True, False) if grouped.outside(level) > 1 else (True,)
+    for arc in (1, *arcs(grouped, level)):
         held, roots = (
             count_held_in_rows(children, size, arc),
             count_held_in_rows(children[:, :1], size, arc),
         )
         for parent in parents:
-            for each in buffers_across(asked.goal, here * held, asked.k, roots * parent):
-                asked_of = alike * each.sum(axis=0)
-                yield float((asked_of / leaving_rate(asked, level, arc, parent)).max())
+            for crossing in buffers_across(grouped.goal, inside * held, grouped.k, roots * parent):
+                buffers = alike * crossing.sum(axis=0)
+                yield float((buffers / leaving_rate(grouped, level, arc, parent)).max())
                 if size % arc == 0:
-                    room = siblings_leaving_rate(asked, level, arc, parent)
-                    yield float(asked_of[::arc].sum()) / room
+                    room = siblings_leaving_rate(grouped, level, arc, parent)
+                    yield float(buffers[::arc].sum()) / room
 
 
-def _slabs(asked: GroupedGoal, level: int) -> Iterator[float]:
-    """Seconds, for one byte of buffer, that a row of children under every parent at once takes;
-    and all such rows together, those of one child each.
+def _slabs(grouped: GroupedGoal, level: int) -> Iterator[float]:
+    """Seconds per byte of buffer that a slab takes, a row of children under every parent at once,
+    and that all slabs of one child each take together.
     """
-    linked = asked.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
-    if not linked or asked.units(level) == 1 or not is_crossed(asked.system, level):
+    linked = grouped.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
+    if not linked or grouped.units(level) == 1 or not is_crossed(grouped.system, level):
         return
-    children, size = groups_of_children(asked.roles[level]), asked.children(level)
-    many = count_groups_within((*asked.roles[:level], *asked.roles[level + 1 :]))
-    inside = asked.outside(level) * asked.within(level)
-    for arc in (1, *arcs(asked, level)):
+    children, size = groups_of_children(grouped.roles[level]), grouped.children(level)
+    slabs = count_groups_within((*grouped.roles[:level], *grouped.roles[level + 1 :]))
+    inside = grouped.outside(level) * grouped.within(level)
+    for arc in (1, *arcs(grouped, level)):
         held, roots = (
             count_held_in_rows(children, size, arc),
             count_held_in_rows(children[:, :1], size, arc),
         )
-        for each in buffers_across(asked.goal, inside * held, asked.k, roots):
-            yield many * float(each.sum(axis=0).max()) / slab_leaving_rate(asked, level, arc)
-    if not asked.goal.apart and not any(link.reduces for link in asked.system.links):
-        turns = asked.goal.rounds * (asked.counts[level] - 1)
-        yield many * len(children) * turns / total_slab_leaving_rate(asked, level)
+        for crossing in buffers_across(grouped.goal, inside * held, grouped.k, roots):
+            yield slabs * float(crossing.sum(axis=0).max()) / slab_leaving_rate(grouped, level, arc)
+    if not grouped.goal.apart and not any(link.reduces for link in grouped.system.links):
+        merges = grouped.goal.rounds * (grouped.counts[level] - 1)
+        yield slabs * len(children) * merges / total_slab_leaving_rate(grouped, level)
 
 
 # All parts together.
 
 
-def _seconds_of_parts(asked: GroupedGoal, level: int) -> Iterator[float]:
-    """Seconds, for one byte of buffer, that all parts of a kind take: alike and side by side."""
-    system = asked.system
+def _seconds_of_parts(grouped: GroupedGoal, level: int) -> Iterator[float]:
+    """Seconds per byte of buffer that all parts of one kind take together."""
+    system = grouped.system
     if not is_crossed(system, level):
         return
-    children, replicas = asked.children(level), count_groups_within(asked.roles)
-    for arc in (1, *(arc for arc in arcs(asked, level) if children % arc == 0)):
-        held = asked.within(level) * count_held_in_rows(
-            groups_of_children(asked.roles[level]), children, arc
+    children, replicas = grouped.children(level), count_groups_within(grouped.roles)
+    for arc in (1, *(arc for arc in arcs(grouped, level) if children % arc == 0)):
+        held = grouped.within(level) * count_held_in_rows(
+            groups_of_children(grouped.roles[level]), children, arc
         )
         p = held[:, ::arc]
-        parts = asked.outside(level) * (p > 0).sum(axis=1)  # that each group touches
+        parts = grouped.outside(level) * (p > 0).sum(axis=1)  # that each group touches
         touched = float(parts.mean())
-        room = total_leaving_rate(asked, level, arc)
-        if asked.goal.apart:
-            sent = asked.outside(level) * float((p * (asked.k - p)).sum(axis=1).mean())
-            yield replicas * sent / asked.k / room
-        elif asked.goal.rounds == 1:
+        room = total_leaving_rate(grouped, level, arc)
+        if grouped.goal.apart:
+            sent = grouped.outside(level) * float((p * (grouped.k - p)).sum(axis=1).mean())
+            yield replicas * sent / grouped.k / room
+        elif grouped.goal.rounds == 1:
             yield replicas * (touched - 1) / room
         elif touched > 1:
-            yield replicas * 2 * (touched - 1) / rate_with_switches(asked, level, arc)
+            yield replicas * 2 * (touched - 1) / rate_with_switches(grouped, level, arc)
             yield replicas * float((parts * (parts > 1)).mean()) / room
 
 
-def _seconds_of_calls(asked: GroupedGoal, level: int) -> float:
-    """Seconds, for one byte of buffer, of an all-reduce in which all children are parts.
+def _seconds_of_calls(grouped: GroupedGoal, level: int) -> float:
+    """Seconds per byte of buffer of an all-reduce in which every child is a part.
 
-    What leaves parts and what enters them counts together, over both ways of all links. M parts of
-    a group are joined to one sum and get it back, each in M - 1 turns: a message is 2 for one turn,
-    a call through a switch that joins s of them s + 1 for s - 1 turns.
+    Counts what leaves and what enters parts together, over both directions of all links. The M
+    parts of a group are reduced to one sum and get it back, each in M - 1 merges. A message moves 2
+    buffers for one merge; a call through a switch that joins s parts moves s + 1 for s - 1 merges.
     """
-    system = asked.system
+    system = grouped.system
     reducing = [j for j in range(level + 1) if is_crossed(system, j) and system.links[j].reduces]
     if not reducing or not is_crossed(system, level):
         return 0.0
-    most = max(prod(asked.counts[j : level + 1]) for j in reducing)
-    turn = min(2.0, (most + 1) / (most - 1) if most > 1 else inf)
-    touched = asked.outside(level) * asked.counts[level]
+    joined = max(prod(grouped.counts[j : level + 1]) for j in reducing)
+    merge = min(2.0, (joined + 1) / (joined - 1) if joined > 1 else inf)
+    touched = grouped.outside(level) * grouped.counts[level]
     return (
-        count_groups_within(asked.roles)
+        count_groups_within(grouped.roles)
         * (touched - 1)
-        * turn
-        / total_leaving_rate(asked, level, 1)
+        * merge
+        / total_leaving_rate(grouped, level, 1)
     )

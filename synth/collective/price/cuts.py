@@ -1,9 +1,9 @@
-"""What must cross the links of each unit, where links and groups need not be alike.
+"""Lower bounds where links and groups need not be alike: what must cross each unit's links.
 
-``bound`` lets one child stand for all of its level. Here every unit of every level is a part of its
-own, with the links that its own devices can leave it by, each as fast as it is; groups are lists of
-devices that may have any numbers of members in any units. Of the ways to count in ``bound`` these
-are used: one part alone, for any goal; and for an all-reduce all parts of a level together.
+``bound`` lets one child stand for all children of its level. Here every unit of every level is a
+part of its own, with the links by which its devices can leave it, each at its own speed; groups are
+lists of devices with any number of members in any unit. Of the counts in ``bound`` this module uses
+one part alone, for any goal, and all parts of a level together, for an all-reduce.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Counts = Floats
 
 
 def buffers_across(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tuple[Counts, Counts]:
-    """Buffers that must leave a part and enter it, which has p of the k members of each group.
+    """Buffers that must leave and enter a part that holds p of the k members of each group.
 
-    With 3 of 8 members of an all-gather it sends 3/8 and takes in 5/8. ``rooted`` is 1 for a group
-    whose root is in the part, else 0.
+    A part with 3 of 8 members of an all-gather sends 3/8 and receives 5/8. ``rooted`` is 1 for a
+    group whose root is in the part, else 0.
     """
     cut = (p > 0) & (p < k)
     match goal:
@@ -46,15 +46,16 @@ def buffers_across(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tu
 
 
 def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
-    """The same machine with the dimensions of its torus in every order, the given one first.
+    """Yields the machine with the dimensions of its torus in every order, the given one first.
 
-    A torus has no outer dimension, but a hierarchy has, and parts are rows of children there:
-    turned round they are slabs across the other dimension. What holds of one order holds of all.
+    A torus has no outer dimension but a hierarchy does, and its parts are rows of children. In
+    another order these rows are slabs across another dimension, so bounds of all orders hold.
     """
     tori = [level for level, link in enumerate(system.links) if link.domain is Domain.TORUS]
     first, last = (tori[0], tori[-1] + 1) if tori else (0, 0)
-    apart = tori != [*range(first, last)] or any(link.through for link in system.links)
-    if apart or system.faults:
+    # Other levels in between, shared links and faults tie a dimension to its place.
+    fixed = tori != [*range(first, last)] or any(link.through for link in system.links)
+    if fixed or system.faults:
         tori, last = [], first
     for order in permutations(tori):
         place = [*range(first), *order, *range(last, len(system.links))]
@@ -70,7 +71,7 @@ def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
 
 
 def is_crossed(system: System, level: int) -> bool:
-    """Whether there are messages that cross a level's links: its own, or those of outer levels."""
+    """Whether any message crosses a level's links: those of the level itself or of outer levels."""
     cardinalities = system.hierarchy.cardinalities
     return cardinalities[level] > 1 or any(
         cardinalities[outer] > 1 and level in system.through(outer) for outer in range(level)
@@ -78,52 +79,52 @@ def is_crossed(system: System, level: int) -> bool:
 
 
 def cut_seconds(wiring: Wiring, groups: Sequence[Devices], goal: Goal) -> tuple[float, ...]:
-    """For each level what no schedule can beat, for one byte of buffer on every member.
+    """Returns, for each level, a lower bound in seconds per byte of buffer on every member.
 
-    ``groups`` are the members of each group, the root first; every device that is there is in one.
-    Levels whose links are no ports count as they are described, however slow some of them are.
+    ``groups`` are the members of each group, the root first; every device present is in one group.
+    Levels whose links are not ports count at their described speed, even where some are slower.
     """
     member = np.concatenate(groups)
-    whose = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     sizes = np.array([[len(group)] for group in groups])
     roots = np.array([group[0] for group in groups])
-    found = []
+    bounds = []
     for level in range(len(wiring.system.links)):
         if not is_crossed(wiring.system, level):
-            found.append(0.0)
+            bounds.append(0.0)
             continue
         inside = wiring.system.hierarchy.devices_in_child(level)
         units, unit = np.unique(member // inside, return_inverse=True)
         p = np.zeros((len(groups), len(units)))
-        np.add.at(p, (whose, unit), 1.0)
+        np.add.at(p, (owner, unit), 1.0)
         rooted = (roots[:, None] // inside == units).astype(np.float64)
         room = _leaving_rate(wiring, level, member, unit)
-        both = buffers_across(goal, p, sizes, rooted)
-        alone = max(float((each.sum(axis=0) / room).max()) for each in both)
-        found.append(
+        crossing = buffers_across(goal, p, sizes, rooted)
+        alone = max(float((buffers.sum(axis=0) / room).max()) for buffers in crossing)
+        bounds.append(
             max(alone, _buffers_together(wiring.system, level, p, goal) / float(room.sum()))
         )
-    return tuple(found)
+    return tuple(bounds)
 
 
 def _buffers_together(system: System, level: int, p: Counts, goal: Goal) -> float:
-    """Buffers out of all parts together, of all groups; counted for an all-reduce only.
+    """Buffers that leave all parts together, summed over all groups; 0 except for an all-reduce.
 
     A group in M parts sends 2 (M - 1), or M where a switch between them reduces.
     """
     touched = (p > 0).sum(axis=1)
-    several = touched[touched > 1]
+    spread = touched[touched > 1]
     if goal is not Goal.ALL_REDUCE:
         return 0.0
     if any(link.reduces for link in system.links[: level + 1]):
-        return float(several.sum())
-    return float((2 * (several - 1)).sum())
+        return float(spread.sum())
+    return float((2 * (spread - 1)).sum())
 
 
 def _leaving_rate(wiring: Wiring, level: int, devices: Numbers, unit: Numbers) -> Floats:
     """Bytes a second that can leave each unit by the links that its devices can reach.
 
-    Entry i of the last two says that a device is in a unit, counted from 0.
+    ``devices[i]`` is in unit ``unit[i]``, counted from 0.
     """
     system = wiring.system
     total = np.zeros(1 + int(unit.max()))
@@ -139,20 +140,20 @@ def _own_leaving_rate(
 ) -> Floats:
     """Bytes a second that can leave each unit by one level's links.
 
-    A missing port still counts, as its bytes make a detour over other ports. Of these the unit's
-    own are counted already, so the missing one counts for at most what the others can carry.
+    A missing port still counts, because its bytes take a detour over other ports. The unit's own
+    ports are already counted, so a missing one counts for at most what ports outside can carry.
     """
     system, units = wiring.system, 1 + int(unit.max())
     link = system.links[outer]
     if link.domain is Domain.SWITCH:
         pairs = np.unique(unit * wiring.links + wiring.ports(outer, devices))
-        whose, port = np.divmod(pairs, wiring.links)
+        owner, port = np.divmod(pairs, wiring.links)
         room = wiring.bandwidths[port]
         for i in np.flatnonzero(np.isin(port, list(wiring.detours))).tolist():
-            here = set(port[whose == whose[i]].tolist())
-            others = [o for o, _ in wiring.detours[int(port[i])] if o not in here]
+            own_ports = set(port[owner == owner[i]].tolist())
+            others = [o for o, _ in wiring.detours[int(port[i])] if o not in own_ports]
             room[i] = min(float(room[i]), float(wiring.bandwidths[others].sum()))
-        return np.bincount(whose, room, units).astype(np.float64)
+        return np.bincount(owner, room, units).astype(np.float64)
     children = system.hierarchy.cardinalities[outer]
     links = {
         Domain.RING: min(2, children - 1),

@@ -1,14 +1,13 @@
-"""What the runtime does when nobody plans: NCCL's ways to carry out one collective, and its choice.
+"""What the runtime does by default: NCCL's algorithms for one collective, and its choice.
 
-Each way has the price that our simulator gives it, as any step of a program has: rings and trees
-over all rails, switches that reduce (NVLS), and over several nodes these with trees between
-(NVLS-tree). A way runs by the protocol that NCCL's model finds fastest for it, and the model
-chooses among the ways; the model's own seconds are never shown. A program's step may take any way
-and any protocol at the same prices: the program of the plain collective alone is no dearer.
-Over several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``):
-that is the runtime's choice there, and may be faster than any program.
-Of a calibrated system the runtime chooses as its rows were found to be chosen: the fastest way, or
-that of NCCL's model, and of protocols the fastest.
+Each algorithm is priced by our simulator, like any step of a program: rings and trees over all
+rails, switches that reduce (NVLS), and over several nodes these with trees between (NVLS-tree). An
+algorithm runs by the protocol that NCCL's model finds fastest for it, and the model chooses among
+the algorithms; the model's own seconds are never shown. A program's step may take any algorithm and
+protocol at the same prices, so the program of the plain collective alone is never dearer. Over
+several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``); that
+is the runtime's choice there and may beat any program. On a calibrated system the runtime chooses
+as its rows show: the fastest algorithm or that of NCCL's model, and the fastest protocol.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ ALGORITHMS = {
 
 @dataclass(frozen=True)
 class RuntimeDefaults:
-    """The plain collective over whole reduction groups, by each way the runtime has, by name.
+    """The plain collective over whole reduction groups, by each algorithm of the runtime.
 
-    ``options`` are ring, tree, nvls, nvls_tree (of an all-to-all: direct) and xla, those that there
-    are, in this order; where there is nothing to do, a ring of no step. ``chosen`` is the choice of
-    the ``runtime_of_system``; ``later`` what NCCL after 2.28 has and would choose, where that is
-    another way.
+    ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct) and xla that
+    exist, in this order; where there is nothing to do, a ring without steps. ``chosen`` is the
+    choice of ``runtime``; ``later`` holds the options and choice of NCCL after 2.28, where its
+    choice differs.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]
@@ -84,42 +83,42 @@ def defaults(
     payload_bytes: float,
     goal: Goal = Goal.ALL_REDUCE,
 ) -> RuntimeDefaults:
-    """What the runtime has for a goal on a placement, and what it would choose.
+    """Returns the runtime's options for a goal on a placement, and its choice.
 
-    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says. All options are priced,
-    whatever the simulator's choice of algorithms is. Where that is ring or tree, the runtime is
-    held to it too: where it has no tree it takes a ring, and where it has no ring what it has. By
-    any other name it does what it would do by itself.
+    ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. All options are priced,
+    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime is
+    held to it: without a tree it takes a ring, and without a ring what it has. Any other choice
+    leaves the runtime's own.
     """
     if not reduction.tree.digits:
         return RuntimeDefaults({RING: ()}, RING)
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
-    found = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    default = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
     prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
     if not prices:
-        return found
-    told = simulator.choice in (Choice.RING, Choice.TREE)
-    chosen = found.chosen if told else XLA
-    return replace(found, options={**found.options, XLA: prices}, chosen=chosen)
+        return default
+    forced = simulator.choice in (Choice.RING, Choice.TREE)
+    chosen = default.chosen if forced else XLA
+    return replace(default, options={**default.options, XLA: prices}, chosen=chosen)
 
 
 def defaults_of_call(
     simulator: Simulator, collective: Collective, roles: Cast, size_bytes: float
 ) -> RuntimeDefaults:
-    """What NCCL has for one call on some groups, and what it would choose; no torus' own.
+    """Returns NCCL's options for one call on some groups, and its choice; no torus rings.
 
     ``size_bytes`` is of the largest buffer of a member.
     """
     goal = Goal(collective.value)
     ranks = Ranks(simulator.system, tuple(count_members(slots) for slots in roles))
-    every = available_algorithms(ranks, goal, later=True)
-    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in every}
+    names = available_algorithms(ranks, goal, later=True)
+    lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names}
     now = {name: lines[name] for name in available_algorithms(ranks, goal)}
-    found = choose_default(ranks, goal, now, size_bytes, simulator.choice)
+    default = choose_default(ranks, goal, now, size_bytes, simulator.choice)
     if len(now) == len(lines):
-        return found
+        return default
     later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
-    return found if later.chosen == found.chosen else replace(found, later=later)
+    return default if later.chosen == default.chosen else replace(default, later=later)
 
 
 def choose_default(
@@ -129,40 +128,45 @@ def choose_default(
     payload_bytes: float,
     choice: Choice = Choice.AUTO,
 ) -> RuntimeDefaults:
-    """The runtime's choice: a protocol for each way, of its lines; then one of the ways."""
-    found = {name: _line(ranks, goal, name, some, payload_bytes) for name, some in lines.items()}
-    asked = choice.value
-    few = [asked] if asked in found else [RING] if asked == TREE and RING in found else [*found]
+    """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm."""
+    picked = {
+        name: _line(ranks, goal, name, candidates, payload_bytes)
+        for name, candidates in lines.items()
+    }
+    forced = choice.value
+    if forced == TREE and TREE not in picked:
+        forced = RING
+    names = [forced] if forced in picked else [*picked]
 
     def modelled_seconds(name: str) -> float:
         measured = ranks.system.calibration
         if measured and measured.runtime == FASTEST:
-            return found[name].seconds(payload_bytes)
+            return picked[name].seconds(payload_bytes)
         if measured:
             return quickest_seconds(ranks, goal, name, payload_bytes)
-        return ranks.seconds(goal, name, found[name].protocol, payload_bytes)
+        return ranks.seconds(goal, name, picked[name].protocol, payload_bytes)
 
     options = {
-        name: (price_of_line(goal.value, line, payload_bytes),) for name, line in found.items()
+        name: (price_of_line(goal.value, line, payload_bytes),) for name, line in picked.items()
     }
-    chosen = few[0] if len(few) == 1 else min(few, key=modelled_seconds)
+    chosen = names[0] if len(names) == 1 else min(names, key=modelled_seconds)
     return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
-    """What NCCL's model says of a way by the protocol that it takes to be the fastest.
+    """NCCL's modelled seconds of an algorithm by the protocol that the model finds fastest.
 
-    Of all that the links know, even where one was forced: of measured rows with a forced protocol
-    that names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
+    Considers all protocols of the links, even where one was forced: for measured rows with a forced
+    protocol this names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
     """
     known = usable_protocols(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
     return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
 
 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
-    """The ways there are, in NCCL's words; of those that tie the first is chosen.
+    """Yields the available algorithms by NCCL's names; the first of those that tie is chosen.
 
-    ``later``: in NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    ``later``: those of NCCL after 2.28, which has NVLS for two GPUs of a node, too.
     """
     if goal.apart:
         known = offered_algorithms(
@@ -184,8 +188,9 @@ def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> It
 def _line(
     ranks: Ranks, goal: Goal, name: str, lines: Sequence[PriceLine], payload_bytes: float
 ) -> PriceLine:
-    """The protocol NCCL takes for one way: the fastest by its model; for sends and receives LL as
-    long as they are short. As measured, where it was.
+    """The line of the protocol that NCCL takes for one algorithm: the fastest by its model.
+
+    Short sends and receives take LL. On a calibrated system the fastest line counts.
     """
     if ranks.system.calibration:
         return pick_fastest(lines, payload_bytes)

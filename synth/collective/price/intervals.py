@@ -1,13 +1,13 @@
-"""How far the truth may lie from a price: intervals from what a calibration's fit left over.
+"""How far the truth may lie from a price: intervals from the residuals of a calibration.
 
-A calibration keeps, for each way and class of sizes, two ratios to the fitted seconds between which
-nine of ten measured rows lay. For what no row measured (another collective, other members, another
-algorithm or protocol, sizes beyond) it keeps how far tables lay from fits made without them. A
-step's interval is its price times the two ratios. The interval of a program goes from the sum of
-the lows to the sum of the highs, as if every step were off to the same side. That is wider than for
-independent errors (whose squares add up), and right for what a fit gets wrong: the same machine,
-links and runtime carry all steps. Where steps overlap, the price of the whole is widened
-by the same ratios as the sum of its steps.
+A calibration keeps, for each algorithm with its protocol and each class of sizes, two ratios to the
+fitted seconds that enclose nine of ten measured rows. For what no row measured (another collective,
+other members, another algorithm or protocol, sizes beyond) it keeps how far tables were from fits
+made without them. A step's interval is its price times the two ratios. A program's interval goes
+from the sum of the lows to the sum of the highs, as if every step erred to the same side. That is
+wider than for independent errors (whose squares add up), and right for what a fit gets wrong,
+because the same machine, links and runtime carry all steps. Where steps overlap, the price of the
+whole is widened by the same ratios as the sum of its steps.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from synth.collective.price.steps import InstructionPrice
 
 @dataclass(frozen=True)
 class Interval:
-    """Seconds between which a price is taken to lie.
+    """The range of seconds in which a price is expected to lie.
 
-    ``among_machines``: other machines lie there. Then all prices of one are off together, and of
-    two which is lower is not said.
+    ``among_machines``: the range covers other machines. All prices of one machine then err
+    together, and the range does not say which of two is lower.
     """
 
     low_seconds: float
@@ -38,22 +38,26 @@ def widening_ratios(
     members: tuple[int, ...],
     size_bytes: float,
 ) -> tuple[float, float]:
-    """The ratios to the price between which the truth lies; 1 and 1 where nothing was measured.
+    """Returns the low and high ratios of truth to price; 1 and 1 where nothing was measured.
 
-    The price itself is always between them, even where rows that the fit had not seen were all
-    slower. What was not measured is never narrower than if it had been.
+    The range always includes the price itself, even where all rows held out of the fit were slower.
+    What was not measured is never narrower than what was.
 
     ``way``: collective, algorithm, protocol; ``members`` of one group, level by level.
     """
     if calibration is None:
         return 1.0, 1.0
-    found = (calibration.residual(*way, size_bytes), calibration.stray(way, members, size_bytes))
-    known = [one for one in found if one]
-    return min([1.0, *(one.low for one in known)]), max([1.0, *(one.high for one in known)])
+    residuals = (
+        calibration.residual(*way, size_bytes),
+        calibration.stray(way, members, size_bytes),
+    )
+    measured = [residual for residual in residuals if residual]
+    low = min([1.0, *(residual.low for residual in measured)])
+    return low, max([1.0, *(residual.high for residual in measured)])
 
 
 def interval_of_step(system: System, price: InstructionPrice) -> Interval:
-    """The interval of one phase. A transpose is no message: it is taken at its price."""
+    """The interval of one phase. A transpose sends no message; its interval is its price."""
     if price.algorithm is None:
         return Interval(price.seconds, price.seconds)
     way = (price.what, price.algorithm.value, price.protocol.value)
@@ -66,8 +70,8 @@ def interval_of_program(
 ) -> Interval | None:
     """The interval of a program, from the prices of its phases; None without a calibration.
 
-    ``seconds`` is what the whole takes, where that is not the sum of the phases: phases that
-    overlap, or (given those of one segment) segments.
+    ``seconds`` is the whole's time where that is not the sum of the phases: phases that overlap, or
+    segments (``prices`` are then of one segment).
     """
     if system.calibration is None:
         return None
@@ -75,20 +79,20 @@ def interval_of_program(
     total = sum(price.seconds for price in prices)
     if not total:
         return Interval(0.0, 0.0)
-    each = [interval_of_step(system, price) for price in prices]
+    intervals = [interval_of_step(system, price) for price in prices]
     whole = total if seconds is None else seconds
-    low = sum(one.low_seconds for one in each) / total
-    high = sum(one.high_seconds for one in each) / total
+    low = sum(interval.low_seconds for interval in intervals) / total
+    high = sum(interval.high_seconds for interval in intervals) / total
     return Interval(low * whole, high * whole, system.calibration.families > 0)
 
 
 def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> str:
-    """What of a calibrated system's prices no row measured, and from what it is priced; else empty.
+    """Says which of a calibrated system's prices no row measured, and their source; else "".
 
-    A collective by an algorithm was measured where rows were forced to use it, whatever their
-    protocol, members and sizes; their intervals are those of the unmeasured (``widening_ratios``)
-    where these differ, too. Where the runtime chose, only its choice at a size was measured. First
-    come levels that bytes cross and that were not told apart.
+    A collective by an algorithm counts as measured where rows were forced to use it, whatever their
+    protocol, members and sizes; where these differ, its interval is still that of the unmeasured
+    (``widening_ratios``). Where the runtime chose, only its choice at a size counts. Levels that
+    carry bytes and that the rows could not determine come first.
     """
     prices = tuple(prices)
     return "; ".join(
@@ -99,49 +103,56 @@ def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> st
 
 
 def _explain_undetermined(system: System, prices: Sequence[InstructionPrice]) -> str:
-    known = system.calibration
+    calibration = system.calibration
     busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
-    return "; ".join(str(one) for one in (known.untold if known else ()) if busy & {*one.levels})
+    untold = calibration.untold if calibration else ()
+    return "; ".join(str(levels) for levels in untold if busy & {*levels.levels})
 
 
 def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice]) -> str:
-    known = system.calibration
-    if known is None or not known.measured:
+    calibration = system.calibration
+    if calibration is None or not calibration.measured:
         return ""
     missing = {
         (price.what, price.algorithm.value): None
         for price in prices
-        if price.algorithm and not _was_measured(known, price, price.algorithm.value)
+        if price.algorithm and not _was_measured(calibration, price, price.algorithm.value)
     }
     if not missing:
         return ""
-    collectives = {what for what, _ in missing}
-    kin = [one for one in known.measured if one.collective in collectives] or known.measured
+    collectives = {collective for collective, _ in missing}
+    kin = [
+        row for row in calibration.measured if row.collective in collectives
+    ] or calibration.measured
     are = "was" if len(missing) == 1 else "were"
     return f"{_spell_ways(missing)} {are} not measured here: priced from {_sources(kin)}"
 
 
-def _was_measured(known: Calibration, price: InstructionPrice, algorithm: str) -> bool:
-    how = algorithm, price.protocol.value
+def _was_measured(calibration: Calibration, price: InstructionPrice, algorithm: str) -> bool:
+    way = algorithm, price.protocol.value
     return any(
-        one.covers(price.what, how, price.members, price.size_bytes)
+        row.covers(price.what, way, price.members, price.size_bytes)
         or (
-            one.forced
-            and one.collective == price.what
-            and algorithm in {way for way, _ in one.ways}
+            row.forced
+            and row.collective == price.what
+            and algorithm in {forced for forced, _ in row.ways}
         )
-        for one in known.measured
+        for row in calibration.measured
     )
 
 
 def _sources(measured: Iterable[MeasuredRange]) -> str:
-    """The measured ways, and those collectives for which the runtime chose the way."""
+    """The measured algorithms, and the collectives for which the runtime chose the algorithm."""
     measured = tuple(measured)
-    forced = {(one.collective, way) for one in measured if one.forced for way, _ in one.ways}
-    chosen = {one.collective for one in measured if not one.forced}
+    forced = {
+        (row.collective, algorithm) for row in measured if row.forced for algorithm, _ in row.ways
+    }
+    chosen = {row.collective for row in measured if not row.forced}
     named = [_spell_ways(sorted(forced))] if forced else []
-    return ", ".join([*named, *(f"{what} as the runtime chose" for what in sorted(chosen))])
+    return ", ".join(
+        [*named, *(f"{collective} as the runtime chose" for collective in sorted(chosen))]
+    )
 
 
 def _spell_ways(ways: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{what} by {how}" for what, how in ways)
+    return ", ".join(f"{collective} by {algorithm}" for collective, algorithm in ways)

@@ -1,23 +1,23 @@
-"""What prices can tell apart: two programs whose prices differ by less are one answer.
+"""What prices can resolve: two programs whose prices differ by less are one answer.
 
-Two prices of one machine err together. Both count bytes over the same links, so where a program
-sends the same bytes twice it is slower however fast the links turn out to be. So a price is taken
-apart into what it *owes* to each source of error: an algorithm by a protocol, and what it waits
-for (messages, a level's links, memory). Within one source the error is one unknown, the same for
-both programs, from the lowest that measurements let the truth be to the highest; those of different
-sources are independent. 3 ms by rings over the nodes' NICs are told from 4 ms through the same
-NICs by rings, though each may be off by 40%; 3 ms by rings are not told from 4 ms through switches.
+Two prices of one machine err together. Both count bytes over the same links, so a program that
+sends the same bytes twice is slower at any speed of the links. So a price is split into what it
+*owes* to each source of error: an algorithm by a protocol, and what it waits for (messages, a
+level's links, memory). Within one source the error is one unknown, the same for both programs,
+between the lowest and the highest truth that measurements allow; different sources are independent.
+3 ms by rings over the nodes' NICs can be told from 4 ms by rings over the same NICs, though each
+may be off by 40%; 3 ms by rings cannot be told from 4 ms through switches.
 
-So the speed-up of one over another lies in an interval: over all that the unknowns may be. Each
-unknown alone (the others held) makes the quotient of two sums (p + q z) / (r + s z), which never
-turns; so both ends are at corners, where each is at its lowest or its highest. However the unknowns
-agree, the interval is as wide as what no unknown says: ``finest_resolution``, the share of a price
-below which differences are never told.
+So the speed-up of one program over another lies in an interval over all values of the unknowns. As
+a function of one unknown (the others held) it is a quotient (p + q z) / (r + s z), which is
+monotone; so both ends lie at corners, where each unknown is at its lowest or highest. The interval
+is never narrower than ``PriceEstimate.finest``, the share of a price below which differences are
+never resolved.
 
 A program is *surely faster* where the whole interval of its speed-up is above 1. That is a strict
-partial order, as the sum of two differences that are above 0 for all unknowns is so, too, and
-quotients multiply. What is expected to be faster by more than ``WORTH``, and is not surely so, is
-worth measuring: a run tells what prices cannot. Nearer than that a run would seldom pay for itself.
+partial order: the sum of two differences that are positive for all unknowns is positive, and
+quotients multiply. A program that is expected to be faster by more than ``WORTH``, but not surely,
+is worth measuring; a smaller gain would seldom repay the run.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from synth.collective.price.intervals import interval_of_step
 from synth.collective.price.steps import LATENCY, InstructionPrice
 
 FINEST = 0.02
-"""Prices that differ by this share or less are never told apart."""
+"""Prices within this share of each other are never resolved."""
 FINEST_OF_OTHERS = 0.1
-"""The same of what is shown as one answer where prices are those of other machines."""
+"""The same share for answers shown as one, where prices come from other machines."""
 OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
-"""And of a gain that is claimed there: of what is owed to messages, and to links. Of two runs on
-one machine, by prices that others taught, the one priced below by less is not the faster in one of
-three to six cases; by more, in one of seven at most (results/typical). Data sheets tell no more."""
+"""Shares of messages and of links in a price, below which no gain is claimed there: of two runs on
+one machine, priced from other machines, the one priced lower by less is the slower in one of three
+to six cases; by more, in one of seven at most (results/typical). Data sheets resolve no more."""
 OF_A_SHEET = (1.0, 1 / 0.39)
-"""Between which ratios to a data sheet's seconds links lie: those of media that were measured reach
-from all of theirs to 0.39 of it (results/typical)."""
+"""Ratios to a data sheet's seconds between which links lie: measured media reach from all of their
+rate to 0.39 of it (results/typical)."""
 WORTH = 0.1
-"""Speed-ups above 1 by more than this share that are expected, not told, are worth measuring."""
+"""Expected but unsure speed-ups above 1 by more than this share are worth measuring."""
 
 
 @dataclass(frozen=True)
 class PriceErrorSource:
-    """One source of error: what errs together."""
+    """One source of error: prices that share it err together."""
 
     algorithm: Algorithm | None
     protocol: Protocol
@@ -57,15 +57,15 @@ class PriceErrorSource:
 
 
 Ends = tuple[float, float]
-"""What is owed to a source, in ticks: if it turns out as low as measurements allow, and as high."""
+"""Ticks owed to a source at the lowest and at the highest that measurements allow."""
 
 
 @dataclass(frozen=True)
 class PriceEstimate:
     """A price in ticks, and the part of it that is owed to each source of error.
 
-    ``owed`` is empty where only the price is known. ``finest_resolution`` is the share
-    of a price below which differences are never told.
+    ``owed`` is empty where only the price is known. ``finest`` is the share of a price below which
+    differences are never resolved.
     """
 
     ticks: int
@@ -74,43 +74,43 @@ class PriceEstimate:
 
     @property
     def lowest(self) -> float:
-        """The least that measurements let the price be, in ticks."""
+        """The least price that measurements allow, in ticks."""
         return sum(low for low, _ in self.owed.values()) or float(self.ticks)
 
     @property
     def highest(self) -> float:
-        """The most that measurements let the price be, in ticks."""
+        """The highest price that measurements allow, in ticks."""
         return sum(high for _, high in self.owed.values()) or float(self.ticks)
 
     def surely_below(self, other: PriceEstimate) -> bool:
-        """Whether this is faster than the other whatever the errors are, and by enough to tell.
+        """Whether this is faster than the other for all errors, and by a resolvable difference.
 
         That is where the least of ``speedup_over`` is above 1, found by a sum alone: the difference
-        of two prices is least where each source is at the end that makes it so.
+        of two prices is least where each source is at the end that minimises its own difference.
         """
         if not is_beyond(self.ticks, other.ticks, max(self.finest, other.finest)):
             return False
         if not self.owed or not other.owed:
             return True
-        return sum(min(differences) for differences in self._more_of(other)) > 0
+        return sum(min(differences) for differences in self._differences(other)) > 0
 
     @property
     def most_below(self) -> int:
-        """The largest price in ticks of what can be surely below this."""
+        """The largest price in ticks of a program that can be surely below this one."""
         return (100 * self.ticks - 1) // (100 + _percent(self.finest))
 
     def perhaps_below(self, other: PriceEstimate) -> bool:
-        """Whether this is expected to be faster, by enough to be worth measuring, but not surely.
+        """Whether this is expected to be faster by enough to be worth measuring, but not surely.
 
-        Then the figures between which the speed-up lies are on both sides of 1.
+        The ends of the speed-up's interval are then on both sides of 1.
         """
         return is_beyond(self.ticks, other.ticks, WORTH) and not self.surely_below(other)
 
     def speedup_over(self, other: PriceEstimate) -> tuple[float, float]:
-        """The least and the most of other / this, whatever the errors are; this is not 0.
+        """Returns the least and the greatest other / this over all errors; this must not be 0.
 
-        The quotient is largest, or smallest, where those sources are high that add most to the one
-        above beside what they add to the one below, and all others low.
+        The quotient is extreme where the sources that add most to the numerator relative to the
+        denominator are at one end, and all others at the other.
         """
         expected = other.ticks / self.ticks
         finest = 1 + _percent(max(self.finest, other.finest)) / 100
@@ -120,10 +120,13 @@ class PriceEstimate:
         return min(ends), max(ends)
 
     def _quotients(self, other: PriceEstimate) -> Iterator[float]:
-        """Other / this at the corners of which the least and the most are two."""
+        """Yields other / this at corners that include the least and the greatest."""
 
         def steepness(source: PriceErrorSource) -> float:
-            (low, high), (low_of_other, high_of_other) = self._of(source), other._of(source)
+            (low, high), (low_of_other, high_of_other) = (
+                self._owed_to(source),
+                other._owed_to(source),
+            )
             return _quotient(high_of_other - low_of_other, high - low)
 
         sources = sorted({**self.owed, **other.owed}, key=steepness)
@@ -132,17 +135,17 @@ class PriceEstimate:
                 yield _quotient(other.if_high(highs), self.if_high(highs))
 
     def if_high(self, sources: Collection[PriceErrorSource]) -> float:
-        """The price in ticks if these sources' errors are as high as can be, all others' as low."""
+        """The price in ticks with these sources at their highest and all others at their lowest."""
         return sum(ends[source in sources] for source, ends in self.owed.items())
 
-    def _of(self, source: PriceErrorSource) -> Ends:
+    def _owed_to(self, source: PriceErrorSource) -> Ends:
         return self.owed.get(source, (0.0, 0.0))
 
-    def _more_of(self, other: PriceEstimate) -> Iterator[Ends]:
+    def _differences(self, other: PriceEstimate) -> Iterator[Ends]:
         """How much more the other owes to each source, at its lowest and at its highest."""
         for source in {**self.owed, **other.owed}:
-            mine, its = self._of(source), other._of(source)
-            yield its[0] - mine[0], its[1] - mine[1]
+            own, theirs = self._owed_to(source), other._owed_to(source)
+            yield theirs[0] - own[0], theirs[1] - own[1]
 
     def told_from(self, other: PriceEstimate) -> bool:
         """Whether one of the two is surely below the other."""
@@ -154,13 +157,13 @@ def _quotient(above: float, below: float) -> float:
 
 
 def sum_estimates(weighted: Iterable[tuple[float, PriceEstimate]]) -> PriceEstimate:
-    """Several prices, each so many times, as one: what they owe to the same source adds up."""
+    """The weighted sum of several prices as one; what they owe to the same source adds up."""
     ticks, owed, finest = 0.0, dict[PriceErrorSource, Ends](), FINEST
-    for times, one in weighted:
-        ticks += times * one.ticks
-        finest = max(finest, one.finest)
-        for source, (low, high) in one.owed.items():
-            _add(owed, source, times * low, times * high)
+    for weight, estimate in weighted:
+        ticks += weight * estimate.ticks
+        finest = max(finest, estimate.finest)
+        for source, (low, high) in estimate.owed.items():
+            _add(owed, source, weight * low, weight * high)
     return PriceEstimate(round(ticks), owed, finest)
 
 
@@ -181,7 +184,7 @@ def _percent(share: float) -> int:
 
 
 def is_beyond(ticks: int, other: int, share: float = FINEST) -> bool:
-    """Whether the other price is above this one by more than a share of it, in whole percent."""
+    """Whether the other price is higher by more than a share of this one, in whole percent."""
     return 100 * (other - ticks) > _percent(share) * ticks
 
 
@@ -191,10 +194,10 @@ def largest_near(ticks: int, share: float = FINEST) -> int:
 
 
 def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice]) -> PriceEstimate:
-    """A price and what it owes, from the phases of all that runs, of every segment.
+    """A price and what it owes to each source, from the phases of all segments.
 
-    Where phases overlap, the price of the whole owes each source the share that it has in the sum
-    of the phases, as an interval has it.
+    Where phases overlap, the price of the whole owes each source the share that the source has in
+    the sum of the phases, as in an interval.
     """
     owed: dict[PriceErrorSource, Ends] = {}
     waits = total = 0.0
@@ -203,20 +206,20 @@ def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice
             total += price.seconds
             waits += price.latency_seconds
             low, high = _seconds_interval(system, price)
-            for source, share in _parts(system, price):
+            for source, share in _error_sources(system, price):
                 _add(owed, source, share * low, share * high)
     scale = ticks / total if total else 0.0
-    apart = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
-    return PriceEstimate(ticks, apart, _claimable_share(system, waits / total if total else 0.0))
+    scaled = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
+    return PriceEstimate(ticks, scaled, _claimable_share(system, waits / total if total else 0.0))
 
 
 def estimate_as_shown(
     system: System, ticks: int, prices: Iterable[InstructionPrice]
 ) -> PriceEstimate:
-    """By what answers are told apart where they are shown: their seconds alone, until calibrated.
+    """The estimate that separates shown answers: without a calibration, the seconds alone.
 
-    One factor for a whole machine says nothing of which of two is faster. ``prices``: of all that
-    runs; they are gone through only where measurements take them apart.
+    A single factor for a whole machine does not say which of two programs is faster. ``prices``, of
+    all segments, are read only on a calibrated system.
     """
     if system.prices == "calibrated":
         return estimate_price(system, ticks, prices)
@@ -224,27 +227,28 @@ def estimate_as_shown(
 
 
 def _seconds_interval(system: System, price: InstructionPrice) -> Ends:
-    """The seconds between which one phase lies; of a data sheet's a transpose is at its price."""
+    """The range of seconds of one phase; by a data sheet, a transpose has no range."""
     if system.calibration or price.algorithm is None:
-        found = interval_of_step(system, price)
-        return found.low_seconds, found.high_seconds
+        interval = interval_of_step(system, price)
+        return interval.low_seconds, interval.high_seconds
     return OF_A_SHEET[0] * price.seconds, OF_A_SHEET[1] * price.seconds
 
 
 def _claimable_share(system: System, waiting: float) -> float:
-    """The share of a price below which no gain is claimed; ``waiting``: of it for messages."""
+    """The share of a price below which no gain is claimed; ``waiting`` is that for messages."""
     if system.prices == "calibrated":
         return FINEST
     return OTHERS_MESSAGES * waiting + OTHERS_LINKS * (1 - waiting)
 
 
-def _parts(system: System, price: InstructionPrice) -> Iterator[tuple[PriceErrorSource, float]]:
-    """The sources of error of one phase and the share that each has: messages, what is busiest.
+def _error_sources(
+    system: System, price: InstructionPrice
+) -> Iterator[tuple[PriceErrorSource, float]]:
+    """Yields one phase's sources of error with their shares: messages and the busiest resource.
 
-    Where prices are those of other machines or of data sheets, what is not known is the machine:
-    how much of its data sheet a level's links reach, and how long its messages take. That is one
-    error for all that waits for them, by whichever way; but for switches that add up, whose share
-    is one of its own.
+    Where prices come from other machines or data sheets, the unknown is the machine: the share of
+    its data sheet that a level's links reach, and how long its messages take. That error is common
+    to all algorithms, except for switches that reduce, whose share is separate.
     """
     algorithm, protocol = price.algorithm, price.protocol
     if system.prices != "calibrated":

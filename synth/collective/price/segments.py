@@ -1,10 +1,10 @@
-"""The cheapest programs when steps overlap: exact, without simulating each of them.
+"""The cheapest programs when steps overlap: exact, without simulating each program.
 
-A path's price is no sum of its moves' prices any more, but a formula bounds it from below,
-whichever algorithms its steps take. All paths are bounded at once, for each number of segments.
-Then the lowest bound is made sharper, again and again: first each choice of algorithms has a bound
-of its own, then it is followed event by event. So prices are found in their order, the algorithms
-of each path those that make the whole fastest, and what is dearer is never followed.
+With overlap, a path's price is not the sum of its moves' prices, but a formula bounds it from
+below, whichever algorithms its steps take. All paths are bounded at once, for each number of
+segments. Then the lowest bound is refined repeatedly: first into one bound for each choice of
+algorithms, then by simulation. So paths appear in the order of their prices, each with the choice
+of algorithms that makes the whole fastest, and dearer ones are never simulated.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
 from synth.events.overlap import Lane, PhaseWork, makespan_within
 
 SEGMENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""The numbers of segments that are tried where the caller leaves it open."""
+"""The numbers of segments tried where the caller does not restrict them."""
 _SLACK = 1e-9
-"""Bounds are lowered by this share, more than rounding can raise them."""
+"""Bounds are lowered by this share, which exceeds any rounding error."""
 
 _MANY = 512
-"""After so many choices a limit is looked for: fewer are followed sooner than one is found."""
+"""Number of simulated choices after which a limit is sought: below it, seeking costs more."""
 _AHEAD = 8
-"""So many paths are then looked at ahead, in each number of segments."""
+"""Number of paths then simulated ahead, for each number of segments."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Phases = tuple[PhaseWork, ...]
 Choices = Sequence[Phases]
-"""What a step may do: its phases by each of some algorithms, the fastest alone first."""
+"""What a step may do: its phases by each of several algorithms, the fastest alone first."""
 
 
 @dataclass(frozen=True)
 class SegmentedPath:
-    """A path by its number, what it costs in ticks, and in how many segments."""
+    """A path by its number, with its price in ticks for this number of segments."""
 
     path: int
     ticks: int
@@ -48,14 +48,14 @@ class SegmentedPath:
 
 
 def price_ticks(phases: Sequence[PhaseWork], segments: int) -> int:
-    """The price of equal segments in whole picoseconds; of one, the sum of its phases' ticks."""
-    found = price_up_to(phases, segments, inf)
-    assert found is not None
-    return found
+    """The price of equal segments in ticks; of one segment, its phases' ticks added up."""
+    ticks = price_up_to(phases, segments, inf)
+    assert ticks is not None
+    return ticks
 
 
 def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int | None:
-    """The same if it is not above a limit in ticks; None, or the price, if it is."""
+    """The price in ticks if it does not exceed ``limit``; otherwise None or the price."""
     if segments == 1:
         return sum(ticks_of(phase.alone_seconds) for phase in phases)
     lane = Lane(tuple(phases), segments)
@@ -64,61 +64,61 @@ def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int
 
 
 def bound_ticks(seconds: float | Floats) -> Floats:
-    """Bounds in ticks that no price in ticks is below, whatever was rounded."""
+    """Lower bounds in ticks from seconds; rounding never lifts one above a price."""
     return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
-def best_choice(every: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
-    """The least price in ticks over all choices of all steps, and which phases each step takes."""
-    tried = _ChoiceSearch(every, segments)
-    while not tried.settled:
-        tried.follow()
-    return tried.bound, tried.best
+def best_choice(choices: Sequence[Choices], segments: int) -> tuple[int, tuple[int, ...]]:
+    """Returns the least price in ticks over all combinations of choices, and that combination."""
+    search = _ChoiceSearch(choices, segments)
+    while not search.settled:
+        search.follow()
+    return search.bound, search.best
 
 
 class _ChoiceSearch:
-    """The choices of all steps of a program, followed in the order of their bounds. Mutable.
+    """Simulates the choices of all steps of a program in the order of their bounds. Mutable.
 
-    ``best`` are the numbers of the cheapest so far, of those that tie the first in that order;
-    ``looked`` is how many choices have had their turn.
+    ``best`` holds the choice of each step in the cheapest combination so far, the first in that
+    order among ties; ``looked`` counts the combinations that have had their turn.
     """
 
-    def __init__(self, every: Sequence[Choices], segments: int) -> None:
-        self._every, self._segments = every, segments
-        flat = [(phases,) for some in every for phases in some]
-        firsts = np.array([0, *accumulate(map(len, every))][:-1], dtype=np.int64)
-        shape = [len(some) for some in every]
-        self._numbers = np.indices(shape).reshape(len(every), prod(shape))
+    def __init__(self, choices: Sequence[Choices], segments: int) -> None:
+        self._choices, self._segments = choices, segments
+        labels = [(phases,) for phases_of_step in choices for phases in phases_of_step]
+        firsts = np.array([0, *accumulate(map(len, choices))][:-1], dtype=np.int64)
+        shape = [len(phases_of_step) for phases_of_step in choices]
+        self._numbers = np.indices(shape).reshape(len(choices), prod(shape))
         rows = (self._numbers + firsts[:, None]).T
-        bounds = bound_ticks(bounds_of_rows(rows, flat, segments))
+        bounds = bound_ticks(bounds_of_rows(rows, labels, segments))
         self._order = np.argsort(bounds, kind="stable")
         self._bounds = bounds[self._order]
         self.looked = 0
-        self._above: list[tuple[int, int]] = []
-        self._known: dict[int, int] = {}
+        self._postponed: list[tuple[int, int]] = []
+        self._prices: dict[int, int] = {}
         self.ticks: float = inf
-        self.best = (0,) * len(every)
+        self.best = (0,) * len(choices)
 
     @property
     def settled(self) -> bool:
-        """Whether no choice that was not followed can be cheaper."""
+        """Whether no combination that was not simulated can be cheaper."""
         return self.ticks <= self._least
 
     @property
     def bound(self) -> int:
-        """What no choice is below, in ticks; the price, once that is settled."""
+        """A lower bound over all combinations in ticks; the price, once that is settled."""
         return int(min(self._least, self.ticks))
 
     @property
     def _least(self) -> float:
-        """What no choice is below that was not followed to its end."""
+        """A lower bound over the combinations that were not simulated to their end."""
         coming = float(self._bounds[self.looked]) if self.looked < len(self._bounds) else inf
-        return min(coming, self._above[0][0]) if self._above else coming
+        return min(coming, self._postponed[0][0]) if self._postponed else coming
 
     def follow(self, limit: float = inf) -> None:
-        """Follow the next choice, event by event, until it is done or surely above the limit."""
-        if self._above and self._above[0][0] <= self._least:
-            _, place = heappop(self._above)
+        """Simulates the next combination until it ends or surely exceeds the limit."""
+        if self._postponed and self._postponed[0][0] <= self._least:
+            _, place = heappop(self._postponed)
         else:
             place = self.looked
             self.looked += 1
@@ -126,23 +126,23 @@ class _ChoiceSearch:
         ticks = self._price(place, limit)
         if ticks is None:
             if limit < self.ticks:
-                heappush(self._above, (int(limit) + 1, place))
+                heappush(self._postponed, (int(limit) + 1, place))
         elif ticks < self.ticks:
             self.ticks, self.best = ticks, self._choice(place)
 
     def first(self, limit: float) -> float:
-        """The price of the first choice, infinite if that is above a limit, before its turn."""
+        """The price of the first combination before its turn; infinite if it exceeds the limit."""
         return inf if (ticks := self._price(0, limit)) is None else ticks
 
     def _price(self, place: int, limit: float) -> int | None:
-        """The price of a choice by its place, None if it is above a limit."""
-        if place not in self._known:
-            chosen = zip(self._every, self._choice(place), strict=True)
-            phases = [phase for some, number in chosen for phase in some[number]]
+        """The price of the combination at a place; None if it exceeds the limit."""
+        if place not in self._prices:
+            chosen = zip(self._choices, self._choice(place), strict=True)
+            phases = [phase for choices, number in chosen for phase in choices[number]]
             if (ticks := price_up_to(phases, self._segments, limit)) is None:
                 return None
-            self._known[place] = ticks
-        return self._known[place]
+            self._prices[place] = ticks
+        return self._prices[place]
 
     def _choice(self, place: int) -> tuple[int, ...]:
         return tuple(self._numbers[:, self._order[place]].tolist())
@@ -151,10 +151,10 @@ class _ChoiceSearch:
 class PathRanking:
     """Prices of paths in segments, the cheapest first. Mutable.
 
-    ``paths`` are lists of labels; ``moves`` has for each number of segments what every label may
-    do in one of them: its phases by one algorithm, or by each of several. ``enough``: hardly more
-    paths will be asked for, so what is dearer than one more is followed only until that is sure.
-    ``looked`` counts the choices whose turn came, whether they were followed to the end or not.
+    ``paths`` are lists of labels. ``moves`` holds, for each number of segments, what every label
+    may do in one segment: its phases by one algorithm, or by each of several. ``enough`` is the
+    number of paths the caller expects to need at most: dearer ones are simulated only until that is
+    known. ``looked`` counts the combinations that have had their turn, simulated to the end or not.
     """
 
     def __init__(
@@ -164,39 +164,43 @@ class PathRanking:
         enough: int | None = None,
     ) -> None:
         self._moves = moves
-        every = _rows(paths, len(next(iter(moves.values()), ())))
-        self._alike, whose = np.unique(every, axis=0, return_inverse=True)
+        rows = _rows(paths, len(next(iter(moves.values()), ())))
+        self._distinct_rows, row_of = np.unique(rows, axis=0, return_inverse=True)
         self._labels = paths
-        self._paths: list[list[int]] = [[] for _ in self._alike]
-        for path, row in enumerate(whose.reshape(-1).tolist()):
+        self._paths: list[list[int]] = [[] for _ in self._distinct_rows]
+        for path, row in enumerate(row_of.reshape(-1).tolist()):
             self._paths[row].append(path)
-        self._found: list[SegmentedPath] = []
+        self._ranked: list[SegmentedPath] = []
         self._in_order = self._cheapest_first()
         self._enough, self._limit = enough, inf
         self._least: dict[int, float] = {}
-        self._tried: dict[tuple[int, int], _ChoiceSearch] = {}
+        self._searches: dict[tuple[int, int], _ChoiceSearch] = {}
         self.looked = 0
 
     def __iter__(self) -> Iterator[SegmentedPath]:
-        """Every path in every number of segments, by price; of equal ones the fewest segments."""
+        """Yields every path in every number of segments by price; among ties, fewest segments
+        first.
+        """
         number = 0
         while True:
-            if number == len(self._found):
+            if number == len(self._ranked):
                 fresh = next(self._in_order, None)
                 if fresh is None:
                     return
-                self._found.append(fresh)
-            yield self._found[number]
+                self._ranked.append(fresh)
+            yield self._ranked[number]
             number += 1
 
     def ticks(self, path: int, segments: int) -> int:
-        """The price of one path in so many segments, wherever it comes."""
+        """The price of one path in ``segments`` segments, whatever its rank."""
         return best_choice([self._moves[segments][x] for x in self._labels[path]], segments)[0]
 
     def _cheapest_first(self) -> Iterator[SegmentedPath]:
-        """Follow only what could be the next: of all bounds the lowest is made sharper."""
+        """Yields paths by price, refining only the lowest of all bounds."""
         counts = sorted(self._moves)
-        bounds = [bounds_of_rows(self._alike, self._moves[count], count) for count in counts]
+        bounds = [
+            bounds_of_rows(self._distinct_rows, self._moves[count], count) for count in counts
+        ]
         ticks = bound_ticks(np.array(bounds))
         bounded = np.argsort(ticks, axis=None, kind="stable").tolist()
         heap: list[tuple[int, int, int]] = []
@@ -204,83 +208,82 @@ class PathRanking:
         place = next(later)
         while heap or place is not None:
             if place is not None:
-                number, row = divmod(place, len(self._alike))
+                number, row = divmod(place, len(self._distinct_rows))
                 if not heap or ticks[number, row] <= heap[0][0]:
                     segments = counts[number]
-                    heappush(heap, (self._choosing(row, segments).bound, segments, row))
+                    heappush(heap, (self._search_of(row, segments).bound, segments, row))
                     place = next(later)
                     continue
             bound, segments, row = heappop(heap)
-            one = self._choosing(row, segments)
-            if one.settled:
+            search = self._search_of(row, segments)
+            if search.settled:
                 yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
-                self._follow(one, row)
-                heappush(heap, (one.bound, segments, row))
+                self._follow(search, row)
+                heappush(heap, (search.bound, segments, row))
                 if self.looked == _MANY:
                     self._look_ahead(counts, ticks)
 
-    def _follow(self, one: _ChoiceSearch, row: int) -> None:
-        """Follow the next choice of a row; to the end, if it is below what is enough."""
-        looked = one.looked
-        limited = self.looked >= _MANY and one.bound <= self._limit
-        one.follow(self._limit if limited else inf)
-        self.looked += one.looked - looked
-        self._note(row, one.ticks)
+    def _follow(self, search: _ChoiceSearch, row: int) -> None:
+        """Simulates a row's next combination, up to the limit once many have been simulated."""
+        looked = search.looked
+        limited = self.looked >= _MANY and search.bound <= self._limit
+        search.follow(self._limit if limited else inf)
+        self.looked += search.looked - looked
+        self._record(row, search.ticks)
 
     def _look_ahead(self, counts: Sequence[int], ticks: Floats) -> None:
-        """Follow what is likely good in each number of segments, so that a low limit is known.
+        """Simulates likely good paths for each number of segments, to find a low limit early.
 
-        Bounds are the weaker the more segments there are: in their order what is best comes late.
+        Bounds get weaker with more segments, so in their order the best paths come late.
         """
         if self._enough is not None:
-            for segments, each in zip(counts, ticks, strict=True):
-                for row in np.argsort(each, kind="stable")[:_AHEAD].tolist():
-                    self._note(row, self._choosing(row, segments).first(self._limit))
+            for segments, row_ticks in zip(counts, ticks, strict=True):
+                for row in np.argsort(row_ticks, kind="stable")[:_AHEAD].tolist():
+                    self._record(row, self._search_of(row, segments).first(self._limit))
 
-    def _note(self, row: int, ticks: float) -> None:
-        """A row costs no more than that; so what is enough may cost less than was known."""
+    def _record(self, row: int, ticks: float) -> None:
+        """Records an upper bound on a row's price, and lowers the limit if enough rows meet it."""
         if self._enough is None or ticks >= self._least.get(row, inf):
             return
-        self._least[row], many = ticks, 0
-        for other, least in sorted(self._least.items(), key=lambda one: one[1]):
-            many += len(self._paths[other])
-            if many > self._enough:
-                self._limit = least
+        self._least[row], cheaper = ticks, 0
+        for other, bound in sorted(self._least.items(), key=lambda item: item[1]):
+            cheaper += len(self._paths[other])
+            if cheaper > self._enough:
+                self._limit = bound
                 return
 
-    def _choosing(self, row: int, segments: int) -> _ChoiceSearch:
-        if (segments, row) not in self._tried:
-            every = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
-            self._tried[segments, row] = _ChoiceSearch(every, segments)
-        return self._tried[segments, row]
+    def _search_of(self, row: int, segments: int) -> _ChoiceSearch:
+        if (segments, row) not in self._searches:
+            choices = [self._moves[segments][x] for x in self._labels[self._paths[row][0]]]
+            self._searches[segments, row] = _ChoiceSearch(choices, segments)
+        return self._searches[segments, row]
 
 
 def cheapest_paths(
-    followed: PathRanking,
+    ranking: PathRanking,
     count: int,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> list[SegmentedPath]:
-    """The ``count`` cheapest paths and all that tie with the last of them; none above ``limit``.
+    """Returns the ``count`` cheapest paths and all ties with the last; none above ``limit`` ticks.
 
-    Each path comes once, with the number of segments it is cheapest in (the smallest of several).
-    Where ``go_on`` answers False those looked at until then are returned; the first path is always
-    looked at.
+    Each path appears once, with the smallest number of segments in which it is cheapest. When
+    ``go_on`` answers False, returns the paths found so far; the first path is always priced.
     """
     best: dict[int, SegmentedPath] = {}
     last = 0
-    for one in followed:
-        above = limit is not None and one.ticks > limit
-        if above or (len(best) >= count and one.ticks > last) or (best and not go_on()):
+    for priced in ranking:
+        above = limit is not None and priced.ticks > limit
+        if above or (len(best) >= count and priced.ticks > last) or (best and not go_on()):
             break
-        if one.path not in best:
-            best[one.path], last = one, one.ticks
+        if priced.path not in best:
+            best[priced.path], last = priced, priced.ticks
     return list(best.values())
 
 
 def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
-    """Labels in rows of equal length, padded with a label that does nothing."""
+    """Labels in rows of equal length, padded with the label ``nothing``."""
     longest = max((1, *map(len, paths)))
     rows = np.full((len(paths), longest), nothing, dtype=np.int64)
     for row, path in zip(rows, paths, strict=True):
@@ -289,14 +292,16 @@ def _rows(paths: Sequence[Sequence[int]], nothing: int) -> Integers:
 
 
 def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> Floats:
-    """For each row of labels, what no price of its phases is below, whichever of them are chosen.
+    """Lower bounds in seconds on each row of labels, whichever choices its steps take.
 
-    The longest phase follows itself in every segment; a resource is busy for the sum of what all
-    ask, not before the first phase that uses it has begun to, nor in the last segment's phases
-    after the last that does. Label ``len(moves)`` does nothing.
+    The longest phase follows itself in every segment. A resource is busy for the sum of all demands
+    on it; it starts no earlier than the first phase that uses it, and the last segment's phases
+    after the last user follow. Label ``len(moves)`` does nothing.
     """
-    names = sorted({n for some in moves for one in some for phase in one for n in phase.busy})
-    labels = np.array([_least_figures(some, names) for some in (*moves, ((),))])
+    names = sorted(
+        {n for choices in moves for phases in choices for phase in phases for n in phase.busy}
+    )
+    labels = np.array([_least_figures(choices, names) for choices in (*moves, ((),))])
     places = np.ascontiguousarray(rows.T)
     alone, longest, *_ = labels.T
     taken = alone[places]
@@ -313,38 +318,38 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
     return bounds
 
 
-def _least_figures(some: Choices, names: Sequence[str]) -> tuple[float, ...]:
-    """The least of what ``_figures`` says of each choice."""
-    every = [_figures(phases, names) for phases in some]
-    return tuple(map(min, zip(*every, strict=True))) if len(every) > 1 else every[0]
+def _least_figures(choices: Choices, names: Sequence[str]) -> tuple[float, ...]:
+    """The elementwise minimum of ``_figures`` over all choices of a step."""
+    figures = [_figures(phases, names) for phases in choices]
+    return tuple(map(min, zip(*figures, strict=True))) if len(figures) > 1 else figures[0]
 
 
 def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
-    """Seconds of all phases alone and of the longest; and three of each resource.
+    """Seconds of all phases alone, of the longest phase, and three figures for each resource.
 
-    For how long it is busy, and how long phases last before and after they use it: infinite where
-    none does.
+    These are how long the resource is busy, and how long phases last before and after they use it:
+    infinite where no phase does.
     """
     if len(phases) == 1:
         return _figures_of_one(phases[0], names)
     alone = [phase.alone_seconds for phase in phases]
-    found = [sum(alone), max(alone, default=0.0)]
+    figures = [sum(alone), max(alone, default=0.0)]
     for name in names:
         users = [i for i, phase in enumerate(phases) if phase.busy.get(name)]
         if not users:
-            found += 0.0, inf, inf
+            figures += 0.0, inf, inf
             continue
         first, last = users[0], users[-1]
-        found.append(sum(phases[i].busy[name] for i in users))
-        found.append(sum(alone[:first]) + phases[first].latency_seconds)
-        found.append(sum(alone[last + 1 :]))
-    return tuple(found)
+        figures.append(sum(phases[i].busy[name] for i in users))
+        figures.append(sum(alone[:first]) + phases[first].latency_seconds)
+        figures.append(sum(alone[last + 1 :]))
+    return tuple(figures)
 
 
 def _figures_of_one(phase: PhaseWork, names: Sequence[str]) -> tuple[float, ...]:
-    """The same of a single phase, as most are."""
-    found = [phase.alone_seconds, phase.alone_seconds]
+    """The figures of a single phase: a short cut, as most steps have one."""
+    figures = [phase.alone_seconds, phase.alone_seconds]
     for name in names:
         busy = phase.busy.get(name)
-        found += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
-    return tuple(found)
+        figures += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
+    return tuple(figures)

@@ -1,10 +1,9 @@
 """Seconds of a step on a system: latency, the busiest link, and the device's own memory.
 
-Every algorithm puts its bytes on the links of each level; all replicas of a group run at once and
-share links; the link that takes longest sets the bandwidth term. Steps wait for each other.
-Devices of a hierarchy look alike, so one port stands for all and a price costs the same for 16 and
-100,000 devices. Where the system says that some are not, ``collectives.slowest_links`` looks at
-every link.
+Every algorithm puts bytes on the links of each level; all replicas of a group run at once and share
+links; the slowest link sets the bandwidth term. Steps wait for each other. Devices of a hierarchy
+look alike, so one port stands for all, and a price costs the same for 16 devices as for 100,000.
+Where the system has slower or missing links, ``algorithms.slowest_links`` examines every link.
 """
 
 from __future__ import annotations
@@ -56,42 +55,42 @@ from synth.events.overlap import PhaseWork
 
 
 class EvenPart(Structure):
-    """Devices that form a grid, though not one of the machine's levels: seven GPUs of each node."""
+    """Devices that form a grid but not one of the machine's levels: seven GPUs of each node."""
 
     @property
     def tree(self) -> Tree: ...
 
     def among(self, instruction: Instruction) -> GroupList:
-        """The groups that an instruction on the tree means."""
+        """The groups of an instruction on the tree."""
 
 
 Grid = Reduction | EvenPart
 Worth = Callable[[Sequence[PriceLine], float], Sequence[PriceLine]]
-"""The lines worth a choice for a buffer of some size in bytes."""
+"""Selects the lines worth considering for a buffer of ``size`` bytes."""
 
 
 class Simulator:
     """Prices the steps of programs on one system, with one choice of algorithms.
 
     Where links are slower or missing, a level takes as long as its slowest link, and never less
-    than in the healthy system. On a system that lacks devices groups are listed (``EvenPart``), and
-    on none with rings of devices; grids raise InputError there.
+    than in the healthy system. On a system that lacks devices, groups must be listed (``EvenPart``)
+    and no level may be a ring of devices; grids raise InputError there.
     """
 
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
         self.system = system
         self.choice = choice
         self.lines = cache(self._lines)
-        self.by = cache(self._by)
+        self.by = cache(self._algorithm_lines)
 
     @cached_property
     def of_runtimes(self) -> Simulator:
-        """The same, by algorithms that the runtime has, unless it is told to take another."""
-        told = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
-        return self if told else Simulator(self.system)
+        """This simulator if the runtime can follow its choice, else one that chooses by itself."""
+        runtime_has = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
+        return self if runtime_has else Simulator(self.system)
 
     def runs(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> bool:
-        """Whether the runtime has an algorithm for a collective among such groups."""
+        """Whether the runtime has an algorithm for a collective among these groups."""
         if isinstance(groups, GroupList):
             counts: Sequence[int] = self._slowest.shape(groups).most
         else:
@@ -106,74 +105,74 @@ class Simulator:
         return SlowestLinks(self.system)
 
     def move(
-        self, move: Move, where: Grid, payload_bytes: float, pick: LinePicker = pick_fastest
+        self, move: Move, grid: Grid, payload_bytes: float, pick: LinePicker = pick_fastest
     ) -> list[InstructionPrice]:
-        """The phases of one step with their prices: shuffles before, the collective, shuffles.
+        """The priced phases of one step: shuffles before, the collective, shuffles after.
 
         ``pick`` chooses among the algorithms offered.
         """
-        size = self._size(move, where, payload_bytes)
-        what = move.instruction
-        step = self.exchange(what.collective, _groups(what, where), size, pick)
+        size = self._size(move, grid, payload_bytes)
+        instruction = move.instruction
+        step = self.exchange(instruction.collective, _groups(instruction, grid), size, pick)
         return [
-            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.before),
+            *(self._shuffle(shuffle, grid, payload_bytes) for shuffle in move.before),
             step,
-            *(self._shuffle(shuffle, where, payload_bytes) for shuffle in move.after),
+            *(self._shuffle(shuffle, grid, payload_bytes) for shuffle in move.after),
         ]
 
-    def prices(self, alphabet: Sequence[Move], where: Grid, payload_bytes: float) -> list[int]:
+    def prices(self, alphabet: Sequence[Move], grid: Grid, payload_bytes: float) -> list[int]:
         """The price of each move in whole picoseconds, rounded up phase by phase.
 
-        The same figures as ``move`` gives, without the reasons. Raises InputError for a price
-        that is too large to be compared exactly.
+        Equals the prices of ``move`` without their reasons. Raises InputError for a price too large
+        to be compared exactly.
         """
-        works = self.works(alphabet, where, payload_bytes)
+        works = self.works(alphabet, grid, payload_bytes)
         return [sum(ticks_of(phase.alone_seconds) for phase in phases) for phases in works]
 
     def works(
         self,
         alphabet: Sequence[Move],
-        where: Grid,
+        grid: Grid,
         payload_bytes: float,
         pick: LinePicker = pick_fastest,
     ) -> list[Phases]:
-        """The phases of each move as what they ask of the machine: as ``move``, without reasons."""
-        every = self.alternatives(
-            alphabet, where, payload_bytes, lambda lines, size: [pick(lines, size)]
+        """The demands of each move's phases on the machine: ``move`` without its reasons."""
+        alternatives = self.alternatives(
+            alphabet, grid, payload_bytes, lambda lines, size: [pick(lines, size)]
         )
-        return [phases for [phases] in every]
+        return [phases for [phases] in alternatives]
 
     def alternatives(
-        self, alphabet: Sequence[Move], where: Grid, payload_bytes: float, worth: Worth
+        self, alphabet: Sequence[Move], grid: Grid, payload_bytes: float, worth: Worth
     ) -> list[Choices]:
-        """The same by each line worth a choice, of those offered for a buffer of some size."""
+        """The demands of each move's phases, by each line that ``worth`` selects for its buffer."""
         lines: dict[Instruction, tuple[PriceLine, ...]] = {}
         sizes: dict[Buffers, float] = {}
         steps: dict[tuple[int, float], list[PhaseWork]] = {}
 
         @cache
         def shuffled(shuffle: Shuffle) -> PhaseWork:
-            return self._shuffle(shuffle, where, payload_bytes).work
+            return self._shuffle(shuffle, grid, payload_bytes).work
 
-        found: list[Choices] = []
+        alternatives: list[Choices] = []
         for move in alphabet:
-            what = move.instruction
-            if what not in lines:
-                lines[what] = self.lines(what.collective, _groups(what, where))
+            instruction = move.instruction
+            if instruction not in lines:
+                lines[instruction] = self.lines(instruction.collective, _groups(instruction, grid))
             if move.buffers not in sizes:
-                sizes[move.buffers] = self._size(move, where, payload_bytes)
-            offered, size = lines[what], sizes[move.buffers]
+                sizes[move.buffers] = self._size(move, grid, payload_bytes)
+            offered, size = lines[instruction], sizes[move.buffers]
             step = id(offered), size
             if step not in steps:
                 steps[step] = [line.work(size) for line in worth(offered, size)]
             before = [shuffled(shuffle) for shuffle in move.before]
             after = [shuffled(shuffle) for shuffle in move.after]
-            found.append([(*before, work, *after) for work in steps[step]])
-        return found
+            alternatives.append([(*before, work, *after) for work in steps[step]])
+        return alternatives
 
-    def _size(self, move: Move, where: Grid, payload_bytes: float) -> float:
-        """The largest buffer of those who take part in a step."""
-        tree = where.tree
+    def _size(self, move: Move, grid: Grid, payload_bytes: float) -> float:
+        """The largest buffer of a participant of a step, in bytes."""
+        tree = grid.tree
         return payload_bytes / min(buffer_fraction(kind, tree) for kind in move.buffers)
 
     def exchange(
@@ -183,7 +182,7 @@ class Simulator:
         size_bytes: float,
         pick: LinePicker = pick_fastest,
     ) -> InstructionPrice:
-        """One collective over all groups at once, by an algorithm of those offered.
+        """The price of one collective over all groups at once, by an algorithm of those offered.
 
         ``size_bytes`` is of the largest buffer.
         """
@@ -191,21 +190,25 @@ class Simulator:
         return price_of_line(collective.value, pick(lines, size_bytes), size_bytes)
 
     def _lines(self, collective: Collective, groups: Groups) -> tuple[PriceLine, ...]:
-        """What each algorithm offered costs by each protocol, as lines in the size of the buffer.
+        """The price lines of each algorithm offered by each protocol.
 
-        Of one algorithm the line of the Simple protocol is the first.
+        Each algorithm's first line is that of the Simple protocol.
         """
-        algorithms = self._offered(collective, groups)
+        algorithms = self._offered_algorithms(collective, groups)
         if self.choice is Choice.AUTO:
-            had = [one for one in algorithms if self.runs(collective, one, groups)]
-            algorithms = had or algorithms
-        return tuple(line for one in algorithms for line in self.by(collective, one, groups))
+            available = [
+                algorithm for algorithm in algorithms if self.runs(collective, algorithm, groups)
+            ]
+            algorithms = available or algorithms
+        return tuple(
+            line for algorithm in algorithms for line in self.by(collective, algorithm, groups)
+        )
 
-    def _offered(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
-        """The algorithms that may be used; in a list some are not.
+    def _offered_algorithms(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
+        """The algorithms that may be used; for listed groups some are excluded.
 
-        Recursive halving finds no partners there; where pieces are unequal, direct exchange and
-        in-network reduction are left out too.
+        Recursive halving finds no partners there; with unequal pieces, direct exchange and
+        in-network reduction are excluded too.
         """
         links = self.system.links
         if not isinstance(groups, GroupList):
@@ -217,10 +220,10 @@ class Simulator:
         counts = self._slowest.shape(groups).most
         return offered_algorithms(collective, counts, links, self.choice, unfit)
 
-    def _by(
+    def _algorithm_lines(
         self, collective: Collective, algorithm: Algorithm, groups: Groups
     ) -> tuple[PriceLine, ...]:
-        """What one algorithm costs by each protocol that the links of a group know.
+        """The price lines of one algorithm, by each protocol that a group's links support.
 
         Where groups wait differently, the one that waits longest decides.
         """
@@ -235,8 +238,8 @@ class Simulator:
             if not fitted or protocol.value in fitted
         )
 
-    def _shuffle(self, shuffle: Shuffle, where: Grid, payload_bytes: float) -> InstructionPrice:
-        size = payload_bytes / buffer_fraction(shuffle.scattered, where.tree)
+    def _shuffle(self, shuffle: Shuffle, grid: Grid, payload_bytes: float) -> InstructionPrice:
+        size = payload_bytes / buffer_fraction(shuffle.scattered, grid.tree)
         seconds = 2 * size / self.system.memory_bytes_per_second
         return InstructionPrice(
             "transpose", None, size, seconds, 0.0, MEMORY, (), ((MEMORY, seconds),)
@@ -249,15 +252,15 @@ class Simulator:
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
         rows = recipes(collective, algorithm, self.system)
         crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
-        loads = [self._level(i, row, roles, crossing) for i, row in enumerate(rows)]
+        loads = [self._level_load(i, row, roles, crossing) for i, row in enumerate(rows)]
         busy = [seconds for _, seconds, _ in loads]
         one_way = self._one_way(collective, algorithm, roles, crossing)
         if self.system.faults:
-            _, slow, each = loads_per_level(self._slowest.loads(collective, algorithm, roles))
+            _, slow, directions = loads_per_level(self._slowest.loads(collective, algorithm, roles))
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
             one_way = [
-                both and (max(both[0], out), max(both[1], into))
-                for both, (out, into) in zip(one_way, each, strict=True)
+                pair and (max(pair[0], out), max(pair[1], into))
+                for pair, (out, into) in zip(one_way, directions, strict=True)
             ]
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
@@ -284,42 +287,44 @@ class Simulator:
     def _one_way(
         self, collective: Collective, algorithm: Algorithm, roles: Cast, crossing: list[float]
     ) -> list[tuple[float, float] | None]:
-        """Per byte of buffer, for each level where they are told apart: the seconds that the
+        """Per byte of buffer, for each level whose directions are separate: the seconds that the
         busiest port sends, and those that it receives.
         """
         system = self.system
         if not any(link.reduces for link in system.links):
             return [None] * len(roles)
         rows = recipes(collective, algorithm, system)
-        ways = np.array(crossing)[:, None].repeat(2, axis=1)
+        crossings = np.array(crossing)[:, None].repeat(2, axis=1)
         for level, link in enumerate(system.links):
             if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:
-                both = through_switch(collective, count_members(roles[level]))
-                ways[level] *= [float(way.max()) for way in both]
-        found: list[tuple[float, float] | None] = []
+                directions = through_switch(collective, count_members(roles[level]))
+                crossings[level] *= [float(side.max()) for side in directions]
+        loads: list[tuple[float, float] | None] = []
         for level, row in enumerate(rows):
             if not has_two_directions(system, level):
-                found.append(None)
+                loads.append(None)
                 continue
-            passing = [ways[j] for j in range(level) if level in system.through(j)]
-            each = np.array([ways[level], *passing])
-            most = each.max(axis=0) if row.linear else each.sum(axis=0)
-            share = busiest_block(roles[level + 1 :], system.block(level)) * most
+            passing = [crossings[j] for j in range(level) if level in system.through(j)]
+            combined = np.array([crossings[level], *passing])
+            share_bytes = combined.max(axis=0) if row.linear else combined.sum(axis=0)
+            share = busiest_block(roles[level + 1 :], system.block(level)) * share_bytes
             out, into = (share / system.port_bytes_per_second(level)).tolist()
-            found.append((out, into))
-        return found
+            loads.append((out, into))
+        return loads
 
-    def _level(
+    def _level_load(
         self, level: int, row: AlgorithmRecipe, roles: Cast, crossing: list[float]
     ) -> tuple[float, float, int]:
-        """Per byte of buffer: bytes on a level's busiest link, its seconds; and the hops."""
+        """Per byte of buffer: the bytes on a level's busiest link, its seconds, and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
         link = system.links[level]
         passing = [crossing[j] for j in range(level) if level in system.through(j)]
         outer = sum(passing)
         if link.domain is Domain.SWITCH:
-            each = max(crossing[level], *passing, 0.0) if row.linear else crossing[level] + outer
-            share = busiest_block(inside, system.block(level)) * each
+            bytes_sent = (
+                max(crossing[level], *passing, 0.0) if row.linear else crossing[level] + outer
+            )
+            share = busiest_block(inside, system.block(level)) * bytes_sent
             return share, share / system.port_bytes_per_second(level), 1
         whole = system.hierarchy.devices_in_child(level)
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)
@@ -336,8 +341,8 @@ def _waiting_time(line: PriceLine) -> float:
     return line.latency_seconds + line.gap_seconds
 
 
-def _groups(what: Instruction, where: Grid) -> Groups:
-    """The groups that an instruction means: as roles where the levels of the machine say them."""
-    if isinstance(where, Reduction):
-        return roles_of(where, what.groups.free, what.groups.zero)
-    return where.among(what)
+def _groups(instruction: Instruction, grid: Grid) -> Groups:
+    """The groups of an instruction: as roles where they follow the machine's levels."""
+    if isinstance(grid, Reduction):
+        return roles_of(grid, instruction.groups.free, instruction.groups.zero)
+    return grid.among(instruction)

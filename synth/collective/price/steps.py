@@ -17,19 +17,18 @@ LATENCY = "latency"
 
 
 TICKS_PER_SECOND = 10**12
-"""Prices are compared in whole picoseconds: closer ones are ties."""
+"""Prices are compared in whole picoseconds; smaller differences are ties."""
 
 
 @dataclass(frozen=True)
 class InstructionPrice:
     """What one phase costs and why.
 
-    ``what`` is the collective's name, or ``transpose``; ``busiest`` the resource that is busy
-    longest (a level's name, or ``memory``).
-    ``bytes_per_port`` gives for each level what its busiest port or link carries, per direction;
-    ``busy_seconds`` for each resource how long it is busy, of the two directions of a port the one
-    that is busy for longer; ``one_way`` has both, where they are told apart. ``members`` are those
-    of its ``Way``.
+    ``what`` is the collective's name, or ``transpose``; ``busiest`` is the resource that is busy
+    longest (a level's name, or ``memory``). ``bytes_per_port``: for each level, what its busiest
+    port or link carries, per direction. ``busy_seconds``: how long each resource is busy, for a
+    port its busier direction; ``one_way`` has both directions where they are separate. ``members``
+    is that of its ``AlgorithmWay``.
     """
 
     what: str
@@ -46,9 +45,11 @@ class InstructionPrice:
 
     @property
     def work(self) -> PhaseWork:
-        """What it asks of the machine, for the price of phases that overlap."""
+        """The demands on the machine, for pricing phases that overlap."""
         busy = busy_resources(self.busy_seconds, self.one_way)
-        return PhaseWork(self.latency_seconds, {name: each for name, each in busy.items() if each})
+        return PhaseWork(
+            self.latency_seconds, {name: seconds for name, seconds in busy.items() if seconds}
+        )
 
     @property
     def limited_by(self) -> str:
@@ -84,25 +85,26 @@ def total_seconds(prices: Iterable[InstructionPrice]) -> float:
 
 
 def sum_by_name(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
-    """The sum for each name, of what the prices of several phases say of it."""
-    found: dict[str, float] = {}
+    """Sums the values of each name over the rows."""
+    totals: dict[str, float] = {}
     for row in rows:
         for name, value in row:
-            found[name] = found.get(name, 0.0) + value
-    return found
+            totals[name] = totals.get(name, 0.0) + value
+    return totals
 
 
 def total_busy_seconds(
     stripes: Iterable[tuple[Sequence[InstructionPrice], int]],
 ) -> dict[str, float]:
-    """How long each level is busy in all, and the memory: of a port's directions the busier one.
+    """Seconds each level and the memory are busy in all; for a port, its busier direction.
 
-    ``stripes`` has the prices of one segment and how many there are. A reduce-scatter that sends
-    for 8 ms and receives for 1, and an all-gather the other way round, keep a port busy for 9 ms.
+    A stripe is the prices of one segment and the number of segments. A reduce-scatter that sends
+    for 8 ms and receives for 1, and an all-gather that does the opposite, keep a port busy for 9
+    ms.
     """
     rows = (
-        [(name, many * seconds) for name, seconds in price.work.busy.items()]
-        for prices, many in stripes
+        [(name, segments * seconds) for name, seconds in price.work.busy.items()]
+        for prices, segments in stripes
         for price in prices
     )
     return busy_by_level(sum_by_name(rows))
@@ -111,12 +113,13 @@ def total_busy_seconds(
 def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> str:
     """The resource a program waits for longest: a level's name, ``memory`` or ``latency``.
 
-    ``prices`` are of one segment. Where segments overlap, it is the resource that is busiest in
-    all; ``latency`` if none is busy for half of the time.
+    ``prices`` are of one segment. Where segments overlap, it is the resource with the most busy
+    time; ``latency`` if none is busy for half of the time.
     """
     prices = tuple(prices)
     if segments > 1 and prices:
-        return _busiest_resource(prices, segments)
+        works = [price.work for price in prices]
+        return _busiest_of_stripes([(prices, segments)], makespan_seconds(works, segments))
     waits = sum_by_name(
         (
             (LATENCY, price.latency_seconds),
@@ -127,16 +130,10 @@ def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> 
     return max(waits, key=lambda name: waits[name]) if waits else ""
 
 
-def _busiest_resource(prices: tuple[InstructionPrice, ...], segments: int) -> str:
-    return _busiest_of_stripes(
-        [(prices, segments)], makespan_seconds([p.work for p in prices], segments)
-    )
-
-
 def limiting_of_stripes(
     stripes: Sequence[tuple[Sequence[InstructionPrice], int]], seconds: float
 ) -> str:
-    """The same for programs side by side, each with the prices of one of its segments."""
+    """The limiting resource of concurrent programs, each with the prices of one segment."""
     if len(stripes) == 1:
         return limiting_resource(*stripes[0])
     return _busiest_of_stripes(stripes, seconds)
@@ -146,13 +143,13 @@ def _busiest_of_stripes(
     stripes: Sequence[tuple[Sequence[InstructionPrice], int]], whole_seconds: float
 ) -> str:
     busy = total_busy_seconds(stripes)
-    most = max(busy, key=lambda name: busy[name])
-    return most if 2 * busy[most] >= whole_seconds else LATENCY
+    busiest = max(busy, key=lambda name: busy[name])
+    return busiest if 2 * busy[busiest] >= whole_seconds else LATENCY
 
 
 def ticks_of(seconds: float) -> int:
-    """Seconds in whole picoseconds, rounded up. Raises InputError where they are too many."""
-    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:
+    """Seconds in whole picoseconds, rounded up. Raises InputError if too many to compare."""
+    if seconds * TICKS_PER_SECOND >= BEYOND >> 4:  # 16 such steps still sum to at most BEYOND
         raise InputError(
             f"one step would take {seconds:.3g} s", hint="give a smaller payload or faster links"
         )

@@ -1,8 +1,8 @@
-"""What an algorithm does among groups that are no grid: a node of seven GPUs beside one of eight.
+"""What an algorithm does among groups that form no grid: a node of seven GPUs and one of eight.
 
 A grid has one ``AlgorithmWay``, as its groups are alike. In a list the loads of all groups add up
-on the links, and each group waits for messages by itself: there is a way for each kind of waiting.
-For groups that are grids both say the same.
+on the links, and each group waits for its own messages: there is one way for each distinct kind of
+waiting. For groups that form a grid both computations agree.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from synth.collective.price.ways import AlgorithmWay, has_two_directions, usable
 
 
 def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
-    """A way for each kind of waiting; all carry the loads of all groups. A message is one hop."""
+    """Returns a way for each kind of waiting; each carries all loads. A message takes one hop."""
     shape, system = loads.shape, loads.wiring.system
-    carried, busy, ways = loads_per_level(loads)
+    carried, busy, one_way_seconds = loads_per_level(loads)
     one_way = tuple(
-        ways[level] if has_two_directions(system, level) else None
+        one_way_seconds[level] if has_two_directions(system, level) else None
         for level in range(len(system.links))
     )
     touched = float(loads.touched().max(initial=0.0))
     recipe = RECIPES[loads.collective, loads.algorithm]
-    known = usable_protocols(loads.algorithm, (system.links[level] for level in shape.spans))
+    supported = usable_protocols(loads.algorithm, (system.links[level] for level in shape.spans))
     return [
         AlgorithmWay(
             loads.collective.value,
@@ -36,7 +36,7 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
             (1,) * len(waits),
             waits,
             touched / system.memory_bytes_per_second,
-            known,
+            supported,
             peers,
             shape.most,
             recipe.spared,
@@ -49,19 +49,19 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
 
 
 def _waiting_kinds(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:
-    """The distinct ways in which groups wait; groups of one member do not.
+    """The distinct kinds of waiting among groups of more than one member.
 
     Each is the messages over each level that wait for each other, the messages over each level that
-    one member sends, and how many members are in a row in the innermost level.
+    one member sends, and the number of members in a row in the innermost level.
     """
     shape, groups = loads.shape, len(loads.shape.sizes)
     waits = np.array([loads.waits(level) for level in range(len(shape.levels))])
     peers = np.zeros_like(waits)
     in_a_row = np.ones(groups, dtype=np.int64)
-    for level, at in enumerate(shape.levels):
-        np.maximum.at(peers[level], shape.whose, at.inside[at.parent] - at.p)
-        most = np.ones(groups, dtype=np.int64)
-        np.maximum.at(most, at.owner, at.m)
-        in_a_row = np.where(most > 1, most, in_a_row)
+    for level, placed in enumerate(shape.levels):
+        np.maximum.at(peers[level], shape.whose, placed.inside[placed.parent] - placed.p)
+        widest = np.ones(groups, dtype=np.int64)
+        np.maximum.at(widest, placed.owner, placed.m)
+        in_a_row = np.where(widest > 1, widest, in_a_row)
     rows = zip(waits.T.tolist(), peers.T.tolist(), in_a_row.tolist(), strict=True)
     return {(tuple(waited), tuple(sent), row) for waited, sent, row in rows if any(waited)}

@@ -12,49 +12,49 @@ from synth.events.overlap import PhaseWork
 
 MEMORY = "memory"
 _OUT, _IN = " out", " in"
-"""What follows a level's name where the two directions of its ports are told apart."""
+"""Suffixes of a level's name where the two directions of its ports are separate resources."""
 
 OneWay = tuple[str, float, float]
-"""A level, and for how long its busiest port sends, and its busiest port receives."""
+"""A level, the seconds its busiest port sends, and the seconds its busiest port receives."""
 
 
 def busy_resources(
     loads: Iterable[tuple[str, float]], one_way: Sequence[OneWay]
 ) -> dict[str, float]:
-    """How long each resource is busy: a level is one, or two where directions are told apart.
+    """Seconds each resource is busy: a level is one resource, or two where directions are separate.
 
-    >>> resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
+    >>> busy_resources([("gpu", 2.0), ("memory", 1.0)], [("gpu", 2.0, 0.25)])
     {'gpu out': 2.0, 'gpu in': 0.25, 'memory': 1.0}
     """
-    ways = {name: (out, into) for name, out, into in one_way}
-    found: dict[str, float] = {}
+    directions = {name: (out, into) for name, out, into in one_way}
+    resources: dict[str, float] = {}
     for name, busy in loads:
-        if name in ways:
-            found[name + _OUT], found[name + _IN] = ways[name]
+        if name in directions:
+            resources[name + _OUT], resources[name + _IN] = directions[name]
         else:
-            found[name] = busy
-    return found
+            resources[name] = busy
+    return resources
 
 
 def busy_by_level(busy: Mapping[str, float]) -> dict[str, float]:
-    """Of resources the levels: of two directions the one that is busy for longer."""
-    found: dict[str, float] = {}
+    """Merges resources by level: of two directions, the one that is busy for longer."""
+    levels: dict[str, float] = {}
     for name, seconds in busy.items():
         level = name.removesuffix(_OUT).removesuffix(_IN)
-        found[level] = max(found.get(level, 0.0), seconds)
-    return found
+        levels[level] = max(levels.get(level, 0.0), seconds)
+    return levels
 
 
 @dataclass(frozen=True)
 class PriceLine:
-    """The price of one algorithm, by one protocol, as a line in the size of the buffer.
+    """The price of one algorithm by one protocol, as a line in the size of the buffer.
 
-    ``loads``: for each resource (level names, and ``memory``) the seconds it is busy for one byte
-    of buffer; ``bytes_per_port`` the bytes its busiest port or link carries then, flags included.
-    In a calibrated system messages leave a gap between them, ``gap_seconds`` in all, which passes
-    while bytes are on the wire: for small buffers the line is flat. ``members`` are those of its
-    ``AlgorithmWay``. ``one_way``: where the two directions of a level's ports are told apart, the
-    seconds of each for one byte; ``busy_resources`` are the loads with both.
+    ``loads``: for each resource (level names and ``memory``), the seconds it is busy per byte of
+    buffer. ``bytes_per_port``: the bytes its busiest port or link then carries, flags included. In
+    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which passes while
+    bytes are on the wire, so the line is flat for small buffers. ``members`` is that of the
+    ``AlgorithmWay``. ``one_way``: where the directions of a level's ports are separate, the seconds
+    of each per byte. ``resources``: the loads, with both directions where they are separate.
     """
 
     algorithm: Algorithm
@@ -74,13 +74,13 @@ class PriceLine:
         object.__setattr__(self, "resources", tuple((n, s) for n, s in busy.items() if s))
 
     def waiting_seconds(self, size_bytes: float) -> float:
-        """Seconds in which no byte moves, of a buffer of some size in bytes."""
+        """Seconds in which no byte moves, for a buffer of ``size_bytes``."""
         return self.latency_seconds + max(
             0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
         )
 
     def work(self, size_bytes: float) -> PhaseWork:
-        """What it asks of the machine, of a buffer of some size."""
+        """What a buffer of ``size_bytes`` demands of the machine."""
         busy = {name: size_bytes * load for name, load in self.resources}
         return PhaseWork(self.waiting_seconds(size_bytes), busy)
 
@@ -92,15 +92,15 @@ class PriceLine:
 class AlgorithmWay:
     """One algorithm for one collective among given groups: what it does at every level.
 
-    For each level: the bytes on its busiest link and the seconds they take at the description's
-    bandwidth, for one byte of buffer; the hops of a message; how many messages wait for each
-    other. The cheapest ``spared`` of these are not waited for. ``at_once``: messages across
-    different levels do not wait for each other; ``peers``: to how many members one sends across
-    each level.
-    Bytes in memory cost ``memory_seconds``. ``members``: how many children of one parent hold
-    members of one group, level by level; nothing where groups are not alike. ``children``: the
-    same, or the most of any group. ``one_way``: the seconds that the busiest port sends, and
-    receives, at each level where these are told apart.
+    For each level: the bytes on its busiest link and their seconds at the described bandwidth, per
+    byte of buffer; the hops of a message; how many messages wait for each other. The cheapest
+    ``spared`` of these messages are not waited for. ``at_once``: messages across different levels
+    do not wait for each other. ``peers``: the number of members one member sends to across each
+    level. ``memory_seconds``: seconds of memory traffic per byte. ``members``: for each level, how
+    many children of one parent hold members of a group; empty where groups are not alike.
+    ``children``: the same, or the maximum over groups. ``in_a_row``: how many members are in a row
+    in the innermost level. ``one_way``: the seconds that the busiest port sends and receives, at
+    each level where directions are separate.
     """
 
     collective: str
@@ -121,10 +121,10 @@ class AlgorithmWay:
     one_way: tuple[tuple[float, float] | None, ...] = ()
 
     def line(self, system: System, protocol: Protocol) -> PriceLine:
-        """Its price by a protocol: as measured, if the system is calibrated for it.
+        """The price by a protocol: as measured, if the system is calibrated for it.
 
         The formula is that of ``hierarchies.calibration``: hops by ``counted``, gaps by ``paced``,
-        and where all is sent at once a cost for each of the ``peers``.
+        and, where all is sent at once, a cost for each of the ``peers``.
         """
         names = system.hierarchy.names
         fit = system.calibration and system.calibration.fit(
@@ -153,33 +153,33 @@ class AlgorithmWay:
         crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
         loads = [(names[i], self.busy_seconds[i] / shares[i]) for i in crossed]
         flagged = tuple((names[i], self.bytes_per_port[i] / protocol.share) for i in crossed)
-        ways = tuple(
-            (names[i], both[0] / shares[i], both[1] / shares[i])
-            for i, both in enumerate(self.one_way)
-            if both and self.bytes_per_port[i]
+        one_way = tuple(
+            (names[i], directions[0] / shares[i], directions[1] / shares[i])
+            for i, directions in enumerate(self.one_way)
+            if directions and self.bytes_per_port[i]
         )
         loads.append((MEMORY, self.memory_seconds))
         return PriceLine(
-            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, ways
+            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, one_way
         )
 
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
         """How many hops over each level are waited for in all, as a fit counts them.
 
-        The cheapest messages, and those that others outlast, are found by the description's
-        latencies, so that the price is linear in what is fitted.
+        The messages spared or outlasted are chosen by the described latencies, which keeps the
+        price linear in the fitted parameters.
         """
-        found = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
-        one = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
+        counts = [n * hops for n, hops in zip(self.waits, self.hops, strict=True)]
+        message_seconds = {i: self.hops[i] * links[i].latency_seconds for i in self.spans}
         if self.at_once:
-            longest = max(self.spans, key=lambda i: (self.waits[i] * one[i], -i))
-            return tuple(n if i == longest else 0.0 for i, n in enumerate(found))
-        for level in self._spared_levels(one):
-            found[level] -= self.hops[level]
-        return tuple(found)
+            longest = max(self.spans, key=lambda i: (self.waits[i] * message_seconds[i], -i))
+            return tuple(n if i == longest else 0.0 for i, n in enumerate(counts))
+        for level in self._spared_levels(message_seconds):
+            counts[level] -= self.hops[level]
+        return tuple(counts)
 
     def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
-        """How many messages over each level keep a distance to the one before.
+        """How many messages over each level keep a gap to the one before.
 
         Those that wait for each other; where all are sent at once, those that one member sends.
         """
@@ -187,31 +187,31 @@ class AlgorithmWay:
 
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
         messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
-        waits = [self.waits[i] * one for i, one in messages.items()]
+        waits = [self.waits[i] * seconds for i, seconds in messages.items()]
         if self.at_once:
             return max(waits)
         return sum(waits) - sum(messages[level] for level in self._spared_levels(messages))
 
     def _spared_levels(self, messages: Mapping[int, float]) -> tuple[int, ...]:
-        """The levels of the messages that are not waited for: the cheapest neighbours in a ring.
+        """The levels of the messages not waited for: the cheapest neighbouring edges of a ring.
 
-        Next to an edge of any level there is one of the innermost level. Two edges of the innermost
-        level are neighbours only where three members are in a row there.
+        Every edge has a neighbour in the innermost level. Two edges of the innermost level are
+        neighbours only where three members are in a row there.
         """
         cheapest = sorted(self.spans, key=lambda i: (messages[i], -i))
         if self.spared < 2:
             return tuple(cheapest[: self.spared])
         inner = self.spans[-1]
-        beside = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
-        return inner, beside[0]
+        neighbours = [i for i in cheapest if i != inner or self.in_a_row > 2 or len(cheapest) == 1]
+        return inner, neighbours[0]
 
 
 def has_two_directions(system: System, level: int) -> bool:
-    """Whether what ports of a level send and what they receive are two resources.
+    """Whether sending and receiving on a level's ports are two resources.
 
-    They are two wherever ports are those of a switch; but all algorithms load both ways alike,
-    except for sums and copies in a switch. (In a reduce-scatter through one a port sends a whole
-    buffer and receives a piece.) So elsewhere one stands for both.
+    Switch ports always have two directions, but all algorithms load both alike, except those that
+    reduce or copy in a switch. (In a reduce-scatter through a switch a port sends a whole buffer
+    and receives a piece.) Elsewhere one resource stands for both.
     """
     links = system.links
     if links[level].domain is not Domain.SWITCH:
@@ -223,30 +223,30 @@ def has_two_directions(system: System, level: int) -> bool:
 
 
 def usable_protocols(algorithm: Algorithm, links: Iterable[Link]) -> tuple[Protocol, ...]:
-    """The protocols by which an algorithm may go over some links: through switches Simple only."""
-    known = protocols(links)
-    return known[:1] if algorithm is Algorithm.IN_NETWORK else known
+    """The protocols of an algorithm over these links: in-network algorithms have Simple only."""
+    supported = protocols(links)
+    return supported[:1] if algorithm is Algorithm.IN_NETWORK else supported
 
 
 LinePicker = Callable[[Sequence[PriceLine], float], PriceLine]
-"""Chooses the line a step runs by, given the size of its buffer; the first of those that tie."""
+"""Chooses the line a step uses, given the size of its buffer; the first among ties."""
 
 
 def pick_fastest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
-    """The line that takes least time by itself."""
+    """The line that takes the least time alone."""
     return min(lines, key=lambda line: line.seconds(size_bytes))
 
 
 def pick_leanest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
-    """The line that keeps its busiest resource busy for least time, for steps that share it."""
+    """The line whose busiest resource is busy for the least time, for steps that share it."""
     return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
 
 
 def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
-    """The line that keeps links busy for least time in sum, each way by itself.
+    """The line that keeps links busy for the least time in sum, each direction counted.
 
-    A reduce-scatter through a switch that adds up sends more than a ring does and receives next to
-    nothing: an all-gather beside it is the other way round.
+    A reduce-scatter through a reducing switch sends more than a ring and receives almost nothing;
+    an all-gather beside it does the opposite.
     """
 
     def load(line: PriceLine) -> float:
@@ -256,4 +256,4 @@ def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
 
 
 OVERLAP_PICKS: Sequence[LinePicker] = (pick_leanest, pick_lightest)
-"""How the steps of programs side by side may take their algorithms, all of them alike."""
+"""Rules by which the steps of concurrent programs may choose lines, one rule for all steps."""

@@ -1,9 +1,9 @@
 """One collective on one system: from a request to ranked, proved and explained answers.
 
-The whole path: every placement, the best programs on each, their prices with segments that overlap
-and with the payload split over several programs, and of the k best the proof, the runtime's own
-price and the bound. The ranking is exact: what was not looked at has a lower bound above the last
-answer shown. With a report that was stopped early, ``complete`` says so.
+For every placement, the search finds the best programs and prices them with overlapping segments
+and with the payload split over several programs. The k best are proved, and compared with the
+runtime's own price and a lower bound. The ranking is exact: whatever was skipped has a lower bound
+above the last answer. ``complete`` is False in a report that was stopped early.
 
 >>> from hierarchies import Axis, load
 >>> from synth.collective.ranking.planner import answers

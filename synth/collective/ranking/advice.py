@@ -1,10 +1,9 @@
-"""The placement that an answer recommends: one collective alone cannot choose among them.
+"""Recommends a placement where one collective alone cannot decide it.
 
-A sum over ``data`` says nothing of what ``model`` sends, and where it is fastest by itself the rest
-of the job may wait a hundred times as long. So where axes are left over, programs are ranked on the
-placement that is given, else on the one that frameworks lay out. Placements on which this one
-collective would be faster stand apart. What a whole job sends is weighed by
-``synth.collective.workload``.
+A sum over ``data`` says nothing about what ``model`` sends: where it is fastest, the rest of the
+job may be a hundred times slower. So where axes are left over, programs are ranked on the placement
+given, else on the one that frameworks lay out. Placements on which this collective alone would be
+faster are listed separately. ``synth.collective.workload`` weighs what a whole job sends.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ def rank_with_advice(
     watcher: Watcher | None = None,
     library: Library | None = None,
 ) -> Report:
-    """The answers of ``planner.with_a_run`` on the placement that is kept, and faster ones apart.
+    """Ranks as ``rank_with_deciding_run`` on the advised placement, and lists faster ones apart.
 
-    Where no axis is left over, or a placement is given, those answers and no more. With
-    ``per_placement`` the placement of frameworks comes first. Raises InputError as ``answers`` and
-    ``fix_placement`` do.
+    Where no axis is left over, or a placement is given, nothing is listed apart. With
+    ``per_placement``, the placement of frameworks comes first. Raises InputError as ``answers``
+    and ``fix_placement`` do.
     """
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
@@ -71,8 +70,8 @@ def rank_with_advice(
         found = elsewhere.under(int(first / (1 + finest_resolution(system))))
         last = report.answers[-1].rank
         wanted = [
-            AnswerRequest(last + number, one, request.payload_bytes)
-            for number, one in enumerate(found, start=1)
+            AnswerRequest(last + number, answer, request.payload_bytes)
+            for number, answer in enumerate(found, start=1)
         ]
         others, judged = make_answers(simulator, wanted, watcher, library)
         complete = report.complete and judged and not elsewhere.stopped
@@ -84,17 +83,18 @@ def rank_with_advice(
 
 
 def find_left_over_axes(request: Request) -> tuple[str, ...]:
-    """The axes that send something of which the request says nothing."""
+    """Returns the axes that send something which the request does not mention."""
     names = (axis.name for axis in request.axes if axis.size > 1)
     return tuple(name for name in names if name not in request.over)
 
 
 def fix_placement(system: System, request: Request) -> Request:
-    """The request on the placement of frameworks; unchanged where nothing is to be chosen.
+    """Returns the request on the placement of frameworks, or unchanged if none must be chosen.
 
-    That is where a placement is given, every placement is asked for, no axis is left over, or
-    there is only one placement. Raises InputError for axes that do not fit the system, and where
-    frameworks cut a level in the middle: then there is no placement that could be kept.
+    None must be chosen where a placement is given, every placement is wanted, no axis is left
+    over, or there is only one placement. Raises InputError for axes that do not fit the system,
+    and where the layout of frameworks cuts a level in the middle: then there is no placement to
+    fix.
     """
     others = find_left_over_axes(request)
     if request.placement is not None or request.per_placement or not others:
@@ -112,13 +112,13 @@ def fix_placement(system: System, request: Request) -> Request:
     return replace(request, placement=placement.matrix, by_framework=True)
 
 
-def _put_framework_first(system: System, every: Sequence[Answer]) -> tuple[Answer, ...]:
-    first = row_major_placement(system.hierarchy, every[0].candidate.reduction.placement.axes)
-    return tuple(sorted(every, key=lambda one: one.candidate.reduction.placement != first))
+def _put_framework_first(system: System, ranked: Sequence[Answer]) -> tuple[Answer, ...]:
+    first = row_major_placement(system.hierarchy, ranked[0].candidate.reduction.placement.axes)
+    return tuple(sorted(ranked, key=lambda a: a.candidate.reduction.placement != first))
 
 
 class _FasterPlacements:
-    """The best program of every other placement, as far as it is faster. One use."""
+    """The best program of every other placement that is faster. One use."""
 
     def __init__(
         self, simulator: Simulator, request: Request, watcher: Watcher, library: Library
@@ -139,13 +139,13 @@ class _FasterPlacements:
 
     @property
     def stopped(self) -> bool:
-        """Whether the work was, so that something may be missing."""
+        """Whether the work was stopped, so that something may be missing."""
         return self._noting.stopped
 
     def under(self, limit: int) -> list[DistinctAnswer[CandidatePrograms]]:
-        """The best few whose price is not above the limit, fastest first.
+        """Returns the best few answers with a price of at most ``limit``, fastest first.
 
-        Placements that lie alike for this collective count as one: the first of them.
+        Placements equivalent for this collective count once, as the first of them.
         """
         found = map_in_forks(
             self._searched,
@@ -154,15 +154,14 @@ class _FasterPlacements:
             guessed=True,
             known=self._library.known,
         )
-        for some in found:
-            self._best = sorted([*self._best, *some], key=lambda one: one[:2])[
-                :MOST_FASTER_PLACEMENTS
-            ]
-        return [found for _, _, found in self._best]
+        for fresh in found:
+            merged = sorted([*self._best, *fresh], key=lambda entry: entry[:2])
+            self._best = merged[:MOST_FASTER_PLACEMENTS]
+        return [answer for _, _, answer in self._best]
 
     def _to_search(self, limit: int) -> Iterator[tuple[Reduction, int, int]]:
-        """What may be faster, the lowest bound first, each with the limit as it is by then."""
-        placed = sorted(self._bounds(), key=lambda one: one[:2])
+        """Yields reductions that may be faster, lowest bound first, with the current limit."""
+        placed = sorted(self._bounds(), key=lambda entry: entry[:2])
         for bound, position, reduction in placed:
             if len(self._best) == MOST_FASTER_PLACEMENTS:
                 limit = self._best[-1][0]
@@ -172,17 +171,17 @@ class _FasterPlacements:
             yield reduction, position, limit
 
     def _searched(
-        self, one: tuple[Reduction, int, int]
+        self, task: tuple[Reduction, int, int]
     ) -> list[tuple[int, int, DistinctAnswer[CandidatePrograms]]]:
-        """The best of one placement, if it is not above the limit."""
-        reduction, position, limit = one
+        """Returns the best answer on one placement, if it is not above the limit."""
+        reduction, position, limit = task
         found = self._search.distinct(reduction, 1, limit)
-        return [(one.what.ticks, position, one) for one in found]
+        return [(answer.what.ticks, position, answer) for answer in found]
 
     def _bounds(self) -> Iterator[tuple[int, int, Reduction]]:
-        """The bound of each kind of reduction in ticks, and the position of its placement.
+        """Yields the bound in ticks of each class of reductions, and its first position.
 
-        But for the kind that is kept: no other of it is faster.
+        The class of the fixed placement is skipped.
         """
         request, hierarchy = self._request, self._system.hierarchy
         assert request.placement is not None
@@ -209,22 +208,22 @@ def top(
     request: str = "all-reduce",
     placement: Sequence[Sequence[int]] | None = None,
 ) -> Report:
-    """The k best programs for a request, proved, and the placement to run them on, in one call.
+    """Returns the k best programs for a request, proved, with the placement to run them on.
 
     ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
-    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the
-    whole tensor on each device; ``segments`` is the one number of segments to try beside 1, None
-    for several; ``request`` what is asked for, an all-reduce or another ``Goal``.
+    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is
+    the whole tensor on each device; ``segments`` is the one number of segments to try beside 1,
+    None for several; ``request`` is a ``Goal``, as "all-reduce".
 
-    All placements are ranked where all axes are reduced over. Where some are not, it is the
-    ``placement`` given, else the one that frameworks lay out, the last axis innermost; the report's
-    ``faster_elsewhere`` has others. Raises InputError for anything that does not fit together.
+    Where all axes are reduced over, all placements are ranked. Otherwise the one given is used,
+    else the one that frameworks lay out, the last axis innermost; the report's
+    ``faster_elsewhere`` has others. Raises InputError for arguments that do not fit together.
     """
     for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):
-        names = [one.value for one in known]
+        names = [member.value for member in known]
         if given not in names:
             raise InputError(f"no {what} {given!r}", hint=suggest_nearest(given, names))
-    asked = Request(
+    question = Request(
         axes=tuple(Axis(name, size) for name, size in axes.items()),
         over=(reduce,) if isinstance(reduce, str) else tuple(reduce),
         payload_bytes=payload_bytes,
@@ -234,4 +233,4 @@ def top(
         placement=None if placement is None else tuple(tuple(row) for row in placement),
         segments=SEGMENTS if segments is None else tuple(sorted({1, segments})),
     )
-    return rank_with_advice(load(system) if isinstance(system, str) else system, asked)
+    return rank_with_advice(load(system) if isinstance(system, str) else system, question)

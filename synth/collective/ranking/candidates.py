@@ -1,6 +1,6 @@
-"""The best programs for one reduction: those of a library, priced on a system.
+"""The best programs for one reduction, priced on a system.
 
-``plan.placements`` asks for them on every placement, ``plan.sizes`` for every size,
+``ranking.placements`` searches them on every placement, ``ranking.sizes`` for every size, and
 ``workload.planner`` for every collective of a job.
 """
 
@@ -41,20 +41,20 @@ from synth.collective.semantics.lowering import buffer_fraction
 from synth.search.best_first import Path
 
 _Slice = tuple[Labels, int, int]
-"""The labels of a path, the bytes that it is for, and in how many segments."""
+"""The labels of a path, its bytes, and its number of segments."""
 _Priced = tuple[int, tuple[_Slice, ...]]
-"""Paths side by side, and their price in ticks."""
+"""The price in ticks of paths run side by side, and the paths."""
 _SEEDS = 4
 """How many programs that are good alone are tried beside others."""
 _MOST_FOLLOWED = 2000
-"""After so many choices of algorithms looked at, programs known are grouped into answers."""
+"""After this many algorithm choices, the programs known are grouped into answers."""
 _FARTHEST = 2
-"""No answer stands for programs of more than so many times its least price."""
+"""No answer stands for programs dearer than its least price by more than this factor."""
 
 
 @dataclass(frozen=True)
 class CandidatePart:
-    """A program's steps, the bytes of the payload that it is for, and in how many segments."""
+    """A program's steps, its bytes of the payload, and its number of segments."""
 
     steps: tuple[Instruction, ...]
     size_bytes: int
@@ -65,8 +65,8 @@ class CandidatePart:
 class CandidatePrograms:
     """Programs for a reduction that run side by side, most often one.
 
-    Where there are several, their steps take the algorithms that keep links busy for least time.
-    ``key`` ranks them: ticks, number of steps, their canonical spellings.
+    Several side by side use the algorithms that keep links busy for the least time. ``key``
+    ranks them: ticks, number of steps, canonical spellings.
     """
 
     key: tuple[int, int, tuple[str, ...]]
@@ -79,9 +79,10 @@ class CandidatePrograms:
 
 
 class CandidateSearch:
-    """Searches for programs that carry a payload, cut into any of some numbers of segments.
+    """Searches programs for a payload cut into any of the given numbers of segments.
 
-    With ``stripes`` a payload may also be split over several programs, if it may be cut at all.
+    With ``stripes``, a payload may also be split over several programs, if it may be cut at
+    all.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class CandidateSearch:
         self.go_on = go_on
 
     def bound_ticks(self, reduction: Reduction) -> int:
-        """A lower bound, in ticks, on the price of every program for the reduction."""
+        """Returns a lower bound, in ticks, on every program for the reduction."""
         goal = self.library.language.goal
         least = bound(self.simulator.system, reduction, self.payload_bytes, goal)
         return int(bound_ticks(least.seconds))
@@ -111,41 +112,42 @@ class CandidateSearch:
     def best(
         self, reduction: Reduction, count: int, limit: int | None = None
     ) -> list[CandidatePrograms]:
-        """The ``count`` best programs in the order of their keys, none dearer than the limit.
+        """Returns the ``count`` best programs by key, none dearer than ``limit`` ticks.
 
-        Where ``go_on`` answers False, the best of those looked at until then. Exact among single
-        programs; of the splits over several there is one, the best found.
+        If ``go_on`` returns False, the best of those seen so far. Exact among single
+        programs; of the splits over several programs only the best found is included.
         """
-        every = _Candidates(self, reduction)
-        cheapest_ = every.cheapest_in_one if self.barriers else every.cheapest
-        priced = cheapest_(count, limit)
-        return sorted((every.found(one) for one in priced), key=lambda one: one.key)[:count]
+        candidates = _Candidates(self, reduction)
+        find = candidates.cheapest_in_one if self.barriers else candidates.cheapest
+        programs = (candidates.found(priced) for priced in find(count, limit))
+        return sorted(programs, key=lambda program: program.key)[:count]
 
     def distinct(
         self, reduction: Reduction, count: int, limit: int | None = None
     ) -> list[DistinctAnswer[CandidatePrograms]]:
-        """The ``count`` best answers that prices tell apart, each told as its simplest member.
+        """Returns the ``count`` best answers that prices can order.
 
-        Those dearer than the limit are left out. Where ``go_on`` answers False, or after so many
-        prices that it would take too long, those known are grouped.
+        Each is shown as its simplest member; those dearer than ``limit`` are left out. If
+        ``go_on`` returns False, or after a fixed effort, the programs known so far are
+        grouped.
         """
-        every = _Candidates(self, reduction)
-        grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(every.reach)
-        for bound_, priced in every.in_order(grouping, limit):
+        candidates = _Candidates(self, reduction)
+        grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(candidates.reach)
+        for bound_, priced in candidates.in_order(grouping, limit):
             while len(grouping) < count and grouping.settle(bound_):
                 pass
             if len(grouping) == count or (limit is not None and grouping.beyond(limit, bound_)):
                 break
-            grouping.add(every.member(priced()))
+            grouping.add(candidates.member(priced()))
         else:
             while len(grouping) < count and grouping.settle(inf):
                 pass
         answers = grouping.answers()
-        return [one for one in answers if limit is None or one.what.ticks <= limit]
+        return [each for each in answers if limit is None or each.what.ticks <= limit]
 
 
 class _Candidates:
-    """All programs for one reduction, priced when they are asked for. Mutable."""
+    """All programs for one reduction, priced on demand. Mutable."""
 
     def __init__(self, search: CandidateSearch, reduction: Reduction) -> None:
         self._search, self._reduction = search, reduction
@@ -158,7 +160,7 @@ class _Candidates:
         self._by_kind = [tuple(kind_of[label] for label in path) for path in self._paths]
 
     def found(self, priced: _Priced) -> CandidatePrograms:
-        """Paths side by side as what they mean on the tree, spelled."""
+        """Returns the programs that priced paths spell on the tree."""
         ticks, slices = priced
         texts = self._texts(slices)
         parts = tuple(
@@ -170,7 +172,7 @@ class _Candidates:
         return CandidatePrograms((ticks, len(texts), texts), self._reduction, parts)
 
     def member(self, priced: _Priced) -> Member[CandidatePrograms]:
-        """The same beside others, from which prices tell it or do not."""
+        """Returns priced paths as a member to be grouped."""
         ticks, slices = priced
         texts, segments = self._texts(slices), max(segments for _, _, segments in slices)
         program = slices[0][0] if len(slices) == 1 else texts
@@ -178,39 +180,39 @@ class _Candidates:
         return Member(self._estimate(ticks, slices), simplicity, program, self.found(priced))
 
     def reach(self, estimate: PriceEstimate) -> float:
-        """The largest price that measurements may not tell from a given one."""
+        """Returns the largest price that cannot be distinguished from a given one."""
         system = self._simulator.system
         calibration = system.calibration
         if calibration is None or system.prices == "typical":
             return largest_near(estimate.ticks, estimate.finest)
-        lows = [one.low for one in calibration.residuals]
-        lows += [one.low for one in calibration.strays]
+        lows = [residual.low for residual in calibration.residuals]
+        lows += [residual.low for residual in calibration.strays]
         farthest: float = estimate.highest / min([1.0, *lows])
         return max(largest_near(estimate.ticks), min(farthest, _FARTHEST * estimate.ticks))
 
     def cheapest_in_one(self, count: int, limit: int | None) -> Iterator[_Priced]:
-        """The cheapest paths where steps wait for each other."""
+        """Yields the cheapest paths in one segment, where steps are barriers."""
         for path in islice(self._in_one_segment(limit), count):
             yield path.price, ((path.labels, self._payload_bytes, 1),)
 
     def cheapest(self, count: int, limit: int | None) -> Iterator[_Priced]:
-        """The cheapest paths, and all that tie, in segments; and the best split over several."""
+        """Yields the cheapest paths in segments with all ties, and the best split over several."""
         followed, go_on, stripes = self._followed(), self._search.go_on, self._search.stripes
         enough = max(count, _SEEDS) if stripes and limit is None else count
         seeds = cheapest_paths(followed, enough, limit, go_on)
-        yield from (self._alone(one.path, one.segments, one.ticks) for one in seeds)
+        yield from (self._alone(seed.path, seed.segments, seed.ticks) for seed in seeds)
         if stripes:
             if limit is not None:
                 seeds = cheapest_paths(followed, _SEEDS, None, go_on)
-            yield from (self._side_by_side(one) for one in self._splits(seeds, limit)[:1])
+            yield from (self._side_by_side(best) for best in self._splits(seeds, limit)[:1])
 
     def in_order(
         self, grouping: AnswerGrouping[CandidatePrograms], limit: int | None
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
-        """Every program in every number of segments, with a bound in ticks, the lowest first.
+        """Yields every program in every number of segments with a rising bound in ticks.
 
-        Each is priced when it is asked for. Left out are those that cannot matter: those that an
-        answer stands for, and more segments that are no cheaper.
+        Each is priced on demand. Skipped are those that cannot matter: programs that belong
+        to an answer, and more segments that are no cheaper.
         """
         if self._search.barriers:
             for path in self._in_one_segment(None):
@@ -219,27 +221,28 @@ class _Candidates:
         followed = self._followed()
         if self._search.stripes:
             seeds = cheapest_paths(followed, _SEEDS, None, self._search.go_on)
-            for some in self._splits(seeds, limit):
-                yield 0, partial(self._side_by_side, some)
+            for stripes in self._splits(seeds, limit):
+                yield 0, partial(self._side_by_side, stripes)
         yield from self._one_by_one(followed, grouping)
 
     def _one_by_one(
         self, followed: PathRanking, grouping: AnswerGrouping[CandidatePrograms]
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
-        """Programs alone, those of one step first: whatever is left out, they are looked at."""
+        """Yields single programs; those of one step come first, so they are never left out."""
         least: dict[int, int] = {}
         uncut = min(self._search.segments)
         for path, labels in enumerate(self._paths):
             if len(labels) == 1:
                 least[path] = uncut
                 yield 0, partial(self._alone, path, uncut, followed.ticks(path, uncut))
-        for one in followed:
+        for choice in followed:
             if (least and not self._search.go_on()) or followed.looked > _MOST_FOLLOWED:
                 return
-            cut_less = one.segments < least.get(one.path, one.segments + 1)
-            if cut_less and not grouping.counted(self._paths[one.path]):
-                least[one.path] = one.segments
-                yield one.ticks, partial(self._alone, one.path, one.segments, one.ticks)
+            number, segments, ticks = choice.path, choice.segments, choice.ticks
+            cut_less = segments < least.get(number, segments + 1)
+            if cut_less and not grouping.counted(self._paths[number]):
+                least[number] = segments
+                yield ticks, partial(self._alone, number, segments, ticks)
 
     def _as_priced(self, path: Path) -> _Priced:
         return path.price, ((path.labels, self._payload_bytes, 1),)
@@ -259,7 +262,7 @@ class _Candidates:
         return tuple(self._spelled[label] for labels, *_ in slices for label in labels)
 
     def _in_one_segment(self, limit: int | None) -> Iterator[Path]:
-        """All paths where steps wait for each other, the cheapest first."""
+        """Returns all paths where steps are barriers, cheapest first."""
         graph, spelled = self._graph, self._spelled
         prices = self._simulator.prices(graph.alphabet, self._reduction, self._payload_bytes)
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
@@ -271,31 +274,31 @@ class _Candidates:
         return PathRanking(self._by_kind, works, _SEEDS)
 
     def _splits(self, seeds: Sequence[SegmentedPath], limit: int | None) -> list[StripeSplit]:
-        """The best split found over several programs, if there is a better than one; a simpler."""
+        """Returns the best split over several programs, if it beats one, and a simpler one."""
         search, paths = self._search, len(self._paths)
-        seeds = sorted(seeds, key=lambda one: (one.ticks, one.path))[:_SEEDS]
+        seeds = sorted(seeds, key=lambda seed: (seed.ticks, seed.path))[:_SEEDS]
         ways = [self._phases_by(pick) for pick in OVERLAP_PICKS]
-        every = [
+        splits = [
             split(way, paths, seeds, self._payload_bytes, search.segments, limit, search.go_on)
             for way in (ways if self._both_ways else ways[:1])
         ]
-        found = [_price_stripes(one.stripes, ways) for one in every if one]
+        found = [_price_stripes(each.stripes, ways) for each in splits if each]
         if not found:
             return []
-        best, way = min(found, key=lambda one: (one[0].ticks, one[0].stripes))
+        best, way = min(found, key=lambda priced: (priced[0].ticks, priced[0].stripes))
         limit = largest_near(best.ticks, finest_resolution(self._simulator.system))
         simple = find_simpler_split(best, way, search.segments, limit)
         return [best, _price_stripes(simple.stripes, ways)[0]]
 
     @property
     def _both_ways(self) -> bool:
-        """Whether a program may have steps that send more than they receive, and the reverse."""
+        """Whether steps may send more than they receive, and the reverse."""
         goal = self._library.language.goal
         reducing = any(link.reduces for link in self._simulator.system.links)
         return reducing and not goal.apart and (goal.rounds > 1 or goal.rooted)
 
     def _phases_by(self, pick: LinePicker) -> PhasesOf:
-        """The phases of a path beside others, for so many bytes."""
+        """Returns a function of path and bytes to phases, for programs side by side."""
         kinds, paths, reduction = self._kinds, self._by_kind, self._reduction
         usual = {self._payload_bytes / segments for segments in self._search.segments}
 
@@ -313,7 +316,7 @@ class _Candidates:
         return phases_of
 
     def _estimate(self, ticks: int, slices: Sequence[_Slice]) -> PriceEstimate:
-        """A price, and to which sources of error it is owed."""
+        """Returns a price, attributed to sources of error."""
         prices = (
             price
             for labels, size, segments in slices
@@ -324,18 +327,18 @@ class _Candidates:
     def _step_prices(
         self, labels: Labels, size_bytes: float, segments: int, beside: int
     ) -> list[InstructionPrice]:
-        """The phases of one segment, alone by the algorithms best for the whole."""
+        """Returns the phases of one segment; a program alone uses the best algorithms."""
         moves = [self._graph.alphabet[label] for label in labels]
         if beside == 1:
             return [*choose_phases(self._simulator, moves, self._reduction, size_bytes, segments)]
-        each = (
+        prices = (
             self._simulator.move(m, self._reduction, size_bytes, OVERLAP_PICKS[0]) for m in moves
         )
-        return [*chain(*each)]
+        return [*chain(*prices)]
 
 
 def _kinds(alphabet: Sequence[Move], tree: Tree) -> tuple[list[Move], list[int]]:
-    """One move of each kind, and the kind of every label: moves of a kind cost the same anywhere.
+    """Returns one move of each kind, and the kind of every label: moves of a kind cost the same.
 
     They have the same groups, buffers of the same sizes, and transposes of the same sizes.
     """
@@ -358,7 +361,7 @@ def _kinds(alphabet: Sequence[Move], tree: Tree) -> tuple[list[Move], list[int]]
 def _price_stripes(
     stripes: tuple[PathStripe, ...], ways: Sequence[PhasesOf]
 ) -> tuple[StripeSplit, PhasesOf]:
-    """Stripes with the least of their prices, and the way to take algorithms that has it."""
+    """Returns stripes at the least of their prices, and the choice of algorithms that has it."""
     priced = [(price_of(stripes, way), number) for number, way in enumerate(ways)]
     ticks, number = min((ticks, number) for ticks, number in priced if ticks is not None)
     return StripeSplit(stripes, ticks), ways[number]

@@ -1,15 +1,15 @@
-"""Programs that prices cannot tell apart are one answer, told as its simplest member.
+"""Groups programs whose prices cannot be ordered into one answer, shown as the simplest member.
 
-The ranking below is exact to the picosecond; prices are not. So the cheapest program stands for
-all from which it is not told (``price.resolution``), and what is shown of these is the simplest:
-fewest stripes, then fewest segments, then fewest steps, then spelling. Simple must not mean worse:
-of those it may be shown only what no other program surely beats. The next answer is made of what
-the first is surely faster than, and so on. A program of which one number of segments has been
-counted in is counted in with all of them: no text stands in two answers.
+The search is exact to the picosecond; prices are not. So the cheapest program stands for all
+programs within its uncertainty (``price.resolution``), and the simplest of them is shown: fewest
+stripes, then fewest segments, then fewest steps, then spelling. Simpler must not mean worse: the
+shown program must not be surely slower than any other member. The next answer is formed from the
+programs that the first is surely faster than, and so on. Once a program belongs to an answer with
+one number of segments, it belongs with all of them: no text stands in two answers.
 
-Members come with a bound that no later member's price is below, the lowest first. An answer is
-settled once nothing that is to come could belong to it: then the simplest member cannot have been
-missed, however many programs are cheaper.
+Members arrive with a lower bound on all later prices, in ascending order. An answer is settled once
+no later member can belong to it: then the simplest member cannot have been missed, however many
+programs are cheaper.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Member(Generic[T]):
-    """A program as it is carried out: the price, how simple it is, and what it is.
+    """A program with its price and its rank in simplicity.
 
-    ``program`` is the same for all numbers of segments of one program; ``simplicity`` orders all
-    members, the simplest first.
+    ``program`` is the same for all numbers of segments of one program; ``simplicity`` orders
+    all members, the simplest first.
     """
 
     estimate: PriceEstimate
@@ -44,9 +44,9 @@ class Member(Generic[T]):
 
 @dataclass(frozen=True)
 class DistinctAnswer(Generic[T]):
-    """An answer: the simplest member and its price, what else it stands for, the least price.
+    """The simplest member of a group with its price, and the least price in the group.
 
-    ``others`` is how many other programs that is.
+    ``others`` counts the other programs in the group.
     """
 
     what: T
@@ -56,16 +56,16 @@ class DistinctAnswer(Generic[T]):
 
 
 Reach = Callable[[PriceEstimate], float]
-"""The largest price, in ticks, that may not be told from a given one."""
+"""The largest price, in ticks, that cannot be distinguished from a given one."""
 
 
 def exact_reach(estimate: PriceEstimate) -> float:
-    """The reach where nothing was measured."""
+    """Returns the reach for a system without measurements."""
     return float(largest_near(estimate.ticks, estimate.finest))
 
 
 class AnswerGrouping(Generic[T]):
-    """Takes members as they are priced and settles answers, the fastest first. Mutable, one use."""
+    """Groups members as they are priced and settles answers, fastest first. Mutable, one use."""
 
     def __init__(self, reach: Reach = exact_reach) -> None:
         self._reach = reach
@@ -82,7 +82,7 @@ class AnswerGrouping(Generic[T]):
         return len(self._shown)
 
     def add(self, member: Member[T]) -> None:
-        """One more member, unless its program has been counted in."""
+        """Adds a member; it is ignored if its program already belongs to an answer."""
         self._added += 1
         self._open[self._added] = member
         heappush(self._cheapest, (member.ticks, member.simplicity, self._added))
@@ -90,22 +90,24 @@ class AnswerGrouping(Generic[T]):
             self._count_in(number, (self._added,))
 
     def counted(self, program: Hashable) -> bool:
-        """Whether a program stands behind an answer, so that it need not be priced again."""
+        """Whether a program belongs to a settled answer, so that it need not be priced again."""
         return program in self._counted
 
     def beyond(self, limit: float, bound: float) -> bool:
-        """Whether no answer is left whose least price is up to the limit."""
+        """Whether no answer remains whose least price is at most ``limit``."""
         leader = self._next[0] if self._next else self._leader()
         return bound > limit and (leader is None or leader.ticks > limit)
 
     def settle(self, bound: float) -> bool:
-        """Settle the next answer, if no price that is to come (from ``bound`` on) could matter."""
+        """Settles the next answer if no later price (from ``bound`` on) could change it."""
         if self._next is None:
             leader = self._leader()
             if leader is None or bound <= self._reach(leader.estimate):
                 return False
-            every = self._open.values()
-            tied = [one for one in every if not leader.estimate.surely_below(one.estimate)]
+            members = self._open.values()
+            tied = [
+                member for member in members if not leader.estimate.surely_below(member.estimate)
+            ]
             self._next = leader, _find_simplest(tied)
         leader, shown = self._next
         if bound <= self._reach(shown.estimate):
@@ -119,39 +121,43 @@ class AnswerGrouping(Generic[T]):
         return True
 
     def answers(self) -> list[DistinctAnswer[T]]:
-        """Those settled until now, in order."""
+        """Returns the answers settled so far, in order."""
         settled = zip(self._shown, self._behind, self._least, strict=True)
         return [
-            DistinctAnswer(one.what, one.estimate, len(behind) - 1, least)
-            for one, behind, least in settled
+            DistinctAnswer(member.what, member.estimate, len(behind) - 1, least)
+            for member, behind, least in settled
         ]
 
     def _leader(self) -> Member[T] | None:
-        """The cheapest member that no answer stands for."""
+        """Returns the cheapest member that belongs to no answer."""
         while self._cheapest and self._cheapest[0][2] not in self._open:
             heappop(self._cheapest)
         return self._open[self._cheapest[0][2]] if self._cheapest else None
 
-    def _count_in(self, number: int, some: Iterable[int]) -> None:
-        """Count in what an answer stands for; what it is surely faster than stays open."""
+    def _count_in(self, number: int, keys: Iterable[int]) -> None:
+        """Adds members to an answer; those that it is surely faster than stay open."""
         shown = self._shown[number].estimate
-        for one in some:
-            member = self._open.get(one)
+        for key in keys:
+            member = self._open.get(key)
             if member is None or self.counted(member.program):
                 continue
             if not shown.surely_below(member.estimate):
                 self._counted.add(member.program)
                 self._behind[number].add(member.program)
-        for one in some:
-            if one in self._open and self.counted(self._open[one].program):
-                del self._open[one]
+        for key in keys:
+            if key in self._open and self.counted(self._open[key].program):
+                del self._open[key]
 
 
 def _find_simplest(tied: Sequence[Member[T]]) -> Member[T]:
-    """The simplest that no other is surely below."""
-    cheap = sorted(tied, key=lambda one: one.ticks)
+    """Returns the simplest member that no other is surely below."""
+    cheap = sorted(tied, key=lambda member: member.ticks)
 
-    def beaten(one: Member[T]) -> bool:
-        return any(other.estimate.surely_below(one.estimate) for other in cheap)
+    def beaten(member: Member[T]) -> bool:
+        return any(other.estimate.surely_below(member.estimate) for other in cheap)
 
-    return next(one for one in sorted(tied, key=lambda one: one.simplicity) if not beaten(one))
+    return next(
+        member
+        for member in sorted(tied, key=lambda member: member.simplicity)
+        if not beaten(member)
+    )

@@ -1,4 +1,4 @@
-"""Why an answer beats what the runtime would do, or does not: in words, from its prices."""
+"""Sentences on why an answer is faster than the runtime's default, or is not."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from synth.collective.ranking.settings import explain_scope
 _ALIKE = 1e-3
 """Times that differ by less than this share count as the same."""
 _BUSY = 0.9
-"""Where something is busy for this share of the time, waits are hidden."""
+"""A resource busy for this share of the time hides latencies."""
 _Stripes = Sequence[tuple[Sequence[InstructionPrice], int]]
-"""For each program that runs: the prices of one of its segments, and how many it has."""
+"""For each concurrent program: the prices of one of its segments, and its segment count."""
 
 
 def explain_answer(answer: Answer) -> list[str]:
-    """Sentences: what the default waits for, what the answer waits for, and what to do.
+    """Returns sentences: where the default and the answer spend time, and what to do.
 
     The default is what the runtime would choose on the same placement. An answer without steps
-    needs no words.
+    needs one sentence.
     """
     if not answer.prices:
         return ["there is nothing to do: a reduction group is one device"]
     seconds = answer.candidate.seconds
-    default = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
-    plain = _describe_time(default, [(answer.defaults.baseline, 1)], answer.baseline_seconds)
+    default_name = f"the default ({answer.defaults.chosen}, {answer.defaults.protocol.value})"
+    default_time = _describe_time(
+        default_name, [(answer.defaults.baseline, 1)], answer.baseline_seconds
+    )
     missing = [answer.not_measured] if answer.not_measured else []
     if not _is_different(answer):
         kept = "this is what the runtime would do: keep the default"
-        return [plain, *_explain_calls(answer), *missing, kept]
+        return [default_time, *_explain_calls(answer), *missing, kept]
     said = answer.called.said if answer.called and answer.called.each and not answer.plain else ()
     verdict = (*said, *_explain_calls(answer), *missing, _verdict(answer))
     if len(answer.stripes) > 1:
-        return [plain, *_describe_stripes(answer), *verdict]
+        return [default_time, *_describe_stripes(answer), *verdict]
     segments = answer.candidate.segments
-    lines = [plain, _describe_time("this program", [(answer.prices, segments)], seconds)]
+    lines = [default_time, _describe_time("this program", [(answer.prices, segments)], seconds)]
     if segments > 1 and len(answer.prices) > 1:
         lines.append(
             f"its steps overlap in {segments} segments; one after the other they would take "
@@ -55,7 +57,7 @@ def explain_answer(answer: Answer) -> list[str]:
 
 
 def _explain_calls(answer: Answer) -> Iterator[str]:
-    """How near the answer is to what switches that add up can do, where that is below the bound."""
+    """Compares the answer with the bound for switches that reduce, where that bound is higher."""
     calls, seconds = answer.calls_bound, answer.candidate.seconds
     if calls and seconds and calls.seconds > answer.bound.seconds * (1 + _ALIKE):
         yield (
@@ -66,21 +68,21 @@ def _explain_calls(answer: Answer) -> Iterator[str]:
 
 
 def _is_different(answer: Answer) -> bool:
-    """Whether an answer is anything else than the default."""
+    """Whether an answer differs from the default."""
     if len(answer.stripes) > 1:
         return True
-    ours, plain = (
+    ours, default = (
         [(price.what, price.algorithm, price.protocol, price.size_bytes) for price in prices]
         for prices in (answer.prices, answer.defaults.baseline)
     )
-    return ours != plain
+    return ours != default
 
 
 def _describe_time(who: str, stripes: _Stripes, seconds: float) -> str:
-    """Half a sentence: how long something takes, how busy each level is, with how many bytes."""
+    """Returns a clause: the duration, how busy each level is, and the bytes per port."""
     busy = _busy_seconds(stripes)
     carried = sum_by_name(
-        _multiply_rows(p.bytes_per_port, many) for prices, many in stripes for p in prices
+        _multiply_rows(p.bytes_per_port, count) for prices, count in stripes for p in prices
     )
     parts = [
         f"{name} is busy {time / seconds:.0%}"
@@ -89,7 +91,7 @@ def _describe_time(who: str, stripes: _Stripes, seconds: float) -> str:
         if name == MEMORY or name in carried
     ]
     overlaps = len(stripes) > 1 or stripes[0][1] > 1
-    waits = max(many * sum(price.latency_seconds for price in prices) for prices, many in stripes)
+    waits = max(count * sum(price.latency_seconds for price in prices) for prices, count in stripes)
     if not overlaps and waits > seconds / 100:
         parts.append(f"messages are waited for {waits / seconds:.0%}")
     if overlaps and waits > seconds / 2 > 0 and max(busy.values(), default=0.0) < _BUSY * seconds:
@@ -98,7 +100,7 @@ def _describe_time(who: str, stripes: _Stripes, seconds: float) -> str:
 
 
 def _describe_stripes(answer: Answer) -> list[str]:
-    """How long all takes, and which levels each stripe keeps busy meanwhile."""
+    """Returns the total duration, and how busy each stripe keeps the levels."""
     seconds = answer.candidate.seconds
     stripes = [(stripe.prices, stripe.part.segments) for stripe in answer.stripes]
     lines = [
@@ -122,12 +124,12 @@ def _busy_seconds(stripes: _Stripes) -> dict[str, float]:
     return total_busy_seconds(stripes)
 
 
-def _multiply_rows(rows: Iterable[tuple[str, float]], many: int) -> list[tuple[str, float]]:
-    return [(name, many * value) for name, value in rows]
+def _multiply_rows(rows: Iterable[tuple[str, float]], count: int) -> list[tuple[str, float]]:
+    return [(name, count * value) for name, value in rows]
 
 
 def _describe_advice(answer: Answer) -> str:
-    """How to get an answer; of a line of the environment, what else it holds for."""
+    """Returns how to get an answer, and the scope of an environment setting."""
     how = advise(answer)
     return (
         f"{how.text}; {explain_scope(answer.goal.value)}"
@@ -137,14 +139,14 @@ def _describe_advice(answer: Answer) -> str:
 
 
 def _verdict(answer: Answer) -> str:
-    """What prices can tell of an answer and the default, and how to get what is gained."""
-    plain, ours = answer.baseline_seconds, answer.runtime_seconds
+    """Compares an answer with the default, and says how to get the gain."""
+    default, ours = answer.baseline_seconds, answer.runtime_seconds
     how = _describe_advice(answer)
     match answer.against_default:
         case DefaultComparison.FASTER:
-            return f"it is {plain / ours:.2f} times as fast as the default: {how}"
+            return f"it is {default / ours:.2f} times as fast as the default: {how}"
         case DefaultComparison.SLOWER:
-            return f"it takes {answer.candidate.seconds / plain:.2f} times as long: {how}"
+            return f"it takes {answer.candidate.seconds / default:.2f} times as long: {how}"
         case DefaultComparison.SAME:
             return f"tie with the default (within prediction error): {how}"
         case DefaultComparison.NOT_OFFERED:

@@ -1,10 +1,9 @@
-"""How an answer is got from a runtime: what to set, what to run, or that nobody offers it.
+"""How to get an answer from a runtime: what to set, what to run, or that none offers it.
 
-A gain is worth something only over what the runtime does by itself, and only if it can be had. One
-step by another algorithm is a line of the environment; several steps are a file to emit; what
-neither can say is offered by no runtime, and then the answer is a limit to know, not advice. What
-is expected to gain, and not told to by prices, is worth a run that decides: the default is kept
-until then.
+A gain counts only over what the runtime does by itself, and only if it can be had. One step by
+another algorithm is an environment setting; several steps are a file to emit; what neither can
+express is offered by no runtime, and is then a limit to know, not advice. An expected gain within
+the prices' uncertainty is worth a deciding run; the default is kept until then.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from synth.collective.verify.symbolic import Proved
 
 
 class AdviceKind(Enum):
-    """By what an answer is got."""
+    """The means to get an answer."""
 
     DEFAULT = "default"
     ENVIRONMENT = "environment"
@@ -41,34 +40,34 @@ class AdviceKind(Enum):
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do for an answer, in words: a line of the environment, a command, or nothing."""
+    """What to do for an answer, in words: an environment setting, a command, or nothing."""
 
     by: AdviceKind
     text: str
 
 
 KEEP_DEFAULT = Advice(AdviceKind.DEFAULT, "keep the default")
-"""How the runtime's own choice is got: nothing is set."""
+"""Advice to set nothing."""
 KEEP_UNTIL_MEASURED = Advice(AdviceKind.DEFAULT, "keep the default until this is measured")
-"""The same where a run is worth its while."""
+"""The same, where a deciding run is worthwhile."""
 DECIDING_RATIO = 1 + FINEST
-"""The measured speed-up from which on an answer is to be taken: what is nearer is no gain."""
+"""The measured speed-up from which an answer should be taken; less is no gain."""
 
 
 ALTERNATE_RUNS = (
     "run each at least three times in turn and compare medians (of seconds and plain_seconds where "
     "a file prints them)"
 )
-"""How one measures: what one run tells from another may be what runs differ by."""
+"""How to measure: a difference seen in one run each may be variation between runs."""
 
 
 @dataclass(frozen=True)
 class SuggestedRun:
-    """A run that decides between an answer and the default, which prices do not tell apart.
+    """A run that decides between an answer and the default, which prices cannot order.
 
-    ``speedup`` over the default is what is expected, as a runtime would run it, and ``seconds`` and
-    ``default_seconds`` go with it; it lies in ``between``, whatever the errors of prices are.
-    ``commands``: what to run, in turn; ``advise``: how the answer is got if they decide for it.
+    ``speedup`` over the default is expected as a runtime would run it, with ``seconds`` and
+    ``default_seconds``; given the prices' errors it is within ``between``. ``commands`` are to
+    be run in turn; ``advice`` is how to get the answer if they decide for it.
     """
 
     speedup: float
@@ -80,7 +79,7 @@ class SuggestedRun:
 
     @property
     def said(self) -> str:
-        """What is expected, in a line."""
+        """The expectation, in a line."""
         low, high = self.between
         return (
             f"expected to be {self.speedup:.2f} times as fast as the default ({low:.2f} to"
@@ -89,7 +88,7 @@ class SuggestedRun:
 
     @property
     def decides(self) -> str:
-        """Which measured figure decides, in a line."""
+        """The measured figure that decides, in a line."""
         default = self.default_seconds
         return (
             f"{ALTERNATE_RUNS}; take it if it is measured to be {DECIDING_RATIO:.2f} times as "
@@ -101,7 +100,7 @@ class SuggestedRun:
 
 
 def advise(answer: Answer) -> Advice:
-    """How to get an answer; where it gains nothing that prices can tell, keep the default."""
+    """Returns how to get an answer, or to keep the default if no gain is sure."""
     if answer.gains:
         return _advise_for_answer(answer)
     if find_deciding_run(answer):
@@ -112,9 +111,9 @@ def advise(answer: Answer) -> Advice:
 
 
 def explain_kept_default(answer: Answer) -> str:
-    """That the default is advised and not a program, and what the program is for then.
+    """Returns why the default is advised and what the program's file is for then.
 
-    Nothing where the program gains, or is one call of the runtime's own (``explain_call``).
+    Empty if the program gains, or is one call of the runtime's own (``explain_call``).
     """
     if answer.gains or answer.plain:
         return ""
@@ -123,11 +122,11 @@ def explain_kept_default(answer: Answer) -> str:
 
 
 def default_notice(against: DefaultComparison, seconds: float, default_seconds: float) -> str:
-    """What is said on top of a program's file where its row keeps the default; else nothing."""
+    """Returns the notice at the top of a program's file if the default is kept, else ""."""
     if against is DefaultComparison.FASTER:
         return ""
     measured = "It is for a run that measures both on your machine: take it where it is faster"
-    told = {
+    reasons = {
         DefaultComparison.SAME: f"a tie within the prediction's uncertainty. {measured}.",
         DefaultComparison.SLOWER: "which is surely less. Run it only where you doubt these prices.",
         DefaultComparison.NOT_OFFERED: (
@@ -137,23 +136,23 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
     return (
         f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the "
         "default "
-        f"{format_duration(default_seconds)}, {told[against]}"
+        f"{format_duration(default_seconds)}, {reasons[against]}"
     )
 
 
 def seconds_as_advised(answer: Answer) -> float:
-    """What it takes to do as is advised: the answer as the runtime runs it where that surely gains
-    and is to be had, else the runtime's own choice.
+    """Returns the seconds of the answer as run if it surely gains and can be had,
+    else of the runtime's own choice.
     """
     had = answer.gains and _advise_for_answer(answer).by is not AdviceKind.NOTHING
     return answer.runtime_seconds if had else answer.baseline_seconds
 
 
 def find_deciding_run(answer: Answer, default: PriceEstimate | None = None) -> SuggestedRun | None:
-    """The run that decides about an answer, if it is worth one: proved, and to be had.
+    """Returns the run that decides about a proved, available answer, if it is worth one.
 
-    It must be expected to be faster by more than ``resolution.WORTH``, and not told to be by
-    prices, than the runtime's choice on the same placement, or than another ``default``.
+    It must be expected to be faster by more than ``resolution.WORTH``, though not surely, than
+    the runtime's choice on the same placement or another ``default``.
     """
     default = default or answer.baseline_estimate
     ours, how = answer.runtime_estimate, _advise_for_answer(answer)
@@ -171,10 +170,10 @@ def find_deciding_run(answer: Answer, default: PriceEstimate | None = None) -> S
 
 
 def _runs(answer: Answer, how: Advice) -> Iterator[str]:
-    """What to run: NVIDIA's tests where all devices are one group, else the file that is emitted.
+    """Yields commands: NVIDIA's tests where all devices are one group, else the emitted file.
 
-    The tests have one rank a device, as ``calibrate --plan`` has it. That file times its program
-    and the plain collective beside it, in the groups that there are.
+    The tests have one rank a device, as in ``calibrate --plan``. The file times its program and
+    the plain collective beside it, in the actual groups.
     """
     hierarchy = answer.candidate.reduction.placement.hierarchy
     alone = how.by is AdviceKind.ENVIRONMENT
@@ -182,9 +181,9 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     if alone and answer.candidate.reduction.replicas == 1:
         size, what = answer.payload_bytes, answer.goal.value
         whole = line.replace(f"{nccl_function_name(what)}:", "")  # it sends nothing else
-        told = dict(one.split("=", 1) for one in whole.split())
+        settings = dict(setting.split("=", 1) for setting in whole.split())
         ranks, test = hierarchy.devices, nccl_tests.suite_command(what, size, size)
-        for environment in ({}, told):
+        for environment in ({}, settings):
             yield nccl_tests.mpirun_command(ranks, environment, test, hosts_of(hierarchy))
         return
     start = (
@@ -200,30 +199,30 @@ def _runs(answer: Answer, how: Advice) -> Iterator[str]:
 
 
 def _advise_for_answer(answer: Answer) -> Advice:
-    """How to get an answer, whether it gains or not."""
+    """Returns how to get an answer, whether it gains or not."""
     if answer.plain:
         return _advise_for_call(answer.runtime_prices[0], answer.defaults)
     return Advice(AdviceKind.FILE, "; ".join([_emit_command(answer), *_list_other_steps(answer)]))
 
 
 def _emit_command(answer: Answer) -> str:
-    """The command that writes its file."""
+    """Returns the command that writes the answer's file."""
     which = f"--bytes {answer.payload_bytes}" if answer.by_size else f"--rank {answer.rank}"
     how = f"{which} --target {_target(answer)} -o {_file(answer)}"
     return f"collsynth emit --from ANSWER.json {how}"
 
 
 def _file(answer: Answer) -> str:
-    """What that file is called, by its program: by one name the files of two rows would be one."""
-    parts = [one.part for one in answer.stripes]
-    slices = [(str(one.program), one.size_bytes, one.segments) for one in parts]
+    """Returns the file's name, which depends on the program, so that two rows never share one."""
+    parts = [stripe.part for stripe in answer.stripes]
+    slices = [(str(part.program), part.size_bytes, part.segments) for part in parts]
     stamped = stamp(answer.candidate.reduction, answer.goal, slices)
     return f"{module_name(_target(answer), stamped)}.py"
 
 
 def _needs_launch_order(answer: Answer) -> bool:
-    """Whether its file, for NCCL, has collectives of several groups under way at once."""
-    parts = [one.part for one in answer.stripes]
+    """Whether its NCCL file has collectives of several groups in flight at once."""
+    parts = [stripe.part for stripe in answer.stripes]
     return _target(answer) == "torch" and (len(parts) > 1 or parts[0].segments > 1)
 
 
@@ -232,10 +231,10 @@ def _target(answer: Answer) -> str:
 
 
 def environment_line(answer: Answer) -> str:
-    """The line of the environment that gets one call of the runtime's own.
+    """Returns the settings that get one call of the runtime's own.
 
-    Empty where the runtime takes it so by itself, or has no such way; of programs, which are files,
-    too: what these calls are told differs from size to size, and stands in the file.
+    Empty if the runtime makes the call so by itself or has no such way; also for programs,
+    whose settings depend on the size and stand in the file.
     """
     if not answer.plain:
         return ""
@@ -246,31 +245,31 @@ def environment_line(answer: Answer) -> str:
 
 
 def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[str, ...]:
-    """How one call comes to its price, in paragraphs: what is set, or what is taken by itself.
+    """Returns paragraphs on how one call gets its price: by settings, or by default.
 
-    ``defaults`` are those of the runtime by itself, and have the call's request, bytes and groups.
+    ``defaults`` are the runtime's own, for the call's request, bytes and groups.
     """
     own = spell_way(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
         return (f"That is what the runtime takes by itself ({own}): set nothing.",)
-    took = f"{own}, {format_duration(total_seconds(defaults.baseline))}"
+    own_time = f"{own}, {format_duration(total_seconds(defaults.baseline))}"
     how = _advise_for_call(price, defaults)
     if how.by is AdviceKind.NOTHING:
-        return (f"That is not reached: {how.text}. By itself the runtime takes {took}.",)
-    told = (
-        f"The call alone does not reach that: by itself the runtime takes {took}. Set before the "
+        return (f"That is not reached: {how.text}. By itself the runtime takes {own_time}.",)
+    heading = (
+        f"The call alone does not reach that: by itself the runtime takes {own_time}. Set before "
+        f"the processes start, for this size; {explain_scope(price.what)}:"
     )
-    told += f"processes start, for this size; {explain_scope(price.what)}:"
-    return (told, f"    {how.text}")
+    return (heading, f"    {how.text}")
 
 
 def _way(*prices: InstructionPrice) -> list[tuple[object, ...]]:
-    """What is called, by which algorithm and protocol."""
+    """Returns the collective, algorithm and protocol of each price."""
     return [(price.what, price.algorithm, price.protocol) for price in prices]
 
 
 def _advise_for_call(price: InstructionPrice, defaults: RuntimeDefaults) -> Advice:
-    """One call by another algorithm or protocol than the runtime would choose."""
+    """Returns how to get one call by another algorithm or protocol than the default."""
     ways, by = defaults.options, defaults.runtime
     if line := way_setting(price.what, ways, price.algorithm, price.protocol, by):
         return Advice(AdviceKind.ENVIRONMENT, line)
@@ -280,23 +279,25 @@ def _advise_for_call(price: InstructionPrice, defaults: RuntimeDefaults) -> Advi
 
 
 def _foreign_algorithms(answer: Answer) -> str:
-    """The algorithms of a price that the runtime does not have, as ``direct and tree``."""
+    """Returns a price's algorithms that the runtime lacks, as ``direct and tree``."""
     if answer.runtime_seconds == answer.candidate.seconds or _explain_unsettable(answer):
         return ""
     prices = [price for stripe in answer.stripes for price in stripe.prices]
-    ours, had = ({p.algorithm.value for p in some if p.algorithm}
-                 for some in (prices, answer.runtime_prices))  # fmt: skip
-    return " and ".join(sorted(ours - had or ours))
+    priced, available = (
+        {price.algorithm.value for price in prices if price.algorithm}
+        for prices in (prices, answer.runtime_prices)
+    )
+    return " and ".join(sorted(priced - available or priced))
 
 
 def _explain_unsettable(answer: Answer) -> str:
-    """That the runtime has all algorithms of a price, and no variable tells it to take them."""
+    """Returns why no setting selects a price's algorithms, if the runtime has them."""
     called = answer.called
     return called.said[-1] if called and called.unsaid and not called.foreign else ""
 
 
 def _explain_unavailable(answer: Answer) -> str:
-    """Why what is surely faster than the default is no gain."""
+    """Returns why a program surely cheaper than the default is no gain."""
     default = format_duration(answer.baseline_seconds)
     if untold := _explain_unsettable(answer):
         return f"the default takes {default}; {untold}"
@@ -308,11 +309,11 @@ def _explain_unavailable(answer: Answer) -> str:
 
 
 def _list_other_steps(answer: Answer) -> Iterator[str]:
-    """What else a program takes: calls that go as priced, and algorithms that runtimes have."""
+    """Yields what else a program needs: settings, and algorithms of the runtime."""
     if answer.called and answer.called.line:
         yield f"set {answer.called.line}"
     if _needs_launch_order(answer):
         yield f"set {IN_ORDER} (NCCL 2.26 or later)"
     if foreign := _foreign_algorithms(answer):
-        took = format_duration(answer.runtime_seconds)
-        yield f"by the runtime's own algorithms {took}, as its price takes {foreign} ones"
+        own_time = format_duration(answer.runtime_seconds)
+        yield f"by the runtime's own algorithms {own_time}, as its price takes {foreign} ones"

@@ -1,6 +1,6 @@
-"""The valid programs of a language by the depth of their trees, and what is known of each.
+"""The valid programs of a language by tree depth, with their counts and verdicts.
 
-Nothing in here depends on a system, a placement or a payload: one library serves many questions.
+Nothing here depends on a system, a placement or a payload: one library serves many questions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Labels = tuple[int, ...]
 
 
 class Library:
-    """Explores each depth when it is first asked for. Mutable.
+    """Explores each tree depth on first use. Mutable.
 
-    ``complete`` is False once ``go_on`` has stopped a search: then programs may be missing.
-    ``verdicts`` has the verdicts on programs that were replayed and put to z3.
+    ``complete`` becomes False once ``go_on`` stops a search: then programs may be missing.
+    ``verdicts`` holds the verdicts on programs that were replayed and put to z3.
     """
 
     def __init__(self, language: Language, go_on: ShouldContinue = never_stop) -> None:
@@ -39,7 +39,7 @@ class Library:
         self._counts: dict[int, int] = {}
 
     def graph(self, depth: int) -> Graph:
-        """Every valid program on a tree of so many digits, as a graph to be priced."""
+        """Returns every valid program on a tree of ``depth`` digits, as a graph to be priced."""
         if depth not in self._graphs:
             graph = explore_moves(depth, self.language, self._go_on)
             self.complete = self.complete and graph.complete
@@ -47,7 +47,7 @@ class Library:
         return self._graphs[depth]
 
     def paths(self, depth: int) -> list[Labels]:
-        """The same programs one by one, as labels of the graph's alphabet."""
+        """Returns the same programs as lists of labels in the graph's alphabet."""
         if depth not in self._paths:
             graph = self.graph(depth)
             free = [0] * len(graph.alphabet)
@@ -55,17 +55,17 @@ class Library:
         return self._paths[depth]
 
     def known(self) -> int:
-        """Of how many depths the programs are known."""
+        """Returns for how many depths the programs are listed."""
         return len(self._paths)
 
     def count(self, depth: int) -> int:
-        """How many programs there are."""
+        """Returns how many programs there are at a depth."""
         if depth not in self._counts:
             self._counts[depth] = sum(self.graph(depth).count())
         return self._counts[depth]
 
     def spellings(self, tree: Tree) -> list[str]:
-        """The canonical spelling on a tree of the step of every move, by label."""
+        """Returns the canonical spelling of every move's instruction on a tree, by label."""
         texts: dict[Instruction, str] = {}
         alphabet = self.graph(len(tree.digits)).alphabet
         for move in alphabet:

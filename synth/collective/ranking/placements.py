@@ -1,4 +1,4 @@
-"""The best programs over all placements of a question, before they are replayed and proved."""
+"""The best programs over all placements of a request, before they are replayed and proved."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from synth.collective.ranking.request import (
 from synth.search.forks import is_parallel, map_in_forks
 
 _MANY_PROGRAMS = 10_000
-"""To price so many takes a second and more."""
+"""Pricing this many programs takes a second or more."""
 
 
 @dataclass(frozen=True)
 class PlacedCandidate:
-    """An answer found, and the position of its placement among all of the question."""
+    """An answer, and the position of its placement among all of the request."""
 
     position: int
     distinct: DistinctAnswer[CandidatePrograms]
@@ -44,13 +44,13 @@ class PlacedCandidate:
 
     @property
     def key(self) -> tuple[int, int, tuple[str, ...], int]:
-        """Ranks it among all: its price, number of steps, spellings, the order of placements."""
+        """Sort key: price, number of steps, spellings, position of the placement."""
         return (*self.found.key, self.position)
 
 
 @dataclass(frozen=True)
 class BestPlacements:
-    """The best programs of the placements looked at, in order, and how much was looked at."""
+    """The best programs of the placements searched, in order, and the search's coverage."""
 
     best: tuple[PlacedCandidate, ...]
     looked: SearchCoverage
@@ -58,9 +58,9 @@ class BestPlacements:
 
 @dataclass(frozen=True)
 class _PlacementClass:
-    """Placements on which a reduction costs the same, with their positions; its bound in ticks.
+    """Placements on which a reduction costs the same, with positions and their bound in ticks.
 
-    Where all are searched anyway, that is 0.
+    The bound is 0 where all are searched anyway.
     """
 
     least: int
@@ -68,39 +68,41 @@ class _PlacementClass:
 
     @property
     def first(self) -> Reduction:
-        """The reduction on the first of them."""
+        """The reduction on the first placement."""
         return self.reductions[0][1]
 
     @property
     def depth(self) -> int:
-        """Over how many levels the groups are."""
+        """How many levels the groups span."""
         return len(self.first.tree.digits)
 
     def placed(
         self, found: Iterable[DistinctAnswer[CandidatePrograms]]
     ) -> Iterator[PlacedCandidate]:
-        """What was found for the first, on each of them."""
-        for one in found:
+        """Yields what was found for the first placement, on each of them."""
+        for answer in found:
             for position, reduction in self.reductions:
                 yield PlacedCandidate(
-                    position, replace(one, what=replace(one.what, reduction=reduction))
+                    position, replace(answer, what=replace(answer.what, reduction=reduction))
                 )
 
 
-def _reorder_by_depth(every: Sequence[_PlacementClass]) -> Sequence[_PlacementClass]:
-    """In another order: those of one level less than the deepest first, then as they were."""
-    deepest = max(one.depth for one in every)
-    return sorted(every, key=lambda one: one.depth != deepest - 1)
+def _reorder_by_depth(kinds: Sequence[_PlacementClass]) -> Sequence[_PlacementClass]:
+    """Moves classes with one level less than the deepest to the front."""
+    deepest = max(kind.depth for kind in kinds)
+    return sorted(kinds, key=lambda kind: kind.depth != deepest - 1)
 
 
-def _keep_best(every: Iterable[PlacedCandidate], request: Request) -> tuple[PlacedCandidate, ...]:
+def _keep_best(
+    candidates: Iterable[PlacedCandidate], request: Request
+) -> tuple[PlacedCandidate, ...]:
     if request.per_placement:
-        return tuple(sorted(every, key=lambda one: (one.position, one.key)))
-    return tuple(sorted(every, key=lambda one: one.key)[: request.k])
+        return tuple(sorted(candidates, key=lambda c: (c.position, c.key)))
+    return tuple(sorted(candidates, key=lambda c: c.key)[: request.k])
 
 
 def placements_in_question(system: System, request: Request) -> int:
-    """How many placements a question has. Raises InputError for axes that do not fit."""
+    """Returns how many placements a request has. Raises InputError for axes that do not fit."""
     check_axes(system.hierarchy, request.axes)
     if request.placement is not None:
         return 1
@@ -108,11 +110,11 @@ def placements_in_question(system: System, request: Request) -> int:
 
 
 class PlacementSearch:
-    """Prices the programs of one placement after the other and keeps the best. One use.
+    """Prices the programs of one placement after another and keeps the best. One use.
 
-    Those on which the reduction costs the same share a search. Where the watcher has several
-    processes, so many are searched at once. Raises InputError for axes or placements that do not
-    fit the system.
+    Placements on which the reduction costs the same share a search. Where the watcher has
+    several processes, several are searched at once. Raises InputError for axes or placements
+    that do not fit the system.
     """
 
     def __init__(
@@ -136,27 +138,28 @@ class PlacementSearch:
         self._best: tuple[PlacedCandidate, ...] = ()
 
     def run(self) -> BestPlacements:
-        """The best programs of all placements. The first that is looked at always is.
+        """Returns the best programs of all placements. At least the first is searched.
 
-        Each placement is looked at in the order of its bound where only the best of all are asked
-        for: once k answers are known, those whose bound is above the last of them need no search.
-        Else those whose groups span most levels come first, which take longest: no process is left
-        with such a one while others have nothing to do. Where others work from the first, those of
-        one level less come before: they search these while this one learns the deepest's programs.
+        Where only the best of all are wanted, placements are searched in the order of their
+        bounds: once k answers are known, those with a bound above the last need no search.
+        Otherwise those whose groups span most levels come first, because they take longest:
+        no process is left with one of them while others are idle. Where forks work from the
+        start, those with one level less come first: forks search these while this process
+        learns the deepest programs.
         """
-        every = self._by_bound()
-        at_once = self._all and is_parallel(self._noting) and self._many(every)
-        every = _reorder_by_depth(every) if at_once else every
+        kinds = self._by_bound()
+        at_once = self._all and is_parallel(self._noting) and self._many(kinds)
+        kinds = _reorder_by_depth(kinds) if at_once else kinds
         done, programs, default = 0, 0, 0.0
         searched = map_in_forks(
             self._searched,
-            self._to_search(every),
+            self._to_search(kinds),
             self._noting,
             guessed=not self._all,
             known=self._library.known,
             at_once=at_once,
         )
-        for kind in every:
+        for kind in kinds:
             fresh = next(searched, None)
             if fresh is not None:
                 self._best = _keep_best([*self._best, *kind.placed(fresh)], self._request)
@@ -165,9 +168,9 @@ class PlacementSearch:
                 break
             seconds = self._default_seconds(kind.first)
             default = seconds if not done else min(default, seconds)
-            many = len(kind.reductions)
-            programs += many * self._library.count(kind.depth)
-            done += many
+            members = len(kind.reductions)
+            programs += members * self._library.count(kind.depth)
+            done += members
             self._watcher.placed(done, self._of)
         complete = self._library.complete and not self._noting.stopped
         return BestPlacements(
@@ -179,17 +182,17 @@ class PlacementSearch:
         """Whether all placements must be searched."""
         return self._request.per_placement
 
-    def _many(self, every: Sequence[_PlacementClass]) -> bool:
-        """Whether there are so many programs that to search them will take long."""
-        depths = sorted(kind.depth for kind in every)
+    def _many(self, kinds: Sequence[_PlacementClass]) -> bool:
+        """Whether there are so many programs that searching them takes long."""
+        depths = sorted(kind.depth for kind in kinds)
         sums = accumulate(map(self._library.count, depths))
         return any(programs > _MANY_PROGRAMS for programs in sums)
 
     def _to_search(
-        self, every: Sequence[_PlacementClass]
+        self, kinds: Sequence[_PlacementClass]
     ) -> Iterator[tuple[Reduction, int | None]]:
-        """What needs a search, each with the price that matters no more when it begins."""
-        for kind in every:
+        """Yields each reduction to search, with the price limit when its search begins."""
+        for kind in kinds:
             limit = self._limit
             if limit is not None and kind.least > limit:
                 return
@@ -197,24 +200,24 @@ class PlacementSearch:
             yield kind.first, limit
 
     def _searched(
-        self, one: tuple[Reduction, int | None]
+        self, task: tuple[Reduction, int | None]
     ) -> Sequence[DistinctAnswer[CandidatePrograms]]:
-        """The best answers for a reduction."""
-        reduction, limit = one
+        """Returns the best answers for a reduction."""
+        reduction, limit = task
         if self._request.exact:
             best = self._search.best(reduction, self._request.k, limit)
-            return [DistinctAnswer(one, PriceEstimate(one.ticks), 0, one.ticks) for one in best]
+            return [DistinctAnswer(each, PriceEstimate(each.ticks), 0, each.ticks) for each in best]
         return self._search.distinct(reduction, self._request.k, limit)
 
     @property
     def _limit(self) -> int | None:
-        """The price that another answer may not exceed; None where there is no such."""
+        """The price that another answer may not exceed, or None."""
         if self._all or len(self._best) < self._request.k:
             return None
         return self._best[-1].found.ticks
 
     def _by_bound(self) -> Sequence[_PlacementClass]:
-        """All placements in the order in which they are looked at."""
+        """Returns all placements in search order."""
         request = self._request
         kinds: dict[object, list[tuple[int, Reduction]]] = {}
         for position, placement in enumerate(self._placements()):
@@ -240,23 +243,25 @@ class PlacementSearch:
         return total_seconds(plain.baseline)
 
     def _so_far(self, best: tuple[PlacedCandidate, ...]) -> list[ProvisionalResult]:
-        return [provisional_of(rank, one.what) for rank, one in rank_answers(best, self._request)]
+        return [
+            provisional_of(rank, answer.what) for rank, answer in rank_answers(best, self._request)
+        ]
 
 
 def rank_answers(
     best: Sequence[PlacedCandidate], request: Request
 ) -> list[tuple[int, DistinctAnswer[CandidatePrograms]]]:
-    """Answers in their order with their ranks, which begin anew on each placement if asked so."""
+    """Returns answers in order with ranks, which restart on each placement if requested."""
     found, rank, last = [], 0, -1
-    for one in best:
-        rank = 1 if request.per_placement and one.position != last else rank + 1
-        last = one.position
-        found.append((rank, one.distinct))
+    for candidate in best:
+        rank = 1 if request.per_placement and candidate.position != last else rank + 1
+        last = candidate.position
+        found.append((rank, candidate.distinct))
     return found
 
 
 def provisional_of(rank: int, found: CandidatePrograms) -> ProvisionalResult:
-    """A program found, in a few words, before it is proved."""
+    """Returns the summary of a program that is not proved yet."""
     placement, texts = found.reduction.placement, iter(found.key[2])
     programs = ("; ".join(islice(texts, len(part.steps))) for part in found.parts)
     seconds = found.ticks / TICKS_PER_SECOND

@@ -32,29 +32,31 @@ def answers(
     library: Library | None = None,
     simulator: Simulator | None = None,
 ) -> Report:
-    """Rank every valid program on every placement, exactly, and prove the best ones.
+    """Ranks every valid program on every placement, exactly, and proves the best ones.
 
-    Programs of one placement that prices cannot tell apart are one answer, told as its simplest
-    member, unless the request is ``exact``. Ties: fewer steps, then spelling, then the order of
-    placements. Every answer is derived again from its text, replayed with every factor 2 and once
-    3, and put to z3 before it is returned.
-    Questions in the same language may share a ``library``, those on one system by one choice of
-    algorithms a ``simulator``. Raises InputError for axes or placements that do not fit the system.
+    Programs of one placement that prices cannot order are one answer, shown as its simplest
+    member, unless the request is ``exact``. Ties are broken by fewer steps, then spelling, then
+    the order of placements. Every answer is derived again from its text, replayed with every
+    factor 2 and once 3, and put to z3 before it is returned.
+
+    Requests in the same language may share a ``library``, and requests on one system with one
+    choice of algorithms a ``simulator``. Raises InputError for axes or placements that do not
+    fit the system.
     """
     watcher = watcher or Watcher()
     library = library or Library(request.language, watcher.searching)
     simulator = simulator or Simulator(system, request.choice)
     searched = PlacementSearch(simulator, request, watcher, library).run()
     best = rank_answers(searched.best, request)
-    wanted = [AnswerRequest(rank, one, request.payload_bytes) for rank, one in best]
-    found, complete = make_answers(simulator, wanted, watcher, library)
+    wanted = [AnswerRequest(rank, found, request.payload_bytes) for rank, found in best]
+    made, complete = make_answers(simulator, wanted, watcher, library)
     looked = replace(searched.looked, complete=searched.looked.complete and complete)
-    return Report(system, request, found, looked)
+    return Report(system, request, made, looked)
 
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """A program to make an answer of, with its rank and the payload it is for."""
+    """A program to turn into an answer, with its rank and payload."""
 
     rank: int
     found: DistinctAnswer[CandidatePrograms]
@@ -67,13 +69,13 @@ def make_answers(
     watcher: Watcher,
     library: Library,
 ) -> tuple[tuple[Answer, ...], bool]:
-    """The answers for some programs, and whether all were judged before the work was stopped."""
+    """Returns the answers, and whether all were judged before the work was stopped."""
     noting = StopFlag(watcher)
-    several = [(one.found, one.payload_bytes) for one in wanted]
-    maker = AnswerMaker(simulator, library, noting, several)
+    programs = [(each.found, each.payload_bytes) for each in wanted]
+    maker = AnswerMaker(simulator, library, noting, programs)
     answered = []
-    for one in wanted:
-        answered.append(maker.answer(one.rank, one.found, one.payload_bytes))
+    for each in wanted:
+        answered.append(maker.answer(each.rank, each.found, each.payload_bytes))
         watcher.judged(len(answered), len(wanted))
     return tuple(answered), not noting.stopped
 
@@ -81,30 +83,30 @@ def make_answers(
 def rank_with_deciding_run(
     simulator: Simulator, report: Report, watcher: Watcher, library: Library
 ) -> Report:
-    """The same, and the best program alone, where of the answers none gains, or is worth a run.
+    """Adds the best single program where no answer gains or is worth a run.
 
-    They may be the fastest as priced and be so for nobody: no variable tells a runtime to take
-    their calls so. Then they hide what is a little slower as priced, and can be had. That is what a
-    range of sizes finds, so that a size has one verdict in both.
+    The answers may be the cheapest as priced and still useless, because no setting makes a
+    runtime run their calls so. Then they hide a slightly slower program that can be had. A
+    range of sizes finds that program, so this keeps the verdict for one size the same in both.
     """
-    request, every = report.request, report.answers
-    default = min((one.baseline_estimate for one in every), key=lambda one: one.ticks)
+    request, shown = report.request, report.answers
+    default = min((answer.baseline_estimate for answer in shown), key=lambda price: price.ticks)
     whole = request.stripes and not request.per_placement and not request.exact
     if (
         not whole
-        or not _is_slower_as_run(every[0])
-        or any(_is_worth_showing(one, default) for one in every)
+        or not _is_slower_as_run(shown[0])
+        or any(_is_worth_showing(answer, default) for answer in shown)
     ):
         return report
     alone = replace(request, stripes=False, k=1)
     searched = PlacementSearch(simulator, alone, QuietWatcher(watcher), library).run()
-    wanted = [AnswerRequest(1, one.distinct, request.payload_bytes) for one in searched.best]
+    wanted = [AnswerRequest(1, best.distinct, request.payload_bytes) for best in searched.best]
     more, complete = make_answers(simulator, wanted, QuietWatcher(watcher), library)
-    more = tuple(one for one in more if _is_worth_showing(one, default))
-    both = sorted([*every, *more], key=lambda one: one.candidate.ticks)
+    more = tuple(answer for answer in more if _is_worth_showing(answer, default))
+    merged = sorted([*shown, *more], key=lambda answer: answer.candidate.ticks)
     looked = replace(report.looked, complete=report.complete and complete)
-    ranks = tuple(replace(one, rank=rank) for rank, one in enumerate(both, start=1))
-    return replace(report, answers=ranks, looked=looked)
+    ranked = tuple(replace(answer, rank=rank) for rank, answer in enumerate(merged, start=1))
+    return replace(report, answers=ranked, looked=looked)
 
 
 def _is_slower_as_run(answer: Answer) -> bool:
@@ -112,7 +114,7 @@ def _is_slower_as_run(answer: Answer) -> bool:
 
 
 def _is_worth_showing(answer: Answer, default: PriceEstimate) -> bool:
-    """Whether there is something to do about an answer: it surely gains, or a run decides."""
+    """Whether an answer can be acted on: it surely gains, or a run decides."""
     return answer.against(default) is DefaultComparison.FASTER or bool(
         find_deciding_run(answer, default)
     )

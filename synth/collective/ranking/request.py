@@ -1,4 +1,4 @@
-"""What is asked of the planner and what it answers: the types on both sides of the path."""
+"""The planner's request and report types, and watchers of its progress."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from synth.search.forks import WorkControl
 
 @dataclass(frozen=True)
 class Request:
-    """A collective over the axes ``over``, an all-reduce unless ``language`` has another goal.
+    """A collective over the axes ``over``: an all-reduce unless ``language`` has another goal.
 
-    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` says.
+    ``payload_bytes`` is the largest buffer of a device, as ``Goal`` defines it.
 
-    ``placement`` fixes the matrix instead of trying all; ``by_framework``: nobody asked for it, but
-    frameworks lay the axes out so. ``per_placement`` asks for the ``k`` best
-    programs of every placement instead of the ``k`` best of all. ``segments``: the numbers of
-    segments a payload may be cut into, so that steps overlap; with 1 alone they are barriers.
-    ``stripes``: where steps overlap, the payload may be split over programs side by side, too.
-    ``exact``: every program is an answer, however near; else those are one that prices cannot tell
-    apart, and answers are so many that prices tell apart.
-    Raises InputError for numbers that mean nothing.
+    ``placement`` fixes the matrix instead of trying all; with ``by_framework`` it is not the
+    user's but the one that frameworks lay out. ``per_placement`` asks for the ``k`` best
+    programs of every placement instead of the ``k`` best of all. ``segments`` are the numbers
+    of segments a payload may be cut into, so that steps overlap; with 1 alone steps are
+    barriers. With ``stripes``, and where steps overlap, the payload may be split over programs
+    side by side. With ``exact``, every program is an answer; otherwise programs that prices
+    cannot order are one answer.
+
+    Raises InputError for payloads, k or segments out of range.
     """
 
     axes: tuple[Axis, ...]
@@ -56,7 +57,7 @@ class Request:
 
     @property
     def goal(self) -> Goal:
-        """What is asked for."""
+        """What the collective must achieve."""
         return self.language.goal
 
     def __post_init__(self) -> None:
@@ -71,9 +72,9 @@ class Request:
 
 @dataclass(frozen=True)
 class ProgramPart:
-    """A program, derived, for a slice of the payload, in so many segments.
+    """A derived program for a slice of the payload, in a number of segments.
 
-    Where the goal is in pieces, one for each member, the slice is one of every piece.
+    Where the goal has one piece for each member, the slice is a slice of every piece.
     """
 
     derivation: Derivation
@@ -87,7 +88,7 @@ class ProgramPart:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A placement and the programs that run on it side by side, most often one; the price."""
+    """A placement, the programs that run on it side by side (most often one), and the price."""
 
     reduction: Reduction
     parts: tuple[ProgramPart, ...]
@@ -95,7 +96,7 @@ class Candidate:
 
     @property
     def derivation(self) -> Derivation:
-        """That of the program with the largest slice."""
+        """The derivation of the program with the largest slice."""
         return self.parts[0].derivation
 
     @property
@@ -118,7 +119,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PricedStripe:
-    """A part of a candidate, its prices and its verdict; ``prices`` are of one of its segments."""
+    """A part of a candidate, the prices of one of its segments, and its verdict."""
 
     part: ProgramPart
     prices: tuple[InstructionPrice, ...]
@@ -126,9 +127,9 @@ class PricedStripe:
 
 
 class DefaultComparison(Enum):
-    """An answer beside the runtime's own choice, as far as prices can tell.
+    """An answer compared with the runtime's own choice, within the prices' uncertainty.
 
-    Not offered: it would be faster by algorithms that runtimes have not, and is not by theirs.
+    NOT_OFFERED: faster only by algorithms that runtimes lack.
     """
 
     FASTER = "faster"
@@ -139,22 +140,25 @@ class DefaultComparison(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """A ranked candidate with its prices, the runtime's own price, its bound and its proof.
+    """A ranked candidate with its prices, the runtime's default, its bound and its proof.
 
-    ``defaults`` is what the runtime would do for the plain collective on the same placement, each
-    of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` what no
-    schedule can beat; ``limited_by`` the resource that is waited for longest. ``barrier_seconds``
-    is the price of the first stripe's program for the whole payload in one segment. ``interval``
-    and ``baseline_interval`` are where measurements take the seconds to lie; None without any.
-    The answer stands for ``others`` that prices do not tell from it; ``least_seconds`` is the least
-    price among them all. ``estimate`` and ``baseline_estimate`` say what the prices are owed to;
-    ``runtime_estimate`` is the price as the runtime runs it: by algorithms that it has, as priced
-    where a line of the environment says so, else as it chooses by itself; ``runtime_prices`` are
-    those of the first stripe then.
-    ``calls_bound`` is what no schedule can beat where switches that add up are used by the calls
-    that they offer. ``by_size`` says that it is one of a range, of which each size has its own.
-    ``called``: what prices take its calls by; None where the runtime is told nothing.
-    ``not_measured``: what of its prices and of the default's no row of a calibration measured.
+    ``defaults`` is what the runtime would do for the plain collective on the same placement,
+    each of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound``
+    is below every schedule; ``limited_by`` is the resource waited for longest.
+    ``barrier_seconds`` is the price of the first stripe's program for the whole payload in one
+    segment. ``interval`` and ``baseline_interval`` are where measurements would fall; None
+    without measurements.
+
+    The answer stands for ``others`` that prices cannot order; ``least_seconds`` is the least
+    price among all of them. ``estimate`` and ``baseline_estimate`` attribute the prices to
+    sources of error. ``runtime_estimate`` is the price as the runtime runs it: by algorithms
+    that it has, chosen as priced where environment settings can say so, else as it chooses
+    itself; ``runtime_prices`` are the first stripe's prices then.
+
+    ``calls_bound`` is the bound for switches that reduce, when used by the calls that they
+    offer. ``by_size``: the answer is one of a range with an answer for each size. ``called``:
+    the calls with their ways; None where the runtime takes no settings. ``not_measured``: what
+    in its prices or the default's no row of a calibration measured.
     """
 
     rank: int
@@ -185,18 +189,18 @@ class Answer:
 
     @property
     def plain(self) -> bool:
-        """Whether it is the plain collective in one call, though perhaps by another algorithm."""
+        """Whether it is the plain collective in one call, perhaps by another algorithm."""
         [first, *others] = self.stripes
         same = [price.what for price in first.prices] == [self.goal.value]
         return same and not others and first.part.segments == 1
 
     @property
     def against_default(self) -> DefaultComparison:
-        """What prices can tell of it and the runtime's own choice."""
+        """How it compares with the runtime's own choice."""
         return self.against(self.baseline_estimate)
 
     def against(self, default: PriceEstimate) -> DefaultComparison:
-        """What prices can tell of it and a default, be it on this placement or another."""
+        """Compares it with a default, on this placement or another."""
         if self.runtime_estimate.surely_below(default):
             return DefaultComparison.FASTER
         if self.estimate.surely_below(default) and not self.runtime_estimate.perhaps_below(default):
@@ -207,7 +211,7 @@ class Answer:
 
     @property
     def runtime_seconds(self) -> float:
-        """What it takes as the runtime runs it."""
+        """Seconds as the runtime runs it."""
         return self.runtime_estimate.ticks / TICKS_PER_SECOND
 
     @property
@@ -216,14 +220,14 @@ class Answer:
 
     @property
     def prices(self) -> tuple[InstructionPrice, ...]:
-        """Those of the first stripe."""
+        """The first stripe's prices."""
         return self.stripes[0].prices
 
     @property
     def verdict(self) -> Verdict:
-        """The first that is no proof, if there is one."""
+        """The first verdict that is not a proof, else the first stripe's."""
         verdicts = [stripe.verdict for stripe in self.stripes]
-        return next((one for one in verdicts if not isinstance(one, Proved)), verdicts[0])
+        return next((each for each in verdicts if not isinstance(each, Proved)), verdicts[0])
 
     @property
     def baseline_seconds(self) -> float:
@@ -232,10 +236,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class SearchCoverage:
-    """How much was looked at, and whether that was all.
+    """How much was searched, and whether that was everything.
 
     ``complete`` is False if the search was stopped: then something better may be missing.
-    ``best_default_seconds`` is the best baseline over all placements looked at.
+    ``best_default_seconds`` is the best baseline over all searched placements.
     """
 
     best_default_seconds: float
@@ -247,10 +251,10 @@ class SearchCoverage:
 
 @dataclass(frozen=True)
 class Report:
-    """Answers, best first; and what they were chosen from.
+    """Answers, best first, with what they were chosen from.
 
-    ``faster_elsewhere`` are answers on other placements, one each, which would be faster than the
-    first if nothing else were sent; only where the request's placement is ``by_framework``.
+    ``faster_elsewhere`` are answers on other placements, one each, which would be faster than
+    the first if nothing else were sent; only where the request's placement is ``by_framework``.
     """
 
     system: System
@@ -266,9 +270,9 @@ class Report:
 
 @dataclass(frozen=True)
 class ProvisionalResult:
-    """One of the best so far, in a few words, while the search goes on: nothing is proved yet.
+    """One of the best results so far during a search, not proved yet.
 
-    Of a whole job ``program`` is empty, and ``seconds`` are those that a step is exposed to.
+    For a whole job ``program`` is empty, and ``seconds`` are a step's exposed seconds.
     """
 
     rank: int
@@ -279,37 +283,37 @@ class ProvisionalResult:
 
 
 class Watcher:
-    """Is called with the progress of a search, and may stop it. By default it does nothing."""
+    """Receives the progress of a search, and may stop it. By default it does nothing."""
 
     @property
     def processes(self) -> int:
-        """How many may work at once for whoever watches, at the moment."""
+        """How many processes may work at once at the moment."""
         return 1
 
     def go_on(self) -> bool:
-        """Answer False to stop with what there is."""
+        """Returns False to stop with the results so far."""
         return True
 
     def explored(self, states: int) -> None:
-        """The search for programs has expanded so many states of the tree at hand."""
+        """Reports how many states of the current tree the program search has expanded."""
 
     def searching(self, states: int) -> bool:
-        """Called while programs are searched for: pass it on, and say whether to go on."""
+        """Reports explored states, and returns whether to go on."""
         self.explored(states)
         return self.go_on()
 
     def placed(self, done: int, of: int) -> None:
-        """``done`` of ``of`` placements have been priced."""
+        """Reports that ``done`` of ``of`` placements have been priced."""
 
     def judged(self, done: int, of: int) -> None:
-        """``done`` of ``of`` answers have been replayed and proved."""
+        """Reports that ``done`` of ``of`` answers have been replayed and proved."""
 
     def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
-        """The best so far have changed; call ``best`` to see them."""
+        """Reports that the best so far have changed; ``best`` returns them."""
 
 
 class QuietWatcher(Watcher):
-    """Stops when a watcher says so, and tells it nothing."""
+    """Stops when another watcher does, and reports nothing to it."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -321,7 +325,7 @@ class QuietWatcher(Watcher):
 
 
 class SerialWatcher(QuietWatcher):
-    """The same, and one process works."""
+    """A quiet watcher that allows one process."""
 
     @property
     def processes(self) -> int:
@@ -331,8 +335,8 @@ class SerialWatcher(QuietWatcher):
 class UnrankedWatcher(QuietWatcher):
     """Passes on the progress of one of several questions, but not the best so far.
 
-    A ranking of one system says nothing of the best over all that are asked about. In a fork of
-    this process nothing is told: its pipes and screens are not the fork's to write on.
+    A ranking of one system is not a ranking of all that are compared. Forks of this process
+    report nothing: its pipes and screens are not theirs to write on.
     """
 
     def __init__(self, watcher: Watcher) -> None:
@@ -353,7 +357,7 @@ class UnrankedWatcher(QuietWatcher):
 
 
 class StoppableWatcher(UnrankedWatcher):
-    """Passes all on, the best so far too, and remembers whether the work was ``stopped``."""
+    """Passes on everything, and remembers whether the work was ``stopped``."""
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
@@ -362,7 +366,7 @@ class StoppableWatcher(UnrankedWatcher):
 
     @property
     def stopped(self) -> bool:
-        """Whether it was told to stop: then something may be missing."""
+        """Whether the work was stopped: then something may be missing."""
         return self.noting.stopped
 
     def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
@@ -371,9 +375,9 @@ class StoppableWatcher(UnrankedWatcher):
 
 
 class StopFlag:
-    """Asks a watcher whether to go on, and remembers if not: then something may be missing.
+    """Asks a watcher whether to go on, and remembers a refusal: then something may be missing.
 
-    Mutable: once ``stopped`` it is asked no more.
+    Mutable: once ``stopped``, it does not ask again.
     """
 
     def __init__(self, watcher: WorkControl) -> None:
@@ -392,5 +396,5 @@ class StopFlag:
 
 
 def programs_text(programs: Iterable[str]) -> str:
-    """Programs that run side by side in one line, for people."""
+    """Returns programs that run side by side in one line, for display."""
     return " | ".join(programs)

@@ -1,10 +1,10 @@
-"""What NCCL is told by its environment, for one call or for those of a program.
+"""NCCL environment settings that make a call, or the calls of a program, run as priced.
 
-NCCL chooses by call: for its collective, group and size. A price takes each call by the algorithm
-and the protocol that are fastest, or best for the whole program; where NCCL would choose otherwise
-it must be told. It is told for a collective and a whole process: all calls of one collective go the
-same way then. So where a program calls one collective in two ways, one of which is not NCCL's own,
-no line of the environment says it; a tuner could, which is asked for each communicator.
+NCCL chooses algorithm and protocol by call: from collective, group and size. A price assumes for
+each call those that are fastest, or best for the whole program; where NCCL would choose otherwise
+it needs a setting. A setting holds for one collective in the whole process. So where a program
+calls one collective in two ways, one of which is not NCCL's own choice, no environment variable
+expresses it; a tuner plugin could, because NCCL asks it for each communicator.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ from synth.collective.semantics.rules import Derivation
 from synth.events.overlap import Lane, makespan_within
 
 _PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
-"""What NCCL_PROTO calls them."""
+"""The names of protocols in NCCL_PROTO."""
 Way = tuple[str, Protocol]
-"""An algorithm, as ``RuntimeDefaults.options`` has it, and a protocol."""
+"""An algorithm's name, as in ``RuntimeDefaults.options``, and a protocol."""
 Priced = tuple[Derivation, Sequence[InstructionPrice], int]
-"""A program, the prices of the phases of one of its segments, and how many there are."""
+"""A program, the prices of the phases of one of its segments, and its segment count."""
 
 
 @dataclass(frozen=True)
 class RuntimeCall:
-    """A call of a program: its price, and what the runtime would choose for it by itself."""
+    """One call of a program: its price, and the runtime's own choice for it."""
 
     price: InstructionPrice
     own: RuntimeDefaults
 
     @property
     def way(self) -> Way:
-        """What the price takes it by; the algorithm's name where NCCL has no such way."""
+        """The way assumed by the price; the algorithm's own name where NCCL has no such way."""
         algorithm = self.price.algorithm
         had = (name for name in self.own.options if ALGORITHMS.get(name) is algorithm)
         return next(had, algorithm.value if algorithm else ""), self.price.protocol
 
     @property
     def own_way(self) -> Way:
-        """What the runtime would take."""
+        """The way that the runtime would choose."""
         return self.own.chosen, self.own.protocol
 
     @property
     def said(self) -> str:
         """``all-reduce of 2 MiB among 4 by Tree LL128 (by itself Ring Simple)``."""
         price = self.price
-        way, own_way = (spell_way(*one).replace(",", "") for one in (self.way, self.own_way))
+        way, own_way = (spell_way(*path).replace(",", "") for path in (self.way, self.own_way))
         own = f" (by itself {own_way})" if own_way != way else ""
-        who = f"{price.what} of {format_bytes(price.size_bytes)} among {prod(price.members)}"
-        return f"{who} by {way}{own}"
+        call = f"{price.what} of {format_bytes(price.size_bytes)} among {prod(price.members)}"
+        return f"{call} by {way}{own}"
 
 
 @dataclass(frozen=True)
 class RuntimeCalls:
-    """The calls of programs side by side, and what these ask of links as priced.
+    """The calls of programs that run side by side, and the load they put on links as priced.
 
-    ``own_prices``: of each program the phases of one segment, if nothing is set.
+    ``own_prices``: for each program, the phases of one segment by the runtime's own choices.
     """
 
     each: tuple[RuntimeCall, ...]
@@ -81,47 +81,47 @@ class RuntimeCalls:
 
     @classmethod
     def of(cls, simulator: Simulator, reduction: Reduction, programs: Sequence[Priced]) -> Self:
-        """The calls of programs with the prices of their phases."""
-        found, lanes = list[RuntimeCall](), list[Lane]()
+        """Returns the calls of programs, given the prices of their phases."""
+        all_calls, lanes = list[RuntimeCall](), list[Lane]()
         own: list[tuple[InstructionPrice, ...]] = []
         for derivation, prices, segments in programs:
             calls = list(_calls(simulator, derivation, reduction, prices))
             chosen = iter([call.own.baseline[0] for call in calls])
             own.append(tuple(next(chosen) if price.algorithm else price for price in prices))
             lanes.append(_lane(prices, segments))
-            found += calls
-        return cls(tuple(found), tuple(lanes), tuple(own))
+            all_calls += calls
+        return cls(tuple(all_calls), tuple(lanes), tuple(own))
 
     @cached_property
     def seconds(self) -> float:
-        """As priced."""
+        """Seconds as priced."""
         return makespan_within(self.lanes)
 
     @cached_property
     def own_seconds(self) -> float:
-        """By what the runtime takes each call by itself."""
+        """Seconds by the runtime's own choices."""
         own = zip(self.own_prices, self.lanes, strict=True)
         return makespan_within([_lane(prices, lane.segments) for prices, lane in own])
 
     @property
     def apart(self) -> tuple[RuntimeCall, ...]:
-        """Those that the runtime would not take so, if that makes the program slower."""
+        """Calls that the runtime would make otherwise, if that slows the program down."""
         if self.own_seconds <= self.seconds * (1 + FINEST):
             return ()
         return tuple(call for call in self.each if call.way != call.own_way)
 
     @property
     def contrary(self) -> tuple[str, ...]:
-        """The collectives to be told of that are called in several ways, which no line says."""
-        told = dict.fromkeys(call.price.what for call in self.apart)
-        return tuple(what for what in told if len(self._ways(what)) > 1)
+        """Collectives that need a setting but are called in several ways, so that none fits."""
+        collectives = dict.fromkeys(call.price.what for call in self.apart)
+        return tuple(what for what in collectives if len(self._ways(what)) > 1)
 
     @property
     def line(self) -> str:
-        """The line of the environment that makes the prices hold; empty if none does, or need."""
-        told = {call.price.what: call.way for call in self.apart}
-        named = all(name in SPELLINGS for name, _ in told.values())
-        return collective_settings(told) if told and named and not self.contrary else ""
+        """The settings that make the prices hold; empty if none do or none are needed."""
+        ways = {call.price.what: call.way for call in self.apart}
+        named = all(name in SPELLINGS for name, _ in ways.values())
+        return collective_settings(ways) if ways and named and not self.contrary else ""
 
     @property
     def foreign(self) -> bool:
@@ -130,41 +130,43 @@ class RuntimeCalls:
 
     @property
     def unsaid(self) -> bool:
-        """Whether the program takes longer than priced, whatever is set."""
+        """Whether the program is slower than priced under every setting."""
         return bool(self.apart) and not self.line
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What the price takes calls by, and what is to be set for that, in half sentences."""
-        each = ", ".join(dict.fromkeys(call.said for call in self.each))
-        return (f"its price takes {each}", *self._to_set())
+        """Clauses on the ways that the price assumes and the settings they need."""
+        calls = ", ".join(dict.fromkeys(call.said for call in self.each))
+        return (f"its price takes {calls}", *self._to_set())
 
     def _to_set(self) -> Iterator[str]:
-        took = f"by the runtime's own choices the program takes {format_duration(self.own_seconds)}"
+        own_time = (
+            f"by the runtime's own choices the program takes {format_duration(self.own_seconds)}"
+        )
         if all(call.way == call.own_way for call in self.each):
             yield "the runtime takes all of these so by itself: set nothing"
         elif not self.apart:
-            yield f"{took}, a tie within the prediction's uncertainty: set nothing"
+            yield f"{own_time}, a tie within the prediction's uncertainty: set nothing"
         elif self.line:
-            yield f"{took}; to have it as priced set {self.line}"
+            yield f"{own_time}; to have it as priced set {self.line}"
             yield explain_scope(*(call.price.what for call in self.apart))
         else:
-            yield f"{took}, and no variable tells it otherwise{self._why_none()}"
+            yield f"{own_time}, and no variable tells it otherwise{self._why_none()}"
 
     @property
     def tuned(self) -> bool:
-        """Whether NCCL's tuner, which is asked for each communicator, tells all calls apart.
+        """Whether an NCCL tuner, which is asked for each communicator, can select all ways.
 
-        Its table has rows for rings and trees of one program in one piece; calls of so many bytes
-        among so many ranks are alike to it.
+        Its table has rows for rings and trees of one unsegmented program; it cannot
+        distinguish calls of the same size among equally many ranks.
         """
         ways: dict[object, set[Way]] = {}
         for call in self.each:
             price = call.price
             if explain_missing_row(price.what, price.algorithm):
                 return False
-            alike = price.what, price.size_bytes, prod(price.members)
-            ways.setdefault(alike, set()).add(call.way)
+            key = price.what, price.size_bytes, prod(price.members)
+            ways.setdefault(key, set()).add(call.way)
         whole = [lane.segments for lane in self.lanes] == [1]
         return whole and all(len(each) == 1 for each in ways.values())
 
@@ -189,17 +191,17 @@ def _calls(
     reduction: Reduction,
     prices: Iterable[InstructionPrice],
 ) -> Iterator[RuntimeCall]:
-    sent = [price for price in prices if price.algorithm]
-    for move, price in zip(moves(derivation), sent, strict=True):
-        what = move.instruction
-        roles = roles_of(reduction, what.groups.free, what.groups.zero)
+    calls = [price for price in prices if price.algorithm]
+    for move, price in zip(moves(derivation), calls, strict=True):
+        instruction = move.instruction
+        roles = roles_of(reduction, instruction.groups.free, instruction.groups.zero)
         yield RuntimeCall(
-            price, defaults_of_call(simulator, what.collective, roles, price.size_bytes)
+            price, defaults_of_call(simulator, instruction.collective, roles, price.size_bytes)
         )
 
 
 def spell_way(name: str, protocol: Protocol) -> str:
-    """A way in NCCL's words, as ``Ring, LL128``; what NCCL has no name for by ours."""
+    """Returns a way in NCCL's words, as ``Ring, LL128``, or our name if NCCL has none."""
     return f"{SPELLINGS[name]}, {_PROTOCOLS[protocol]}" if name in SPELLINGS else name
 
 
@@ -210,42 +212,47 @@ def way_setting(
     protocol: Protocol,
     by: CollectiveRuntime = CollectiveRuntime.NCCL,
 ) -> str:
-    """The line of the environment by which NCCL takes an algorithm and a protocol for a collective.
+    """Returns the settings by which NCCL runs a collective by an algorithm and a protocol.
 
-    ``ways`` are those that there are, as ``RuntimeDefaults.options``. Empty where none of them is
-    by the algorithm, or NCCL_ALGO has no name for it, or the runtime has no such variables.
+    ``ways``: the names available, as in ``RuntimeDefaults.options``. Empty if none of them uses
+    the algorithm, if NCCL_ALGO has no name for it, or if the runtime has no such variables.
     """
     named = [name for name in ways if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
     return collective_settings({what: (named[0], protocol)}) if named and by.told else ""
 
 
 def collective_settings(ways: Mapping[str, Way]) -> str:
-    """The line that gives some collectives their algorithm and protocol.
+    """Returns the settings that give each collective its algorithm and protocol.
 
-    It names the collectives. Without, it would hold for all that the process sends, and NCCL
-    refuses what has no such algorithm ("no algorithm/protocol available for function AllGather ...
-    NCCL_ALGO was set to Tree"). Names and signs are those of parseList in NCCL's tuning code.
+    They name the collectives: otherwise they would hold for all that the process sends, and
+    NCCL refuses a collective without such an algorithm ("no algorithm/protocol available for
+    function AllGather ... NCCL_ALGO was set to Tree"). The syntax is parseList's in NCCL's
+    tuning code.
     """
-    told = {nccl_function_name(what): way for what, way in ways.items()}
-    algorithms = ";".join(f"{one}:{SPELLINGS[name]}" for one, (name, _) in told.items())
-    protocols = ";".join(f"{one}:{_PROTOCOLS[by]}" for one, (_, by) in told.items())
-    quoted = "'" if len(told) > 1 else ""  # a shell ends a command at a semicolon
+    by_function = {nccl_function_name(what): way for what, way in ways.items()}
+    algorithms = ";".join(
+        f"{function}:{SPELLINGS[name]}" for function, (name, _) in by_function.items()
+    )
+    protocols = ";".join(
+        f"{function}:{_PROTOCOLS[protocol]}" for function, (_, protocol) in by_function.items()
+    )
+    quoted = "'" if len(by_function) > 1 else ""  # a shell ends a command at a semicolon
     return f"NCCL_ALGO={quoted}{algorithms}{quoted} NCCL_PROTO={quoted}{protocols}{quoted}"
 
 
 def algorithm_setting(what: str, name: str) -> str:
-    """The line that gives a collective its algorithm, and leaves the protocol to the runtime."""
+    """Returns the setting for a collective's algorithm that leaves the protocol to the runtime."""
     return f"NCCL_ALGO={nccl_function_name(what)}:{SPELLINGS[name]}"
 
 
 def nccl_function_name(what: str) -> str:
-    """What NCCL_ALGO calls a collective: ``allreduce`` for all-reduce, in any case of letters."""
+    """Returns the name of a collective in NCCL_ALGO, as ``allreduce``; NCCL ignores its case."""
     return what.replace("-", "")
 
 
 def explain_scope(*what: str) -> str:
-    """For what a line of the environment holds: more than for the call that it is meant for."""
-    every = " and ".join(f"every {one}" for one in dict.fromkeys(what))
+    """Returns the scope of a setting in words: it is wider than the call it is meant for."""
+    every = " and ".join(f"every {collective}" for collective in dict.fromkeys(what))
     return (
         f"it holds for the whole process, for {every} that it sends, whatever the size and the "
         "group, and for no other collective"

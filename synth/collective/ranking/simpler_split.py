@@ -1,8 +1,8 @@
-"""A split as simple as prices allow: fewer stripes, fewer segments, nearly the same time.
+"""Simplifies a split: fewer stripes and segments at nearly the same time.
 
-``plan.stripes`` looks for the least price and stops only at picoseconds. What it gains by the last
-stripe and by the last segments is often within what prices can tell, and each stripe needs streams
-and groups, each segment launches.
+``ranking.stripes`` minimises the price down to picoseconds. What the last stripe and the last
+segments gain is often within the prices' uncertainty, while each stripe needs streams and groups,
+and each segment launches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from synth.collective.ranking.stripes import (
 def find_simpler_split(
     found: StripeSplit, phases_of: PhasesOf, counts: Sequence[int], limit: int
 ) -> StripeSplit:
-    """The simplest split tried whose price is at most the limit, in ticks, or that one.
+    """Returns the simplest split whose price is at most ``limit`` ticks, else ``found``.
 
-    Fewest stripes first, the largest being kept; then fewest segments, the same in all stripes or
-    no more than before; then equal shares before those found.
+    It prefers fewest stripes, keeping the largest; then fewest segments, equal in all stripes
+    or no more than before; then equal shares over those found.
     """
     for stripes in _splits_by_simplicity(found.stripes, sorted(counts)):
         ticks = price_of(stripes, phases_of, limit)
@@ -37,15 +37,15 @@ def find_simpler_split(
 def _splits_by_simplicity(
     stripes: tuple[PathStripe, ...], counts: Sequence[int]
 ) -> Iterator[tuple[PathStripe, ...]]:
-    largest = sorted(stripes, key=lambda one: (-one.size_bytes, one.path, one.segments))
-    most = max(one.segments for one in stripes)
-    payload_bytes = sum(one.size_bytes for one in stripes)
-    for many in range(2, len(stripes) + 1):
-        kept = largest[:many]
-        for count in (one for one in counts if one <= most):
-            for shares in ([1.0] * many, [float(one.size_bytes) for one in kept]):
+    largest = sorted(stripes, key=lambda s: (-s.size_bytes, s.path, s.segments))
+    most_segments = max(stripe.segments for stripe in stripes)
+    payload_bytes = sum(stripe.size_bytes for stripe in stripes)
+    for stripe_count in range(2, len(stripes) + 1):
+        kept = largest[:stripe_count]
+        for count in (count for count in counts if count <= most_segments):
+            for shares in ([1.0] * stripe_count, [float(stripe.size_bytes) for stripe in kept]):
                 sizes = round_to_bytes(shares, payload_bytes)
                 yield tuple(
-                    replace(one, size_bytes=size, segments=min(count, one.segments))
-                    for one, size in zip(kept, sizes, strict=True)
+                    replace(stripe, size_bytes=size, segments=min(count, stripe.segments))
+                    for stripe, size in zip(kept, sizes, strict=True)
                 )

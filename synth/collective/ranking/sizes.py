@@ -1,16 +1,16 @@
-"""One question over a range of message sizes: what to do from which size on.
+"""One question over a range of message sizes: which answer is best from which size on.
 
-The sizes are doubled from the smallest to the largest; where two neighbours have different answers,
-the change between them is looked for until it is known to a hundredth. Answers differ in placement
-and program, in the line that is set for one, and in whether that gains anything over the default;
-where nothing does, as far as prices can tell, the default is kept, whatever program they would
-have. What surely gains comes before what is faster as priced, and not told to gain: as of one
-size. Programs are compared one by one: stripes, which differ a little from size to size, are left
-out.
+Sizes are doubled from the smallest to the largest; where two neighbours have different answers, the
+change between them is bisected until it is known to a hundredth. Answers differ in placement and
+program, in their environment setting, and in whether they gain over the default. Where none gains
+within the prediction's uncertainty, the default is kept, whichever program is cheapest. As for a
+single size, a sure gain comes before a lower price that is not one. Programs are compared alone:
+stripes, which change a little from size to size, are left out.
 
-To ask a size is to search for its best program. Where both neighbours have the same, only how it is
-had, or what it gains, changes between them: that takes no search, but its price there. So only the
-two sizes around the change are asked; else, or if these do not bear it out, the size midway.
+Each size costs a search for its best program. Where two neighbours have the same program, and only
+its setting or gain changes between them, repricing that program locates the change without a
+search. So only the two sizes around the change are searched; if they do not confirm it, or the
+programs differ, the size midway is.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from synth.collective.ranking.request import (
 from synth.search.forks import map_in_forks
 
 _NEAR = 1.01
-"""Sizes whose quotient is below this count as one."""
+"""Sizes whose quotient is below this are not told apart."""
 _SEVERAL = 3
-"""Of so many answers for a size one may be told to gain where the first is not."""
+"""How many answers for one size are searched for a sure gain when the first is none."""
 Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 """A placement's matrix, and the steps of its programs."""
 
 
 @dataclass(frozen=True)
 class SizeSummary:
-    """What people are told of a size's answer, but for its figures.
+    """What users see of a size's answer, without its figures.
 
-    ``line``: what is set for it; ``against``: the default, and whether a run that decides between
-    them is ``worth`` it. Where the default is kept, it is nobody's matter which program that is
-    not told from it: there are no steps.
+    ``line``: its environment setting; ``against``: comparison with the default; ``worth``:
+    whether a deciding run is worthwhile. Where the default is kept, ``choice`` has no steps,
+    because programs that tie with it do not matter.
     """
 
     choice: Choice
@@ -68,7 +68,7 @@ class SizeSummary:
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
-        """Of an answer to one size."""
+        """Summarises the answer to one size."""
         candidate, against = answer.candidate, answer.against_default
         matrix = candidate.reduction.placement.matrix
         worth = find_deciding_run(answer) is not None
@@ -80,11 +80,10 @@ class SizeSummary:
 
 @dataclass(frozen=True)
 class SizeRange:
-    """Neighbouring sizes for which one does the same: their best answers have the same placement
-    and program, are had alike and gain alike over the default; or the default is kept.
-
-    ``first`` and ``last`` are its answers at the ends; the payloads are theirs, in bytes. ``trial``
-    is the one to measure, where that is worth it: of a size that one would type.
+    """Neighbouring sizes with the same advice: the same placement, program, setting and comparison
+    with the default, or the default is kept. ``first`` and ``last`` are the answers at the
+    ends, which have these payloads in bytes. ``trial`` is the answer to measure, at a round
+    size, where a deciding run is worthwhile.
     """
 
     from_bytes: int
@@ -96,7 +95,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The stretches from the smallest to the largest size, and every size that was asked.
+    """The ranges from the smallest to the largest size, and every size that was searched.
 
     ``complete`` is False if the work was stopped: then sizes are missing, or answers may not be
     the best.
@@ -118,10 +117,10 @@ def sweep(
     largest_bytes: int,
     watcher: Watcher | None = None,
 ) -> Sweep:
-    """The best answer for every size of a range; the request's own payload and k do not matter.
+    """Returns the best answer for every size of a range; the request's payload and k are ignored.
 
-    Raises InputError for a range that is empty or begins below one byte, and for what ``answers``
-    refuses.
+    Raises InputError for a range that is empty or begins below one byte, and for what
+    ``answers`` refuses.
     """
     watcher = watcher or Watcher()
     asker = _SizeSearch(system, request, watcher, Library(request.language, watcher.searching))
@@ -143,11 +142,9 @@ def check_range(smallest_bytes: int, largest_bytes: int) -> None:
 
 
 def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
-    """The sizes that are asked for first: doubled from one end to the other, both among them.
+    """Returns the sizes to search first: doubled from one end to the other, both included.
 
-    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB.
-
-    Raises InputError as ``check_range``.
+    From 1 KiB to 5 KiB: 1, 2, 4 and 5 KiB. Raises InputError as ``check_range`` does.
     """
     check_range(smallest_bytes, largest_bytes)
     sizes = [smallest_bytes]
@@ -157,7 +154,7 @@ def grid(smallest_bytes: int, largest_bytes: int) -> list[int]:
 
 
 def find_open_gaps(chosen: Mapping[int, Hashable]) -> list[tuple[int, int]]:
-    """The neighbours between which there is something to ask: they differ, and are not near."""
+    """Returns the neighbours with a change to locate: they differ, and are not near."""
     return [
         (low, high)
         for low, high in pairwise(sorted(chosen))
@@ -166,19 +163,19 @@ def find_open_gaps(chosen: Mapping[int, Hashable]) -> list[tuple[int, int]]:
 
 
 def is_near(low: int, high: int) -> bool:
-    """Whether a change between two sizes is known well enough: to a hundredth, or to the byte."""
+    """Whether a change between two sizes is located well enough: to a hundredth, or to the byte."""
     return high <= low * _NEAR or high - low < 2
 
 
 def geometric_middle(low: int, high: int) -> int:
-    """Of 1 KiB and 4 KiB 2 KiB: the middle on a scale of ratios."""
+    """Returns the geometric mean of two sizes: 2 KiB for 1 KiB and 4 KiB."""
     return max(low + 1, isqrt(low * high))
 
 
 def roundest_size(low: int, high: int) -> int:
-    """The size of a range that is shortest to type: a multiple of the largest power of two.
+    """Returns the size in a range that is shortest to type: a multiple of the largest power of two.
 
-    Of 470 to 509 KiB that is 480 KiB, of 35 to 900 MiB 512 MiB.
+    From 470 to 509 KiB that is 480 KiB, from 35 to 900 MiB 512 MiB.
     """
     step = 1 << high.bit_length()
     while high // step * step < low or high < step:
@@ -187,9 +184,9 @@ def roundest_size(low: int, high: int) -> int:
 
 
 def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The positions of the first and the last of each row of neighbours that are the same.
+    """Returns the first and last positions of each run of equal neighbours.
 
-    Of A, A, B: 0 and 1, then 2 and 2.
+    For A, A, B: 0 and 1, then 2 and 2.
     """
     found: list[tuple[int, int]] = []
     for position, choice in enumerate(choices):
@@ -201,15 +198,15 @@ def spans(choices: Sequence[Hashable]) -> list[tuple[int, int]]:
 
 
 def request_at(request: Request, size: int) -> Request:
-    """What is asked for one size of a range: the best single program."""
+    """Returns the request for the best single program at one size."""
     return replace(request, payload_bytes=size, k=1, per_placement=False, stripes=False)
 
 
 class _SizeSearch:
-    """Asks for sizes until it is known where the best changes, or it is stopped. Mutable, one use.
+    """Searches sizes until all changes are located, or it is stopped. Mutable, one use.
 
-    ``answers`` and ``chosen`` have the answer of each size and what is told of it, ``complete``
-    whether that is all.
+    ``answers`` and ``chosen`` hold the answer of each size and its summary; ``complete`` is
+    whether nothing is missing.
     """
 
     def __init__(
@@ -228,17 +225,17 @@ class _SizeSearch:
         self.complete = True
 
     def ask(self, sizes: Sequence[int]) -> None:
-        """Find and prove the best for these sizes, and for those between that are to be asked.
+        """Finds and proves the best answers for these sizes, and for those needed between them.
 
-        Several sizes at once where there may be several processes. Once the work is stopped, the
-        best of the first size only.
+        Several sizes are searched at once if there may be several processes. After a stop,
+        only the first size is answered, with the best so far.
         """
         if not self.complete:
             return
         self._round.update(sizes)
         asked, before = list[int](), len(self.answers)
-        found = map_in_forks(self._best, self._to_ask(sizes, asked), self._noting)
-        for (best, complete), size in zip(found, asked, strict=False):
+        searched = map_in_forks(self._best, self._to_ask(sizes, asked), self._noting)
+        for (best, complete), size in zip(searched, asked, strict=False):
             wanted = [AnswerRequest(1, best.distinct, size)]
             [answer], judged = make_answers(self._simulator, wanted, self._quiet, self._library)
             self.answers[size] = replace(answer, by_size=True)
@@ -252,15 +249,15 @@ class _SizeSearch:
         self.complete = not self._noting.stopped
 
     def to_measure(self) -> list[int]:
-        """The sizes to ask for stretches that are worth a run and have no round one yet."""
+        """Returns sizes to search for ranges worth a run that have no round size yet."""
         return [
             roundest_size(first, last)
             for first, last in self._ends()
-            if self.chosen[first].worth and not self._round_ones(first, last)
+            if self.chosen[first].worth and not self._round_sizes(first, last)
         ]
 
     def stretches(self) -> tuple[SizeRange, ...]:
-        """Rows of neighbours for which one does the same."""
+        """Returns the ranges of neighbours with the same advice."""
         return tuple(
             SizeRange(
                 first, last, self.answers[first], self.answers[last], self._trial(first, last)
@@ -273,18 +270,22 @@ class _SizeSearch:
         found = spans([self.chosen[size] for size in sizes])
         return [(sizes[first], sizes[last]) for first, last in found]
 
-    def _round_ones(self, first: int, last: int) -> list[int]:
+    def _round_sizes(self, first: int, last: int) -> list[int]:
         return [size for size in sorted(self._round & self.answers.keys()) if first <= size <= last]
 
     def _trial(self, first: int, last: int) -> Answer | None:
-        """Of the round sizes of a stretch the one that promises most."""
+        """Returns the answer with the largest expected speed-up at a round size of a range."""
         if not self.chosen[first].worth:
             return None
-        round_ones = [self.answers[size] for size in self._round_ones(first, last) or [first, last]]
-        return max(round_ones, key=lambda one: one.baseline_seconds / one.runtime_seconds)
+        round_answers = [
+            self.answers[size] for size in self._round_sizes(first, last) or [first, last]
+        ]
+        return max(
+            round_answers, key=lambda answer: answer.baseline_seconds / answer.runtime_seconds
+        )
 
     def _to_ask(self, sizes: Sequence[int], asked: list[int]) -> Iterator[int | None]:
-        """The sizes, then those between, as far as they are known; all that come are noted."""
+        """Yields the sizes, then those between, once known; appends all to ``asked``."""
         before = len(self.chosen)
         for size in sizes:
             asked.append(size)
@@ -298,9 +299,9 @@ class _SizeSearch:
                 yield None
 
     def _settled(self, asked: Sequence[int]) -> list[tuple[int, int]]:
-        """Neighbours to ask between, but where something was asked of which nothing is known yet.
+        """Returns open gaps without a pending size inside.
 
-        So the same sizes are asked, however many are asked for at once.
+        So the sizes searched do not depend on how many are searched at once.
         """
         unknown = [size for size in asked if size not in self.chosen]
         return [
@@ -310,9 +311,9 @@ class _SizeSearch:
         ]
 
     def _inside(self, low: int, high: int) -> tuple[int, ...]:
-        """What to ask between two neighbours: what is around the change of one program, or midway.
+        """Returns the sizes to search between two neighbours: around the change, or midway.
 
-        Inside of what was asked so there is no program to follow.
+        A program is followed between sizes of the first round only.
         """
         if (low, high) not in self._between:
             followed = {low, high} <= self._round and self._same_program(low, high)
@@ -321,11 +322,11 @@ class _SizeSearch:
         return self._between[low, high]
 
     def _same_program(self, low: int, high: int) -> bool:
-        one, other = (self.answers[size].candidate for size in (low, high))
-        return (one.reduction, one.text) == (other.reduction, other.text)
+        lower, upper = (self.answers[size].candidate for size in (low, high))
+        return (lower.reduction, lower.text) == (upper.reduction, upper.text)
 
     def _around(self, low: int, high: int) -> tuple[int, ...]:
-        """The neighbours at which what is told of a program should change, if neither is an end."""
+        """Returns the sizes around a program's change of summary, if inside the range."""
         first, last = low, high
         while not is_near(first, last):
             size = geometric_middle(first, last)
@@ -337,16 +338,16 @@ class _SizeSearch:
         return (first, last) if low < first and last < high else ()
 
     def _best(self, size: int) -> tuple[PlacedCandidate, bool]:
-        """The best for a size, and whether all was looked at.
+        """Returns the best candidate for a size, and whether the search was complete.
 
-        Where prices do not tell that to gain, and tell it of one that is dearer, it is that one:
-        as of one size, whose rows are both.
+        A dearer candidate that surely gains is preferred to the cheapest if that does not,
+        as for a single size, whose answers list both.
         """
         found, complete = self._searched(request_at(self._request, size))
         [best] = found
         if complete and self._open(best, size):
             others, _ = self._searched(replace(request_at(self._request, size), k=_SEVERAL))
-            best = next((one for one in others if self._as_told(one, size).gains), best)
+            best = next((other for other in others if self._unproved(other, size).gains), best)
         return best, complete
 
     def _searched(self, request: Request) -> tuple[Sequence[PlacedCandidate], bool]:
@@ -354,11 +355,12 @@ class _SizeSearch:
         return found.best, found.looked.complete
 
     def _open(self, best: PlacedCandidate, size: int) -> bool:
-        """Whether it is expected to gain, and not told to."""
-        answer = self._as_told(best, size)
+        """Whether a candidate is expected to gain, but not surely."""
+        answer = self._unproved(best, size)
         return not answer.gains and is_beyond(
             answer.candidate.ticks, answer.baseline_estimate.ticks
         )
 
-    def _as_told(self, one: PlacedCandidate, size: int) -> Answer:
-        return unproved_answer(self._simulator, one.distinct.what, self._request.goal, size)
+    def _unproved(self, candidate: PlacedCandidate, size: int) -> Answer:
+        found = candidate.distinct.what
+        return unproved_answer(self._simulator, found, self._request.goal, size)

@@ -1,13 +1,13 @@
-"""The payload split over several programs that run side by side, so that no level stands idle.
+"""Splits the payload over several programs that run side by side, so that no level is idle.
 
-A linear program says which programs, and which share of the payload each, keep the busiest link
-busy for the shortest time: inside-first beside across-first, on a torus one order of its dimensions
-beside another. What it cannot see is who waits for whom. So its answer is a start among others,
-twins of one program among them that use the links while the other waits for messages; from each
-start shares and numbers of segments are changed little by little as long as the price falls, which
-is followed event by event.
+A linear program chooses the programs and their shares of the payload that minimise the time of the
+busiest link: inside-first beside across-first, or on a torus one order of its dimensions beside
+another. It cannot model dependencies. So its solution is one start among several, such as twins of
+one program, of which one uses the links while the other waits for messages. From each start a local
+search changes shares and numbers of segments as long as the price, found by event simulation,
+falls.
 
-The price is exact for every split it is asked of; that no other split is better is not claimed.
+The price of every split is exact; that no other split is better is not claimed.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
 from synth.events.overlap import Lane, makespan_within
 
 MOST_STRIPES = 4
-"""How many programs run side by side at most: each has streams and groups of its own."""
+"""The most programs that run side by side: each has streams and groups of its own."""
 _SMALLEST = 64
-"""A stripe below this part of the payload is not worth a program of its own."""
+"""A stripe below this fraction (1/64) of the payload is not worth a program of its own."""
 _NEAR, _PAIRS, _ALIKE, _REFINED = 32, 6, 4, 3
-"""How many programs, pairs, paths of the same loads, and starts are looked at more closely."""
+"""How many programs, pairs, paths with the same loads, and starts are examined closely."""
 _FEW = 24
-"""About so many segments a start has at most: side by side, fewer are needed than alone."""
+"""About the most segments of a start: side by side, fewer are needed than alone."""
 _EFFORT = 6000
-"""How many phases of segments may be followed from one start, so that the work has an end."""
+"""Phases of segments simulated from one start at most, so that the search ends."""
 _RAW = 8
-"""A start, whose shares were changed by nothing yet, may cost more than the best by this part."""
+"""A start, whose shares are not refined yet, may exceed the best price by this fraction (1/8)."""
 _LEAST_GAIN = 200
-"""More stripes must be cheaper by this part, or they are not worth their groups and streams."""
+"""More stripes must save this fraction (1/200) to be worth their groups and streams."""
 
 Floats = npt.NDArray[np.float64]
 PhasesOf = Callable[[int, float], Phases]
-"""The phases of a path, by its number, for so many bytes."""
+"""The phases of a path, given its number and bytes."""
 
 
 @dataclass(frozen=True, order=True)
 class PathStripe:
-    """A path by its number, the bytes of the payload it is for, and in how many segments."""
+    """A path's number, its bytes of the payload, and its number of segments."""
 
     path: int
     size_bytes: int
@@ -57,7 +57,7 @@ class PathStripe:
 
 @dataclass(frozen=True)
 class StripeSplit:
-    """Stripes whose bytes sum to the payload, and what they cost side by side."""
+    """Stripes whose bytes sum to the payload, and their price in ticks when run side by side."""
 
     stripes: tuple[PathStripe, ...]
     ticks: int
@@ -65,9 +65,9 @@ class StripeSplit:
 
 @dataclass(frozen=True)
 class Mix:
-    """Shares of some programs, summing to 1, that keep the busiest resource busy for least time.
+    """Shares of programs, summing to 1, that minimise the time of the busiest resource.
 
-    ``worth``: by how much the time would fall if a resource had less to do; sums to 1.
+    ``worth``: the dual prices of the resources, summing to 1.
     """
 
     shares: Floats
@@ -76,10 +76,10 @@ class Mix:
 
 
 def mix(loads: Floats, costs: Floats | None = None) -> Mix:
-    """The linear program: ``loads`` has a row for each program, its seconds on each resource.
+    """Solves the linear program; ``loads[i, r]`` is the seconds of program i on resource r.
 
-    They are those of the whole payload. What is minimised is the time of the busiest resource and,
-    where ``costs`` are given, the seconds of each program there times its share.
+    Loads are for the whole payload. It minimises the time of the busiest resource plus, where
+    ``costs`` are given, each program's cost in seconds times its share.
     """
     programs, resources = loads.shape
     unit = loads.max(initial=0.0) or 1.0  # the solver takes whatever is below 1e-7 for nothing
@@ -97,7 +97,7 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
 
 
 def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
-    """Shares as whole bytes that sum to the payload exactly: thirds of 10 bytes are 3, 4 and 3."""
+    """Rounds shares to whole bytes that sum to the payload: thirds of 10 bytes are 3, 4 and 3."""
     ends = np.cumsum(parts) / np.sum(parts)
     cuts = [0, *(round(float(end) * payload_bytes) for end in ends[:-1]), payload_bytes]
     return [end - begin for begin, end in pairwise(cuts)]
@@ -106,9 +106,9 @@ def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
 def price_of(
     stripes: Sequence[PathStripe], phases_of: PhasesOf, limit: int | None = None
 ) -> int | None:
-    """What stripes cost side by side, in whole picoseconds; one alone as any other program.
+    """Returns the price of stripes run side by side in ticks, or None if it exceeds ``limit``.
 
-    None if that is above a limit.
+    A single stripe is priced as any other program.
     """
     lanes = [
         Lane(phases_of(stripe.path, stripe.size_bytes / stripe.segments), stripe.segments)
@@ -133,27 +133,27 @@ def split(
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> StripeSplit | None:
-    """The best split found of a payload over programs that share the machine.
+    """Returns the best split found of a payload over programs that share the machine.
 
-    ``phases_of`` prices the paths 0 to ``paths`` - 1; ``singles`` are the best of them alone, the
-    best first, and ``counts`` the numbers of segments tried. None if no split has been found that
-    is cheaper by half a percent than the best alone, or if ``go_on`` answers False before; nor is
-    one looked for where even the linear program's time is above the ``limit``.
+    ``phases_of`` prices the paths 0 to ``paths`` - 1; ``singles`` are the best single programs,
+    best first; ``counts`` are the numbers of segments to try. None if no split is cheaper than
+    the best single by half a percent, if ``go_on`` returns False before one is found, or if
+    even the linear program's time exceeds ``limit``.
     """
     if not singles or not singles[0].ticks or payload_bytes < 4 * _SMALLEST:
         return None
-    one, numbers = singles[0], sorted(counts)
-    size = payload_bytes / one.segments
-    mixes = _Mixes([phases_of(path, size) for path in range(paths)], one.segments)
+    first, numbers = singles[0], sorted(counts)
+    size = payload_bytes / first.segments
+    mixes = _Mixes([phases_of(path, size) for path in range(paths)], first.segments)
     climb = _Climb(phases_of, mixes, payload_bytes, numbers)
-    best: _Priced = (one.ticks, (PathStripe(one.path, payload_bytes, one.segments),))
+    best: _Priced = (first.ticks, (PathStripe(first.path, payload_bytes, first.segments),))
     most = _most_ticks_worth(best[0]) if limit is None else min(limit, _most_ticks_worth(best[0]))
     if ticks_of(mixes.least_seconds) > most:
         return None
     starts: list[_Priced] = []
     for choice in mixes.choices([single.path for single in singles]):
         limit = min([best[0], *(ticks for ticks, _ in starts)])
-        start = climb.start(choice, one.segments, limit + limit // _RAW) if go_on() else None
+        start = climb.start(choice, first.segments, limit + limit // _RAW) if go_on() else None
         starts += [start] if start else []
     found = min((climb.down(start) for start in sorted(starts)[:_REFINED] if go_on()), default=best)
     while found[0] <= _most_ticks_worth(best[0]):
@@ -164,7 +164,7 @@ def split(
 
 
 def _most_ticks_worth(ticks: int) -> int:
-    """What more stripes may cost at most, to be worth the groups and streams they need."""
+    """Returns the highest price at which more stripes are worth their groups and streams."""
     return ticks - max(1, ticks // _LEAST_GAIN)
 
 
@@ -173,14 +173,14 @@ _Priced = tuple[int, _Stripes]
 
 
 class _Mixes:
-    """Which programs go well together, by how long each keeps every resource busy.
+    """Combinations of programs chosen by how long each keeps every resource busy.
 
-    As in a market, scarce resources have a price (the dual of the linear program), and programs are
-    chosen that are cheap at these prices.
+    Scarce resources have a price (the dual of the linear program); programs are chosen that are
+    cheap at these prices.
     """
 
     def __init__(self, phases: Sequence[Phases], segments: int) -> None:
-        """``phases`` of every path are those of one of so many segments of the payload."""
+        """``phases`` of every path are those of one of ``segments`` segments of the payload."""
         names = sorted({name for path in phases for work in path for name in work.busy})
         busy = [[sum(w.busy.get(name, 0.0) for w in path) for name in names] for path in phases]
         self._loads = segments * np.array(busy).reshape(len(phases), len(names))
@@ -194,7 +194,7 @@ class _Mixes:
         self.least_seconds = self._best.seconds
 
     def choices(self, singles: Sequence[int]) -> list[tuple[int, ...]]:
-        """Which paths to run side by side: twins, those of the linear program, and pairs."""
+        """Returns paths to run side by side: twins, those of the linear program, and pairs."""
         first = singles[0]
         found: list[tuple[int, ...]] = [(first,) * many for many in (2, 3)]
         quick = mix(self._loads[self._kinds], self._alone[self._kinds]).shares.tolist()
@@ -205,11 +205,11 @@ class _Mixes:
         return [paths for paths in dict.fromkeys(found) if len(paths) > 1]
 
     def like(self, path: int) -> list[int]:
-        """Some paths that load every resource as a given one does, in another order."""
+        """Returns paths with the same loads on every resource, in another order."""
         return self._like[path]
 
     def shares(self, paths: Sequence[int]) -> list[float]:
-        """The shares of the linear program, equal for paths with the same loads, none too small."""
+        """Returns the linear program's shares, equal for equal loads, none below the smallest."""
         loads = np.round(self._loads[list(paths)], 15)
         kinds, kind_of = np.unique(loads, axis=0, return_inverse=True)
         parts = mix(kinds).shares.tolist()
@@ -217,9 +217,9 @@ class _Mixes:
         return [max(parts[kind] / alike[kind], 1 / _SMALLEST) for kind in kind_of.tolist()]
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """The pairs that keep the busiest resource busy shortest, each at its best share.
+        """Returns the pairs with the least time of the busiest resource, at their best shares.
 
-        They are looked for among the paths that cost least at what the resources are worth.
+        Candidates are the paths that are cheapest at the dual prices.
         """
         kinds = np.array(self._kinds)
         worth = self._loads[kinds] @ self._best.worth + self._alone[kinds]
@@ -233,7 +233,7 @@ class _Mixes:
 
 
 class _Climb:
-    """Local search: splits of one payload, changed little by little while their price falls."""
+    """Local search over splits of one payload."""
 
     def __init__(
         self, phases_of: PhasesOf, mixes: _Mixes, payload_bytes: int, counts: Sequence[int]
@@ -247,7 +247,7 @@ class _Climb:
         self._effort = 0
 
     def start(self, paths: tuple[int, ...], segments: int, limit: int) -> _Priced | None:
-        """Shares by the linear program, in a few numbers of segments; a pair in several orders."""
+        """Returns the linear program's split, with segments and order chosen coarsely."""
         sizes = round_to_bytes(self._mixes.shares(paths), self._payload_bytes)
 
         def stripes(order: tuple[int, ...], count: int) -> _Stripes:
@@ -264,7 +264,7 @@ class _Climb:
         return self._cheapest(found, best[0] - 1 if best else limit) or best
 
     def down(self, best: _Priced) -> _Priced:
-        """The least price that small changes lead to: of segments, paths, and ever fewer bytes."""
+        """Descends by small changes of segments, paths and bytes, in ever smaller steps."""
         part, effort = 8, self._effort
         while part <= _SMALLEST and self._effort - effort < _EFFORT:
             step_bytes = self._payload_bytes // part
@@ -277,16 +277,16 @@ class _Climb:
         return best
 
     def more(self, best: _Priced) -> _Priced | None:
-        """The cheapest split with one stripe cut in two; None if all cost over an eighth more.
+        """Returns the cheapest split with one stripe halved; None if all cost over an eighth more.
 
-        Shares and segments are those of fewer stripes still, as a start's are a program's: a cut
-        that costs a ninth more than two stripes may end a tenth below them.
+        Its shares and segments are not refined yet, as in a start: a split that is a ninth
+        dearer than two stripes may end a tenth below them.
         """
         found = (
-            (*rest, one, replace(two, segments=count))
-            for one, two, rest in _halve_stripes(best[1], self._least_bytes)
-            for count in self._near(one.segments, 2)
-            if count <= one.segments
+            (*rest, half, replace(other_half, segments=count))
+            for half, other_half, rest in _halve_stripes(best[1], self._least_bytes)
+            for count in self._near(half.segments, 2)
+            if count <= half.segments
         )
         return self._cheapest(found, best[0] + best[0] // _RAW)
 
@@ -299,16 +299,16 @@ class _Climb:
         return self._counts[max(0, place - far) : place + far + 1]
 
     def _changed(self, stripes: _Stripes) -> Iterator[_Stripes]:
-        """One stripe in a few more or fewer segments, or by a path with the same loads."""
-        for number, one in enumerate(stripes):
+        """Yields splits with other segments, or another path, for one stripe."""
+        for number, stripe in enumerate(stripes):
             others = (stripes[:number], stripes[number + 1 :])
-            for count in self._near(one.segments):
-                yield (*others[0], replace(one, segments=count), *others[1])
-            for path in self._mixes.like(one.path):
-                yield (*others[0], replace(one, path=path), *others[1])
+            for count in self._near(stripe.segments):
+                yield (*others[0], replace(stripe, segments=count), *others[1])
+            for path in self._mixes.like(stripe.path):
+                yield (*others[0], replace(stripe, path=path), *others[1])
 
     def _cheapest(self, found: Iterable[_Stripes], limit: int) -> _Priced | None:
-        """The cheapest of several splits, the first of those that tie; None if all are above."""
+        """Returns the cheapest split, the first of ties; None if all are above ``limit``."""
         best: _Priced | None = None
         for stripes in found:
             key = tuple(sorted(stripes, key=lambda s: (-s.size_bytes, s.path, s.segments)))
@@ -331,7 +331,7 @@ class _Climb:
 
 
 def _move_bytes(stripes: _Stripes, step_bytes: int, least_bytes: int) -> Iterator[_Stripes]:
-    """Some bytes of one stripe given to another."""
+    """Yields splits with some bytes moved from one stripe to another."""
     for i, j in permutations(range(len(stripes)), 2):
         if stripes[i].size_bytes - step_bytes >= least_bytes:
             moved = list(stripes)
@@ -343,9 +343,9 @@ def _move_bytes(stripes: _Stripes, step_bytes: int, least_bytes: int) -> Iterato
 def _halve_stripes(
     stripes: _Stripes, least_bytes: int
 ) -> Iterator[tuple[PathStripe, PathStripe, _Stripes]]:
-    """Each stripe that is large enough in two halves, and the others."""
+    """Yields the halves of each stripe that is large enough, and the other stripes."""
     for number, stripe in enumerate(stripes):
         half = stripe.size_bytes // 2
         if half >= least_bytes:
-            one = replace(stripe, size_bytes=stripe.size_bytes - half)
-            yield one, replace(stripe, size_bytes=half), stripes[:number] + stripes[number + 1 :]
+            rest = replace(stripe, size_bytes=stripe.size_bytes - half)
+            yield rest, replace(stripe, size_bytes=half), stripes[:number] + stripes[number + 1 :]

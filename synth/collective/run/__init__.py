@@ -1,9 +1,9 @@
-"""Schedules carried out by processes of this machine, from the same files that users get.
+"""Runs schedules as processes of this machine, from the same files that users get.
 
-The emitted file itself is run, not a second implementation, so a check here is a check of what
-users get. Backends are rows of ``BACKENDS``: arrays in one process, PyTorch with gloo, MPI, JAX
-with fake devices. Each row has the dtypes it can reduce and the most devices it can run. On
-arrays, sums of whole numbers must equal the plain sum, bit for bit:
+The emitted file itself is run, not a second implementation, so a check here checks what users get.
+Backends are rows of ``BACKENDS``: arrays in one process, PyTorch with gloo, MPI, JAX with fake
+devices. Each row has the dtypes it can reduce and the most devices it can run. On arrays, sums of
+whole numbers must equal the plain sum, bit for bit:
 
 >>> from synth.collective.run import BACKENDS
 >>> {name: backend.most_devices for name, backend in BACKENDS.items()}

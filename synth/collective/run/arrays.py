@@ -1,4 +1,4 @@
-"""The backend without processes: a schedule replayed on numpy arrays, checked and timed."""
+"""The backend without processes: replays a schedule on numpy arrays, checks and times it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ Array = npt.NDArray[Any]
 def time_on_arrays(
     stripes: Sequence[Schedule], trial: TrialRequest, go_on: Callable[[], bool]
 ) -> TrialResult:
-    """A run on arrays, always checked, as the check costs next to nothing.
+    """Runs on arrays; the result is always checked, because that costs next to nothing.
 
     ``stripes`` are the schedules that share the payload; a plain schedule is a single one.
-
-    Raises RunError if the arrays do not fit together (then the schedule is broken), if time runs
-    out and if ``go_on`` says no; InputError if memory is too small.
+    Raises RunError if the arrays do not fit together (the schedule is broken), on a timeout and
+    if ``go_on`` returns False; InputError if memory is too small.
     """
     first, end = stripes[0], time.monotonic() + trial.timeout_seconds
     itemsize = np.dtype(trial.dtype).itemsize
     elements = max(1, trial.payload_bytes // itemsize)
 
-    def ask(phase: object = None) -> None:
+    def check_limits(phase: object = None) -> None:
         if time.monotonic() > end:
             hint = "give more time with --timeout, or a smaller --bytes"
             raise RunError(f"the run was not done after {trial.timeout_seconds:g} s", hint=hint)
@@ -42,18 +41,18 @@ def time_on_arrays(
             raise RunError("stopped before the end", hint="the budget is used up")
 
     def plain(given: Array) -> Array:
-        ask()
+        check_limits()
         return plain_result(first.reduction, given, first.goal, first.op)
 
     def run(given: Array) -> Array:
-        found = replay_stripes(stripes, given, ask)
+        found = replay_stripes(stripes, given, check_limits)
         if isinstance(found, Failure):
             raise RunError(found.reason)
         return found
 
     try:
-        each = -(-elements // first.pieces) if first.goal.gathers else elements
-        given = draw_inputs(first.devices, trial.dtype, each)
+        per_device = -(-elements // first.pieces) if first.goal.gathers else elements
+        given = draw_inputs(first.devices, trial.dtype, per_device)
         found, seconds, plain_seconds = _time_schedule(given, run, plain, trial.repeat)
         if first.goal is Goal.ALL_REDUCE and first.op is ReductionKind.SUM:
             checked = _compare_sums(given, found, first.reduction.grid())
@@ -69,7 +68,7 @@ def time_on_arrays(
 
 
 def draw_inputs(devices: int, dtype: str, elements: int) -> Array:
-    """What devices start with, shape (devices, elements): the same for every call."""
+    """Returns the devices' inputs, shape (devices, elements): the same for every call."""
     kind, random = np.dtype(dtype), np.random.default_rng(0)
     shape = (devices, elements)
     if np.issubdtype(kind, np.floating):
@@ -81,7 +80,7 @@ def draw_inputs(devices: int, dtype: str, elements: int) -> Array:
 def _time_schedule(
     given: Array, run: Callable[[Array], Array], plain: Callable[[Array], Array], repeat: int
 ) -> tuple[Array, float, float]:
-    """The result of a run, its median seconds, and those of the plain result beside it."""
+    """Returns the result of a run, its median seconds, and those of the plain result."""
     seconds, plain_seconds = [], []
     for _ in range(repeat):
         begun = time.perf_counter()
@@ -94,7 +93,7 @@ def _time_schedule(
 
 
 Checked = tuple[bool, float, bool]
-"""Whether a result is right as far as rounding allows, its error, and whether its bits are."""
+"""Whether a result is right within rounding, its error, and whether its bits are equal."""
 
 
 def _compare_with_plain(
@@ -104,9 +103,9 @@ def _compare_with_plain(
     found: Array,
     schedule: Schedule,
 ) -> Checked:
-    """A result beside the plain one: copies and maxima bit for bit, sums as rounding allows.
+    """Compares a result with the plain one: bit for bit, or sums within rounding.
 
-    Sums of floats are compared bit for bit too, on whole numbers small enough to need no rounding.
+    Float sums are also compared bit for bit, on whole numbers small enough to need no rounding.
     """
     wanted = plain(given)
     sums = schedule.goal.reduces and schedule.op is ReductionKind.SUM
@@ -121,7 +120,9 @@ def _compare_with_plain(
     exact = int(2 / np.finfo(given.dtype).eps)
     most = max(1, min(100, exact // members))
     whole = np.random.default_rng(1).integers(-most, most + 1, given.shape).astype(given.dtype)
-    whole[schedule.reduction.grid()[:, exact:]] = 0  # so many alone cannot pass what is exact
+    whole[schedule.reduction.grid()[:, exact:]] = (
+        0  # more than ``exact`` members of at least 1 would round
+    )
     return error <= 1, error, _has_same_bits(run(whole), plain(whole))
 
 
@@ -131,9 +132,9 @@ def _has_same_bits(found: Array, wanted: Array) -> bool:
 
 
 def _compare_sums(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
-    """Whether the sums are right, their error, and whether all have the same bits.
+    """Returns whether the sums are right, their error, and whether all have the same bits.
 
-    It goes group by group, so that few arrays of wider numbers are held at once.
+    It works group by group, so that few wider arrays are held at once.
     """
     equal, same_bits, error = True, True, 0.0
     for group in groups:

@@ -1,4 +1,4 @@
-"""The table of backends: how an emitted file is carried out by processes of this machine."""
+"""The table of backends: how an emitted file is run by processes of this machine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _RESULT = TypeAdapter(TrialResult)
 
 @dataclass(frozen=True)
 class Backend:
-    """One row: the target whose file is run, what it needs, and the commands that run it.
+    """The target whose file is run, what it needs, and the commands that run it.
 
-    ``needs`` are the modules that the pip extra named like the target installs. ``commands`` takes
-    the number of devices, the file and its flags; None replays the schedule on arrays in this
-    process. ``same_bits`` is true where an all-reduce gives all members the same bits: then all
-    devices of a reduction group must end with the same bits. MPI only recommends it.
+    ``needs`` are the modules installed by the pip extra named like the target. ``commands``
+    takes the number of devices, the file and its flags; None replays the schedule on arrays in
+    this process. ``same_bits``: an all-reduce gives all members the same bits, so all devices
+    of a reduction group must end with the same bits. MPI only recommends it.
     """
 
     summary: str
@@ -66,7 +66,7 @@ def _jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
 
 
 def find_mpiexec() -> str | None:
-    """The mpiexec beside this Python, else the one on the PATH."""
+    """Returns the mpiexec beside this Python, else the one on the PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.is_file() else shutil.which("mpiexec")
 
@@ -108,10 +108,10 @@ BACKENDS: Mapping[str, Backend] = {
 def run(
     backend: str, source: EmitSource, trial: TrialRequest, go_on: Callable[[], bool] = lambda: True
 ) -> TrialResult:
-    """Execute a schedule: how long it took, and whether the sums are right.
+    """Executes a schedule; returns its duration, and whether the sums are right.
 
     Raises InputError for an unknown or missing backend, a dtype or size that it cannot take;
-    CannotExpressError as ``emit`` does; RunError if a process fails or time runs out.
+    CannotExpressError as ``emit`` does; RunError if a process fails or on a timeout.
     """
     row = _row(backend)
     _check(backend, row, source.schedule.devices, trial)
@@ -131,7 +131,7 @@ def _row(backend: str) -> Backend:
 def _run_file(
     row: Backend, files: Files, devices: int, trial: TrialRequest, go_on: Callable[[], bool]
 ) -> TrialResult:
-    """What the one emitted file reports when it is run by a process for each device."""
+    """Returns what the emitted file reports when a process for each device runs it."""
     assert row.commands is not None
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]

@@ -1,4 +1,4 @@
-"""Runs processes side by side: if one fails all are ended, and none outlives this process."""
+"""Runs processes side by side: if one fails all are killed, and none outlives this process."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
 _AFTER = re.compile(r"-+$|\[[EIW]\d* ")
-"""What follows a message: JAX's rule above its note, or a line of a log of PyTorch."""
+"""What follows a message: JAX's rule above its note, or a log line of PyTorch."""
 _TRACEBACK = "Traceback (most recent call last):\n"
 _UNLESS_ORPHANED = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
-"""Of a parent that died before setpriv asked for it comes no signal: then nothing is begun."""
+"""If the parent died before setpriv asked for its signal, none comes: then do not start."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def supervise(
     timeout_seconds: float,
     go_on: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Run commands side by side to their end; returns the standard output of the first one.
+    """Runs commands side by side to their end; returns the standard output of the first.
 
-    They run in ``folder`` and leave their output there. When one fails, when the time is over or
-    when ``go_on`` returns False or raises, all are ended, with every process they have started.
+    They run in ``folder`` and leave their output there. If one fails, on a timeout, or if
+    ``go_on`` returns False or raises, all are killed, with every process they have started.
     Raises RunError with the name of the process and the last lines of its output.
     """
     running: list[subprocess.Popen[bytes]] = []
@@ -74,7 +74,7 @@ def supervise(
 
 
 def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, so that it can be ended with all it starts.
+    """Starts a process in its own session, so that it can be killed with all it starts.
 
     Where Linux's setpriv exists, the process also ends when this one is killed.
     """
@@ -99,7 +99,7 @@ def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[byte
 
 @cache
 def _guard_command() -> str | None:
-    """Linux's setpriv, if it is the one that can end a child when its parent dies."""
+    """Returns Linux's setpriv, if it can end a child when its parent dies."""
     found = shutil.which("setpriv")
     if found is None:
         return None
@@ -116,11 +116,11 @@ def _failed_processes(running: Sequence[subprocess.Popen[bytes]]) -> list[int]:
 
 
 def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Send SIGTERM to all that still run, then SIGKILL."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    """Sends SIGTERM to all that still run, then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         for process in running:
             if process.poll() is None:
-                _signal(process, how)
+                _signal(process, number)
         end = time.monotonic() + _GRACE_SECONDS
         while any(process.poll() is None for process in running) and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
@@ -144,10 +144,10 @@ def _failure(command: Command, code: int, folder: Path, number: int) -> RunError
 
 
 def last_message(text: str) -> str:
-    """The message of the last exception in a process's output; without one, the last lines.
+    """Returns the message of the last exception in a process's output, else its last lines.
 
-    Python underlines the code of a traceback, and JAX explains below it which frames it leaves
-    out: neither says what is wrong.
+    Python underlines the code of a traceback, and JAX lists below it which frames it omits:
+    neither is the message.
     """
     # PyTorch writes the rank before each line of a traceback.
     text = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE)

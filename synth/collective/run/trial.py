@@ -1,4 +1,4 @@
-"""What is run, and what is seen of it, whichever backend carries it out."""
+"""The input and result of a run, for all backends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hierarchies import InputError
 
 
 class RunError(InputError):
-    """The processes of a run did not get to their end."""
+    """The processes of a run did not complete."""
 
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """What to execute: a payload of so many bytes of a dtype, how often, checked or not."""
+    """What to execute: a payload in bytes of a dtype, how often, checked or not."""
 
     payload_bytes: int
     dtype: str = "float32"
@@ -24,7 +24,7 @@ class TrialRequest:
 
 @dataclass(frozen=True)
 class PayloadSlice:
-    """How much of the payload a stripe carried, and in how many segments."""
+    """A stripe's elements of the payload, and its number of segments."""
 
     elements: int
     segments: int
@@ -34,10 +34,10 @@ class PayloadSlice:
 class TrialResult:
     """The bytes as run, median seconds, and those of the same backend's plain collective.
 
-    ``equal``, ``error`` (in units of what rounding allows) and ``bitwise_equal`` compare the result
-    with the plain one, if that was checked. After an all-reduce the bits are those of all devices
-    of a group; else those of the plain result, of sums where they are exact. ``segments`` or
-    ``stripes`` say into what the payload was cut, where processes say so.
+    ``equal``, ``error`` (in units of what rounding allows) and ``bitwise_equal`` compare the
+    result with the plain one, if that was checked. After an all-reduce, bits are compared over
+    all devices of a group; otherwise with the plain result, for sums where they are exact.
+    ``segments`` or ``stripes`` are how the payload was cut, if processes report it.
     """
 
     bytes: int

@@ -1,7 +1,7 @@
-"""What programs mean: the rules, the states they reach, and the schedules they come to.
+"""What programs mean: the rules, the states they reach, and the schedules they lower to.
 
-A state says for every device which chunks it holds and whose contributions are in them. A rule says
-when a collective may be taken in a state and what comes of it; a program that reaches its goal by
+A state says, for every device, which chunks it holds and whose contributions are in them. A rule
+says when a collective is allowed in a state and what results; a program that reaches its goal by
 the rules has a ``Derivation``, and only a derivation can be lowered to a schedule of real devices.
 A program that gathers before it has summed over nodes is refused, with the reason:
 

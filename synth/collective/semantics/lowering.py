@@ -1,4 +1,4 @@
-"""From steps on the synthesis tree to a schedule for the real devices of every replica."""
+"""Lowers steps on the synthesis tree to a schedule for the real devices of every replica."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def _moves(derivation: Derivation) -> tuple[tuple[Move, ...], tuple[int, ...]]:
     """The moves, and every digit along which the payload is cut at some step."""
     bookkeeper = Bookkeeper(truth_tables(len(derivation.tree.digits)), derivation.goal)
     layout = bookkeeper.start
-    found = []
+    listed = []
     scattered = set(layout.first)
     states = derivation.states
     for i, step in enumerate(derivation.instructions):
         move, layout = bookkeeper.advance(layout, step, states[i], states[i + 1])
         scattered.update(layout.first)
-        found.append(move)
-    return tuple(found), tuple(sorted(scattered))
+        listed.append(move)
+    return tuple(listed), tuple(sorted(scattered))
 
 
 def lower(
     derivation: Derivation, reduction: Reduction, payload_bytes: int, segments: int = 1
 ) -> Schedule:
-    """The schedule of a derived program on the devices of a reduction, every replica included.
+    """Lowers a derived program to the devices of a reduction, every replica included.
 
     Raises InputError if the program was derived on another tree than the reduction's, or for a
     payload below one byte.
@@ -62,13 +62,13 @@ def lower(
 
 
 def check_payload(payload_bytes: int) -> None:
-    """Refuse a payload that is not at least one byte. Raises InputError."""
+    """Raises InputError for a payload below one byte."""
     if payload_bytes < 1:
         raise InputError(f"the payload is {payload_bytes} bytes", hint="at least 1 is needed")
 
 
 def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
-    """How many equal parts a payload has when it is scattered over these digits.
+    """The number of equal parts of a payload that is scattered over these digits.
 
     On a tree of 4 nodes of 8, scattered over both digits: 32.
     """
@@ -76,7 +76,7 @@ def buffer_fraction(scattered: tuple[int, ...], tree: Tree) -> int:
 
 
 class _PhaseBuilder:
-    """Names the real devices of phases, by the grid of replicas and tree digits."""
+    """Builds phases of real devices from the grid of replicas and tree digits."""
 
     def __init__(self, reduction: Reduction, payload_bytes: int, goal: Goal) -> None:
         self._tree = reduction.tree
@@ -102,7 +102,7 @@ class _PhaseBuilder:
         return self._payload_bytes // buffer_fraction(scattered, self._tree)
 
     def _groups(self, groups: Groups) -> Devices:
-        """Groups by replica, then by the digits that stay fixed; members by their free digits."""
+        """Groups by replica, then by the fixed digits; members by their free digits."""
         index = [slice(None)] * self._grid.ndim
         for digit in groups.zero:
             index[1 + digit] = slice(0, 1)
@@ -113,7 +113,7 @@ class _PhaseBuilder:
         return np.ascontiguousarray(part.transpose(order).reshape(-1, members))
 
     def _holders(self, shuffle: Shuffle, state: State) -> Devices:
-        """The devices that take part and whose buffer is scattered over just these digits."""
+        """The participating devices whose buffer is scattered over exactly these digits."""
         held = kinds(self._space, state, self._goal)
         low = sum(1 << digit for digit in shuffle.zero)
         chosen = np.array(

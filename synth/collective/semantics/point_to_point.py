@@ -1,8 +1,8 @@
-"""Whole buffers that go from device to device: what no collective over groups says.
+"""Transfers of whole buffers from device to device, which no collective over groups describes.
 
-A *permute* gives every device the buffer of one device: axes change places, and nothing is added
-up, cut or copied to several. A *send-receive* is the same for some of the devices: a stage of a
-pipeline hands its values to the next.
+A *permute* gives every device the buffer of one device: axes change places, and nothing is reduced,
+cut or copied. A *send-receive* does so for some of the devices: a pipeline stage sends its values
+to the next.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class TransferKind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class PointToPoint:
-    """Buffers of ``size_bytes`` that go from device to device, all at once.
+    """Buffers of ``size_bytes`` that are sent from device to device, all at once.
 
-    ``senders[device]`` is the device whose buffer it gets: itself where it keeps its own,
-    ``NOBODY`` where it gets none. In a permute every device is named once; in a send-receive once
-    at most.
+    ``senders[device]`` is the device whose buffer it receives: itself where it keeps its own,
+    ``NOBODY`` where it receives none. In a permute every device appears once; in a send-receive
+    once at most.
     """
 
     what: TransferKind
@@ -47,16 +47,16 @@ class PointToPoint:
 
     @property
     def pairs(self) -> Devices:
-        """Who sends to whom, shape (pairs, 2), by receiver; without those that stay."""
+        """Sender and receiver, shape (pairs, 2), by receiver; without buffers that stay."""
         receivers = np.arange(len(self.senders))
-        some = (self.senders != NOBODY) & (self.senders != receivers)
-        return np.stack([self.senders[some], receivers[some]], axis=1)
+        moved = (self.senders != NOBODY) & (self.senders != receivers)
+        return np.stack([self.senders[moved], receivers[moved]], axis=1)
 
 
 def coordinates(placement: Placement) -> dict[str, Devices]:
     """Every device's coordinate on each axis, by name; shape (devices,) each.
 
-    An axis that lies on two levels as 2 x 4 counts the outer one slowest.
+    On an axis that spans two levels as 2 x 4, the outer part varies slowest.
     """
     parts = [
         (axis, row[level])
@@ -65,10 +65,10 @@ def coordinates(placement: Placement) -> dict[str, Devices]:
     ]
     devices = np.arange(placement.hierarchy.devices)
     digits = np.unravel_index(devices, [size for _, size in parts])
-    found = {axis.name: np.zeros_like(devices) for axis in placement.axes}
+    values = {axis.name: np.zeros_like(devices) for axis in placement.axes}
     for (axis, size), digit in zip(parts, digits, strict=True):
-        found[axis.name] = found[axis.name] * size + digit
-    return found
+        values[axis.name] = values[axis.name] * size + digit
+    return values
 
 
 def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:
@@ -88,11 +88,11 @@ def stage_transfer(
 
     Raises InputError for an axis or a coordinate that does not exist.
     """
-    sizes = {one.name: one for one in placement.axes}
+    sizes = {named.name: named for named in placement.axes}
     if axis not in sizes:
         raise InputError(f"no axis {axis!r} to send along", hint=suggest_nearest(axis, sizes))
-    for where in (source, target):
-        _check_axis(sizes[axis], where)
+    for coordinate in (source, target):
+        _check_axis(sizes[axis], coordinate)
     at = coordinates(placement)
     senders = devices_at(placement, at | {axis: np.full_like(at[axis], source)})
     senders[(at[axis] != target) | (source == target)] = NOBODY

@@ -1,6 +1,6 @@
 """All valid programs of a tree's depth: counted, listed, and as a graph to be priced.
 
-The programs depend on the number of digits only, so one graph serves every tree of that depth,
+The programs depend only on the number of digits, so one graph serves every tree of that depth,
 every placement that gives it and every size of machine.
 """
 
@@ -22,10 +22,10 @@ ShouldContinue = Callable[[int], bool]
 
 @dataclass(frozen=True)
 class Language:
-    """What is searched: programs of at most ``max_steps`` steps, with or without ``across``.
+    """The programs to search: at most ``max_steps`` steps, with or without ``across``.
 
-    ``goal`` is what the programs are for. Raises InputError for fewer than one step, and for
-    more than a program may have.
+    ``goal`` is what the programs achieve. Raises InputError for fewer than one step, and for more
+    than a program may have.
     """
 
     max_steps: int = 5
@@ -40,7 +40,7 @@ class Language:
 
 
 def never_stop(expanded: int) -> bool:
-    """Always go on: for a search that is never stopped."""
+    """Answers True: for a search that is never stopped."""
     return True
 
 
@@ -70,11 +70,11 @@ def explore_moves(
 
     def moves(vertex: Vertex) -> list[tuple[Move, Vertex]]:
         state, layout = vertex
-        found = []
+        successors = []
         for instruction, after in steps.get(state, ()):
-            move, then = bookkeeper.advance(layout, instruction, state, after)
-            found.append((move, (after, then)))
-        return found
+            move, next_layout = bookkeeper.advance(layout, instruction, state, after)
+            successors.append((move, (after, next_layout)))
+        return successors
 
     puzzle = Puzzle(
         (rules.start, bookkeeper.start),
@@ -82,5 +82,5 @@ def explore_moves(
         lambda vertex: rules.reached(vertex[0]),
         lambda vertex: distance.get(vertex[0], too_far),
     )
-    found = explore(puzzle, language.max_steps, go_on=go_on)
-    return replace(found, complete=states.complete and found.complete)
+    graph = explore(puzzle, language.max_steps, go_on=go_on)
+    return replace(graph, complete=states.complete and graph.complete)

@@ -1,9 +1,9 @@
 """What a program means: the rules of the reduction language, and the derivation of a program.
 
 The rules are those of grouped collectives on a state "chunk x contributor" per device, as in P²
-(Xie et al., MLSys 2022, arXiv 2110.10548), in digits instead of counts. They are taken on the
+(Xie et al., MLSys 2022, arXiv 2110.10548), on digits instead of counts. They are applied on the
 skeleton, every factor of the tree replaced by 2: no rule looks at a size, so what is derived there
-holds for every size. ``verify.symbolic`` asks z3 the same question without sharing any of this.
+holds for every size. ``verify.symbolic`` asks z3 the same question without sharing this code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ State = int
 
 
 class DemandKind(Enum):
-    """Why a rule asks for something: else numbers are wrong, shapes unequal, or the step silly."""
+    """Why a rule has a precondition: against wrong numbers, unequal shapes, or useless steps."""
 
     SOUND = "unsound"
     REGULAR = "irregular"
@@ -49,10 +49,10 @@ class Setting:
 
 
 class InstructionContext:
-    """An instruction together with the state before it: what its preconditions look at.
+    """An instruction together with the state before it: what its preconditions inspect.
 
-    ``held`` is what the devices that take part hold. ``rows`` is a table over devices and chunks:
-    which chunks each of these devices holds at all, from whatever contributors.
+    ``held`` is what the participants hold. ``rows`` is a table over devices and chunks: which
+    chunks each participant holds, from any contributor.
     """
 
     __slots__ = ("_together", "held", "rows", "setting", "space")
@@ -65,7 +65,7 @@ class InstructionContext:
         self._together: tuple[State, bool] | None = None
 
     def together(self) -> tuple[State, bool]:
-        """The union over each group, given to all members; and whether nothing is in it twice."""
+        """The union over each group, given to all members; and whether it was disjoint."""
         if self._together is None:
             self._together = self.space.union(self.held, self.setting.members)
         return self._together
@@ -85,10 +85,10 @@ class InstructionContext:
         return self.space.union(self.rows, self.setting.members)[1]
 
     def rows_alike(self) -> bool:
-        """Whether all members hold the same rows once the group's chunk digits are forgotten.
+        """Whether all members hold the same rows once the group's chunk digits are dropped.
 
-        With ``rows_apart`` this gives every member equally many: exactly one setting of those
-        digits each, as there are as many settings as members.
+        With ``rows_apart`` every member then holds equally many: exactly one setting of those
+        digits each, because there are as many settings as members.
         """
         forgotten = self.space.some(self.rows, self.setting.chunks)
         return self.space.same(forgotten, self.setting.members)
@@ -194,9 +194,8 @@ RULES: Mapping[Collective, Rule] = {
 class Aim:
     """A goal's row of the table: the state it starts from, and the state it must end in.
 
-    Only devices in ``watched`` are compared with ``end``: of a reduce the first alone. In an
-    all-to-all the contributor of a chunk is the device it comes from, and the chunk the device it
-    is for.
+    Only devices in ``watched`` are compared with ``end``: for a reduce the first alone. In an
+    all-to-all the contributor of a chunk is its source, and the chunk is its destination.
     """
 
     start: Callable[[TruthTables], State]
@@ -239,7 +238,7 @@ AIMS: Mapping[Goal, Aim] = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """A step that may not be taken (``step`` counts from 0), or a goal that is missed (None)."""
+    """A step that is not allowed (``step`` counts from 0), or a goal that is missed (None)."""
 
     step: int | None
     kind: DemandKind
@@ -263,10 +262,10 @@ class Derivation:
 
 
 class Rulebook:
-    """The rules over a tree of ``depth`` digits, for some instructions and classes of conditions.
+    """The rules over a tree of ``depth`` digits, for given instructions and classes of conditions.
 
-    ``own_contributions`` is the state a program for the ``goal`` starts from, ``end`` what must
-    then be held.
+    ``start`` is the state in which a program for the ``goal`` starts, ``end`` what must be held at
+    its end.
     """
 
     def __init__(
@@ -285,50 +284,50 @@ class Rulebook:
         self._pages: dict[Groups, tuple[Setting, list[tuple[Instruction, Rule]]]] = {}
         for choice in choices:
             rule = RULES[choice.collective]
-            asked = tuple(demand for demand in rule.demands if demand.kind in kinds)
+            checked = tuple(demand for demand in rule.demands if demand.kind in kinds)
             if choice.groups not in self._pages:
                 self._pages[choice.groups] = (Setting(self.space, choice.groups), [])
-            self._pages[choice.groups][1].append((choice, Rule(asked, rule.effect)))
+            self._pages[choice.groups][1].append((choice, Rule(checked, rule.effect)))
 
     def take(self, state: State) -> Iterator[tuple[Instruction, State | Demand]]:
-        """Each instruction with the state it leads to, or with the first demand not met."""
+        """Yields each instruction with the state it leads to, or with the first demand not met."""
         rows = self.space.drop(state, 2 * self.space.depth)
         for setting, rules in self._pages.values():
-            moment = InstructionContext(setting, state, rows)
+            context = InstructionContext(setting, state, rows)
             for choice, rule in rules:
-                yield choice, self._taken(moment, rule, state)
+                yield choice, self._apply(context, rule, state)
 
     def moves(self, state: State) -> list[tuple[Instruction, State]]:
-        """The instructions that may be taken, each with the state it leads to."""
+        """The instructions that are allowed, each with the state it leads to."""
         return [(choice, after) for choice, after in self.take(state) if isinstance(after, State)]
 
-    def _taken(self, moment: InstructionContext, rule: Rule, state: State) -> State | Demand:
+    def _apply(self, context: InstructionContext, rule: Rule, state: State) -> State | Demand:
         for demand in rule.demands:
-            if not demand.met(moment):
+            if not demand.met(context):
                 return demand
-        part = moment.setting.part
-        after = (rule.effect(moment) & part) | (state & ~part)
+        part = context.setting.part
+        after = (rule.effect(context) & part) | (state & ~part)
         return _CHANGE if after == state and self._prune else after
 
     def reached(self, state: State) -> bool:
-        """Whether the devices that are looked at hold what they must, and nothing else."""
+        """Whether the watched devices hold what they must, and nothing else."""
         return state & self._watched == self.end
 
     def at_least(self, state: State) -> int:
         """A lower bound on the steps that remain: 0 at the goal, 1 where one may reach it, else 2.
 
-        One step may be enough where every row is there (a last all-reduce, reduce, reduce-scatter
-        or all-to-all adds none), where all rows that are there are finished (a last all-gather
-        finishes none), or where device 0 is finished (a last broadcast copies from it).
+        One step may be enough where every row is present (a last all-reduce, reduce, reduce-scatter
+        or all-to-all adds none), where all present rows are finished (a last all-gather finishes
+        none), or where device 0 is finished (a last broadcast copies from it).
         """
         if self.reached(state):
             return 0
         depth = self.space.depth
         rows = self.space.drop(state & self._watched, 2 * depth)
-        every = self.space.drop(self.end, 2 * depth)
-        finished = every & ~self.space.drop(self.end & ~state, 2 * depth)
-        leader = self.space.all_zero(self.space.devices) & every
-        return 1 if not every & ~rows or rows == finished or not leader & ~finished else 2
+        wanted = self.space.drop(self.end, 2 * depth)
+        finished = wanted & ~self.space.drop(self.end & ~state, 2 * depth)
+        leader = self.space.all_zero(self.space.devices) & wanted
+        return 1 if not wanted & ~rows or rows == finished or not leader & ~finished else 2
 
 
 def derive(
@@ -338,30 +337,30 @@ def derive(
     *,
     kinds: frozenset[DemandKind] = ALL_KINDS,
 ) -> Derivation | Refusal:
-    """Take a program step by step from the start of a request to its goal.
+    """Applies a program step by step from the start of a request to its goal.
 
     ``kinds`` are the classes of preconditions that are checked. Returns a Refusal for a step that
-    may not be taken or a goal that is missed. Raises InputError for a step that names levels the
-    tree does not have, or whose collective no program for this goal has.
+    is not allowed or a goal that is missed. Raises InputError for a step that names levels the tree
+    does not have, or whose collective no program for this goal has.
     """
-    meant = instructions(program, tree, goal)
+    steps = instructions(program, tree, goal)
     depth = len(tree.digits)
-    last = Rulebook(depth, (), kinds, goal)
-    states = [last.start]
-    for index, choice in enumerate(meant):
-        [(_, after)] = Rulebook(depth, [choice], kinds, goal).take(states[-1])
+    rulebook = Rulebook(depth, (), kinds, goal)
+    states = [rulebook.start]
+    for index, step in enumerate(steps):
+        [(_, after)] = Rulebook(depth, [step], kinds, goal).take(states[-1])
         if isinstance(after, Demand):
             return Refusal(index, after.kind, after.otherwise)
         states.append(after)
-    if not last.reached(states[-1]):
+    if not rulebook.reached(states[-1]):
         return Refusal(None, DemandKind.SOUND, AIMS[goal].otherwise)
-    return Derivation(program, tree, meant, tuple(states), goal)
+    return Derivation(program, tree, steps, tuple(states), goal)
 
 
 def derive_on(derivation: Derivation, tree: Tree) -> Derivation:
     """The same program, derived again on another tree with as many digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
-    again = derive(Program(steps), tree, derivation.goal)
-    if isinstance(again, Refusal):
-        raise AssertionError(f"{derivation.program} on {tree.sizes}: {again}")
-    return again
+    derived = derive(Program(steps), tree, derivation.goal)
+    if isinstance(derived, Refusal):
+        raise AssertionError(f"{derivation.program} on {tree.sizes}: {derived}")
+    return derived

@@ -1,4 +1,4 @@
-"""What every device does, phase by phase: plain data for runtimes, and for the replay."""
+"""What every device does, phase by phase: plain data for runtimes and for the replay."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hierarchies import Devices, InputError, Reduction
 
 @dataclass(frozen=True)
 class GroupList:
-    """Groups listed one by one, as they form no grid: a node of seven GPUs beside one of eight.
+    """Groups listed one by one because they form no grid: a node of seven GPUs beside one of eight.
 
-    Each has any members, its root first. ``shares`` are the groups' buffers as shares of the
-    largest; ``equal`` says whether all members of a group get, or bring, equal pieces of it.
+    A group has any number of members, its root first. ``shares`` are the groups' buffers as shares
+    of the largest; ``equal`` says whether all members of a group receive, or bring, equal pieces of
+    it.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -31,9 +32,9 @@ class Exchange:
     ``among`` is a grid of shape (number of groups, members) or a list: device ids in member order,
     the first member being the root of a rooted collective. ``size_bytes`` is the larger of a
     member's buffers before and after, in the largest group. In a grid members keep, or bring,
-    pieces of one length in their order. In a list they may differ: ``pieces`` has, for each group
-    and member, the places of its pieces in the group's whole buffer, counted in the schedule's
-    pieces from 0.
+    pieces of one length in their order. In a list lengths may differ: ``pieces`` has, for each
+    group and member, the places of its pieces in the group's whole buffer, counted in the
+    schedule's pieces from 0.
     """
 
     collective: Collective
@@ -43,7 +44,7 @@ class Exchange:
 
     @property
     def groups(self) -> Devices:
-        """The groups of a grid: lists are not handed out over the axes of a mesh."""
+        """The groups of a grid; lists cannot be mapped to the axes of a mesh."""
         assert not isinstance(self.among, GroupList)
         return self.among
 
@@ -60,8 +61,8 @@ class Exchange:
 class Transpose:
     """A local transpose of the buffers of ``devices``.
 
-    Each buffer is an array of ``shape`` with one more dimension for the elements of a block. As
-    by numpy's transpose, ``axes`` gives the new order of the dimensions; the blocks stay last.
+    Each buffer is an array of ``shape`` with one more dimension for the elements of a block. As in
+    numpy's transpose, ``axes`` gives the new order of the dimensions; the blocks stay last.
     """
 
     devices: Devices
@@ -75,7 +76,7 @@ Phase = Exchange | Transpose
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What every device does, phase by phase, to carry out a program for a reduction.
+    """What every device does, phase by phase, to execute a program for a reduction.
 
     The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts,
     and each of these into ``pieces`` equal pieces. Every segment goes through all phases, whose
@@ -83,12 +84,12 @@ class Schedule:
     for phase j of the segment before.
 
     Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
-    the last ones of which may be shorter. Each piece is padded by itself, and a
-    segment is a part of every piece: so the caller's pieces do not depend on the segments.
+    the last of which may be shorter. Each piece is padded by itself, and a segment is a part of
+    every piece, so the caller's pieces do not depend on the segments.
 
-    ``op`` is the reduction operation. All that is asked of one is that order does not matter, and
-    what is proved is that no contribution counts twice: so a program for one is one for all.
-    Raises InputError for another than the sum where nothing is reduced.
+    ``op`` is the reduction operation. It must not depend on the order, and proofs show that no
+    contribution counts twice, so a program for one operation serves all. Raises InputError for an
+    operation other than the sum where nothing is reduced.
     """
 
     program: Program
@@ -108,12 +109,12 @@ class Schedule:
 
     @property
     def given_pieces(self) -> int:
-        """Of how many of the caller's pieces a device's buffer is made at first."""
+        """The number of the caller's pieces in a device's buffer at the start."""
         return self.pieces if self.goal.scatters else 1
 
     @property
     def result_pieces(self) -> int:
-        """Of how many of the caller's pieces a device's result is made."""
+        """The number of the caller's pieces in a device's result."""
         return self.pieces if self.goal.gathers or self.goal.apart else 1
 
     @property
@@ -139,4 +140,4 @@ def slice_ends(sizes: Sequence[int], elements: int) -> tuple[int, ...]:
 
     For sizes 1 and 3 and 9 elements: after 2, and after all 9.
     """
-    return tuple(elements * until // sum(sizes) for until in accumulate(sizes))
+    return tuple(elements * total // sum(sizes) for total in accumulate(sizes))

@@ -1,9 +1,9 @@
 """Boolean functions of digits as truth tables: the arithmetic that states are made of.
 
-A state says for every device d, chunk c and contributor q whether the device's value of the chunk
+A state says, for every device d, chunk c and contributor q, whether the device's value of the chunk
 contains the contribution. On the skeleton, the tree with every factor replaced by 2, that is a
 boolean function of 3L bits, and its truth table is one Python integer of 8^L bits. Union over a
-group is then "or with the digit flipped", and a whole instruction a few shifts and masks.
+group is then "or with the digit flipped", and an instruction takes a few shifts and masks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class TruthTables:
     """The truth tables over the digits of devices, chunks and contributors of a tree.
 
     Variables 0..L-1 are the device's digits, L..2L-1 the chunk's, 2L..3L-1 the contributor's.
-    ``zero[v]`` is the table of "variable v is 0", ``full`` of "true", ``own_row[i]`` of "digit i
-    of the chunk is the device's". A table of the first n variables only has 2^n bits and goes
-    through the same functions.
+    ``zero[v]`` is the table of "variable v is 0", ``full`` of "true", ``own_row[i]`` of "digit i of
+    the chunk is the device's". Tables of only the first n variables have 2^n bits and work with the
+    same functions.
     """
 
     depth: int
@@ -63,7 +63,7 @@ class TruthTables:
         return table, disjoint
 
     def drop(self, table: int, kept: int) -> int:
-        """Exists, over all variables from number ``kept`` on: a table of those below it."""
+        """Exists, over all variables from number ``kept`` on: a table of the variables below it."""
         for variable in reversed(range(kept, 3 * self.depth)):
             width = 1 << variable
             table = (table | (table >> width)) & ((1 << width) - 1)
@@ -82,7 +82,7 @@ MOST_DIGITS = 8
 
 
 def check_depth(depth: int) -> None:
-    """Raises InputError for a tree of more digits than there are truth tables for."""
+    """Raises InputError for a tree of more than ``MOST_DIGITS`` digits."""
     if depth > MOST_DIGITS:
         raise InputError(
             f"a synthesis tree of {depth} digits", hint=f"at most {MOST_DIGITS} can be searched"

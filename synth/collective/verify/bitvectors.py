@@ -1,6 +1,6 @@
 """The state of all devices at one size as z3's bit-vectors, step after step.
 
-The chunk is the one unknown; what a device holds of it is a bit-vector, one bit per contributor.
+The chunk is the one unknown; a device's contents of it are a bit-vector, one bit per contributor.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class GroupStep:
     """One collective over explicit groups of device ids, members in order.
 
     ``pieces`` says for a reduce-scatter or an all-to-all which chunks each member of each group
-    keeps. Without it the chunks that the group holds, in ascending order, are shared out in equal
-    contiguous parts, the first part to the first member.
+    keeps. Without it the chunks that the group holds, in ascending order, are divided into equal
+    contiguous parts, the first part for the first member.
     """
 
     collective: Collective
@@ -37,7 +37,7 @@ class GroupStep:
 
 @dataclass(frozen=True)
 class Payload:
-    """How many devices and chunks there are, and the goal for them."""
+    """The number of devices and chunks, and the goal for them."""
 
     devices: int
     chunks: int
@@ -71,7 +71,7 @@ ENDS: dict[Goal, tuple[Violation, ...]] = {
     Goal.BROADCAST: (Violation.GOAL_MISSED,),
     Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
 }
-"""What can be wrong once all steps are taken, by goal."""
+"""What can be wrong after all steps, by goal."""
 _SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 
@@ -84,20 +84,24 @@ class SymbolicMachine:
         self._chunk = z3.BitVec("chunk", max(1, (payload.chunks - 1).bit_length()), context)
         self._context = context
         self._nothing = self._constant(0)
-        self._held: list[Holdings] = [self._at_start(device) for device in range(payload.devices)]
+        self._held: list[Holdings] = [
+            self._initial_holdings(device) for device in range(payload.devices)
+        ]
         self._effort = effort
 
     def take(self, step: GroupStep) -> ViolationPlace | Unknown | None:
-        """Take a step if it is sound, and return None; else where it goes wrong, or Unknown."""
+        """Takes a step if it is sound, and returns None; else where it goes wrong, or Unknown."""
         for violation in _DEMANDS[step.collective]:
-            wrong = self._ask([self._broken(violation, group) for group in step.groups])
+            wrong = self._solve(
+                [self._broken_precondition(violation, group) for group in step.groups]
+            )
             if isinstance(wrong, Unknown):
                 return wrong
             if wrong is not None:
-                return self._located(violation, step.groups, wrong)
+                return self._locate(violation, step.groups, wrong)
         after: dict[int, Holdings] = {}
-        for number, group in enumerate(step.groups):
-            pieces = None if step.pieces is None else step.pieces[number]
+        for index, group in enumerate(step.groups):
+            pieces = None if step.pieces is None else step.pieces[index]
             if step.collective in _SPLITTING and pieces is None:
                 pieces = self._even_pieces(group)
                 if pieces is None:
@@ -107,44 +111,44 @@ class SymbolicMachine:
         return None
 
     def goal(self) -> ViolationPlace | Unknown | None:
-        """None if every device whose end matters holds what it must, and nothing else."""
+        """None if every device that matters ends with what it must and nothing else."""
         for violation in ENDS[self._payload.goal]:
-            wrong = self._ended(violation)
+            wrong = self._check_end(violation)
             if wrong is not None:
                 return wrong
         return None
 
-    def _ended(self, violation: Violation) -> ViolationPlace | Unknown | None:
-        """Whether some device lacks something in the end, or holds too much."""
+    def _check_end(self, violation: Violation) -> ViolationPlace | Unknown | None:
+        """Where some device ends with too little or, for ``GOAL_EXCEEDED``, too much."""
         rooted = self._payload.goal is Goal.REDUCE
-        found = {}
+        differences = {}
         for device in range(1 if rooted else self._payload.devices):
-            held, asked = self._held[device], self._at_end(device)
+            held, required = self._held[device], self._required_holdings(device)
             lacks = violation is Violation.GOAL_MISSED
-            found[device] = asked & ~held if lacks else held & ~asked
-        model = self._ask([bits != 0 for bits in found.values()])
+            differences[device] = required & ~held if lacks else held & ~required
+        model = self._solve([bits != 0 for bits in differences.values()])
         if model is None or isinstance(model, Unknown):
             return model
-        values = {device: self._value(model, bits) for device, bits in found.items()}
+        values = {device: self._value(model, bits) for device, bits in differences.items()}
         device = next(device for device, bits in values.items() if bits)
         chunk = self._value(model, self._chunk)
         return ViolationPlace(violation, device, None, chunk, _lowest_bit(values[device]))
 
-    def _at_start(self, device: int) -> Holdings:
+    def _initial_holdings(self, device: int) -> Holdings:
         match self._payload.goal:
             case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
                 return self._constant(1 << device)
             case Goal.ALL_GATHER:
-                return self._only(frozenset({device}), self._everything)
+                return self._restrict(frozenset({device}), self._everything)
             case Goal.BROADCAST:
                 return self._nothing if device else self._everything
             case _:
                 assert_never(self._payload.goal)
 
-    def _at_end(self, device: int) -> Holdings:
+    def _required_holdings(self, device: int) -> Holdings:
         pieces = self._payload.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL)
         own = frozenset({device})
-        return self._only(own, self._everything) if pieces else self._everything
+        return self._restrict(own, self._everything) if pieces else self._everything
 
     @property
     def _everything(self) -> Holdings:
@@ -153,7 +157,7 @@ class SymbolicMachine:
     def _constant(self, bits: int) -> Holdings:
         return z3.BitVecVal(bits, self._payload.devices, self._context)
 
-    def _ask(self, wrongs: Sequence[Any]) -> Any:
+    def _solve(self, wrongs: Sequence[Any]) -> Any:
         """A model in which something is wrong, None if there is none, or Unknown."""
         solver = z3.SolverFor("QF_BV", ctx=self._context)
         solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
@@ -169,7 +173,7 @@ class SymbolicMachine:
     def _any(self, formulas: Iterable[Any]) -> Any:
         return z3.Or(*formulas, z3.BoolVal(False, self._context))
 
-    def _broken(self, violation: Violation, group: Sequence[int]) -> Any:
+    def _broken_precondition(self, violation: Violation, group: Sequence[int]) -> Any:
         """The formula that two members of the group break the precondition."""
         first, *rest = (self._held[member] for member in group)
         wrongs, seen = [], first
@@ -184,15 +188,15 @@ class SymbolicMachine:
             seen = seen | held
         return self._any(wrongs)
 
-    def _located(
+    def _locate(
         self, violation: Violation, groups: Sequence[Sequence[int]], model: Any
     ) -> ViolationPlace:
         for group in groups:
             chunk, values = self._read(model, group)
-            for one, other in permutations(group, 2):
-                guilty = _guilty_contributions(violation, values[one], values[other])
+            for device, other in permutations(group, 2):
+                guilty = _guilty_contributions(violation, values[device], values[other])
                 if guilty:
-                    return ViolationPlace(violation, one, other, chunk, _lowest_bit(guilty))
+                    return ViolationPlace(violation, device, other, chunk, _lowest_bit(guilty))
         raise AssertionError("z3's counterexample breaks no precondition")
 
     def _read(self, model: Any, devices: Iterable[int]) -> tuple[int, dict[int, int]]:
@@ -202,11 +206,11 @@ class SymbolicMachine:
     def _value(self, model: Any, term: Any) -> int:
         return int(model.eval(term, model_completion=True).as_long())
 
-    def _united(self, group: Sequence[int]) -> Holdings:
+    def _union(self, group: Sequence[int]) -> Holdings:
         return z3.simplify(reduce(or_, (self._held[member] for member in group)))
 
     def _even_pieces(self, group: Sequence[int]) -> tuple[frozenset[int], ...] | None:
-        united = self._united(group)
+        united = self._union(group)
         width = self._chunk.size()
         rows = [
             chunk
@@ -214,10 +218,10 @@ class SymbolicMachine:
             for at in [z3.BitVecVal(chunk, width, self._context)]
             if z3.simplify(z3.substitute(united, (self._chunk, at))).as_long() != 0
         ]
-        each, left = divmod(len(rows), len(group))
+        share, left = divmod(len(rows), len(group))
         if left:
             return None
-        return tuple(frozenset(rows[i * each : (i + 1) * each]) for i in range(len(group)))
+        return tuple(frozenset(rows[i * share : (i + 1) * share]) for i in range(len(group)))
 
     def _results(
         self,
@@ -226,33 +230,33 @@ class SymbolicMachine:
         pieces: tuple[frozenset[int], ...] | None,
     ) -> list[Holdings]:
         """What the members hold afterwards, in their order."""
-        united = self._united(group)
+        united = self._union(group)
         match collective:
             case Collective.ALL_REDUCE | Collective.ALL_GATHER:
                 return [united for _ in group]
             case Collective.REDUCE:
                 return [united, *(self._nothing for _ in group[1:])]
             case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
-                return [self._only(piece, united) for piece in pieces or ()]
+                return [self._restrict(piece, united) for piece in pieces or ()]
             case Collective.BROADCAST:
                 return [self._held[group[0]] for _ in group]
             case _:
                 assert_never(collective)
 
-    def _only(self, piece: frozenset[int], held: Holdings) -> Holdings:
+    def _restrict(self, piece: frozenset[int], held: Holdings) -> Holdings:
         inside = self._any(self._chunk == chunk for chunk in sorted(piece))
         return z3.If(inside, held, self._nothing)
 
 
-def _guilty_contributions(violation: Violation, one: int, other: int) -> int:
+def _guilty_contributions(violation: Violation, bits: int, other: int) -> int:
     """The contributions, as bits, by which two members' values of a chunk break a precondition."""
     match violation:
         case Violation.UNEQUAL_ROWS:
-            return 0 if other else one
+            return 0 if other else bits
         case Violation.ADDED_TWICE | Violation.SENT_TWICE:
-            return one & other
+            return bits & other
         case _:
-            return one if other else 0
+            return bits if other else 0
 
 
 def _lowest_bit(bits: int) -> int:

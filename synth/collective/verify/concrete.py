@@ -1,7 +1,7 @@
 """Proof with z3 at one size: for programs of explicit groups, which exist at that size only.
 
-Devices are concrete ids, chunks 0, 1, ...; one unknown, the chunk, is left to z3, and what a
-device holds of it is a bit-vector with one bit per contributor. Written apart from the proof for
+Devices are concrete ids, chunks 0, 1, ...; the chunk is the one unknown of z3, and a device's
+contents of it are a bit-vector with one bit per contributor. Written independently of the proof for
 all sizes, so that the two can be compared.
 """
 
@@ -25,13 +25,13 @@ def prove_groups(
     chunks: int | None = None,
     effort: int = EFFORT,
 ) -> Verdict:
-    """Decide whether steps over explicit groups are sound and reach a goal for all the devices.
+    """Decides whether steps over explicit groups are sound and reach a goal for all the devices.
 
     The payload is cut in ``chunks``, by default as many as devices. Groups may be uneven and need
-    not cover all devices; devices outside keep what they have. In a refutation devices and
-    chunks are plain numbers. Raises InputError for a device that does not exist or is in two
-    groups of one step, for an empty group, for pieces that do not match the groups, for a
-    collective that is none of the goal's, and where a goal in pieces has not one for each device.
+    not cover all devices; devices outside keep what they have. In a refutation devices and chunks
+    are plain numbers. Raises InputError for a device that does not exist or is in two groups of one
+    step, an empty group, pieces that do not match the groups, a collective that is not one of the
+    goal's, and a goal in pieces without exactly one chunk per device.
     """
     payload = Payload(devices, devices if chunks is None else chunks, goal)
     if min(payload.devices, payload.chunks) < 1:
@@ -73,21 +73,21 @@ def _spell_step(step: GroupStep) -> str:
     return f"{step.collective.value} over {', '.join(str(list(group)) for group in step.groups)}"
 
 
-def group_step_of(meant: Instruction, tree: Tree) -> GroupStep:
-    """The groups and pieces that an instruction means at the tree's sizes."""
+def group_step_of(instruction: Instruction, tree: Tree) -> GroupStep:
+    """The groups and pieces of an instruction at the tree's sizes."""
     numbered = list(product(*(range(size) for size in tree.sizes)))
-    free = meant.groups.free
+    free = instruction.groups.free
     groups: dict[tuple[int, ...], list[int]] = {}
     keepers: dict[tuple[int, ...], list[int]] = {}
     for device, digits in enumerate(numbered):
         keepers.setdefault(tuple(digits[i] for i in free), []).append(device)
-        if all(digits[i] == 0 for i in meant.groups.zero):
+        if all(digits[i] == 0 for i in instruction.groups.zero):
             outside = tuple(digit for i, digit in enumerate(digits) if i not in free)
             groups.setdefault(outside, []).append(device)
     # Members of a group, in the order of their ids, have the free digits in counting order.
     piece = tuple(frozenset(keepers[values]) for values in sorted(keepers))
     return GroupStep(
-        meant.collective,
+        instruction.collective,
         tuple(tuple(group) for group in groups.values()),
         tuple(piece for _ in groups),
     )

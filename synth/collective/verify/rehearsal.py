@@ -1,4 +1,4 @@
-"""What every answer passes before it is shown: derived anew, replayed on small machines, proved."""
+"""The checks of every answer before it is shown: derived anew, replayed, proved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synth.collective.verify.replay import compare, compare_stripes
 from synth.collective.verify.symbolic import Verdict, prove
 
 _MOST_ELEMENTS = 2**14
-"""Of a payload in a rehearsal: of very unlike shares the smallest may then be empty."""
+"""The most elements of a rehearsed payload: with very unequal shares the smallest may be empty."""
 
 
 def derive_valid(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
@@ -24,16 +24,16 @@ def derive_valid(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -> 
 
 
 def judge_symbolically(derivation: Derivation) -> Verdict:
-    """Rehearse a program that the rules allow, and ask z3: its verdict."""
+    """Rehearses a program that the rules allow, and returns z3's verdict."""
     rehearse(derivation)
     return prove(derivation.program, derivation.tree, derivation.goal)
 
 
 def rehearse(derivation: Derivation) -> None:
-    """Replay a program on small machines of its shape: every factor 2, and once 3.
+    """Replays a program on small machines of its shape: every factor 2, and once 3.
 
     A size of 3 finds what powers of 2 hide. Raises AssertionError if the arrays disagree with the
-    rules, which is a mistake of ours and not of the caller.
+    rules: that is our own bug, not the caller's.
     """
     for reduction in _small_machines(derivation):
         schedule = lower(derive_on(derivation, reduction.tree), reduction, payload_bytes=1)
@@ -43,15 +43,15 @@ def rehearse(derivation: Derivation) -> None:
 
 
 def rehearse_stripes(derivations: Sequence[Derivation], sizes: Sequence[int]) -> None:
-    """Replay programs side by side on the same small machines, each on its slice of the payload.
+    """Replays concurrent programs on the same small machines, each on its slice of the payload.
 
-    ``sizes`` say which share of the payload each has; every share is of several elements of each
-    piece, and of unlike numbers of them. AssertionError as in ``rehearse``.
+    ``sizes`` are the programs' shares of the payload; every share has several elements of each
+    piece, in different numbers. Raises AssertionError as ``rehearse``.
     """
     for reduction in _small_machines(derivations[0]):
         stripes = [
-            lower(derive_on(one, reduction.tree), reduction, size)
-            for one, size in zip(derivations, sizes, strict=True)
+            lower(derive_on(derivation, reduction.tree), reduction, size)
+            for derivation, size in zip(derivations, sizes, strict=True)
         ]
         elements = stripes[0].pieces * (3 + sum(sizes) // min(sizes)) + 1
         failure = compare_stripes(stripes, min(elements, _MOST_ELEMENTS))

@@ -1,7 +1,7 @@
-"""Executes on numpy arrays what others only reason about: a judge that knows no rules.
+"""Executes on numpy arrays what other modules only reason about: a judge that knows no rules.
 
-``replay`` runs a schedule on flat payloads of any length. ``multiplicities`` runs a program that
-nobody has verified and counts how often each contribution was added to each chunk.
+``replay`` runs a schedule on flat payloads of any length. ``multiplicities`` runs an unverified
+program and counts how often each contribution was added to each chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from synth.collective.semantics.schedule import (
 )
 
 Array = npt.NDArray[Any]
-_TOGETHER = {
+_REDUCERS = {
     ReductionKind.SUM: np.add,
     ReductionKind.MAX: np.maximum,
     ReductionKind.MIN: np.minimum,
@@ -34,7 +34,7 @@ _TOGETHER = {
 
 
 class Buffers(dict[int, Array]):
-    """What each device holds; ``op`` puts what several hold together."""
+    """What each device holds; ``op`` is the reduction operation."""
 
     def __init__(self, held: Mapping[int, Array], op: ReductionKind) -> None:
         super().__init__(held)
@@ -43,7 +43,7 @@ class Buffers(dict[int, Array]):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an execution is not the plain result: the phase (None: the end) and the reason."""
+    """Why an execution differs from the plain result: the phase (None: the end) and the reason."""
 
     phase: int | None
     reason: str
@@ -63,41 +63,41 @@ _PLAIN = {
 def replay(
     schedule: Schedule, payloads: Array, before: Callable[[Phase], None] = lambda phase: None
 ) -> Array | Failure:
-    """Run a schedule on what each device starts with; the result is what each ends with.
+    """Runs a schedule on each device's initial buffer; returns each device's result.
 
     Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
     pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
-    each of k members, of which the last may be shorter; results have whole ones, shorter pieces
-    ending with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. Of a
-    broadcast only what first members start with is read; of a reduce others end with zeros.
-    ``before`` is called with each phase before it is run, and may raise to stop.
+    each of k members, of which the last may be shorter; results have whole pieces, the shorter ones
+    padded with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. A
+    broadcast reads only the buffers of first members; after a reduce all others hold zeros.
+    ``before`` is called with each phase before it runs, and may raise to stop.
     """
     goal, count = schedule.goal, schedule.segments
-    given, got = _count_pieces(schedule)
-    pieces = _split_into_pieces(payloads, given)
+    given_pieces, result_pieces = _count_pieces(schedule)
+    pieces = _split_into_pieces(payloads, given_pieces)
     devices, _, length = pieces.shape
     finer = pad_length(length, count if goal.in_pieces else schedule.pieces * count)
     whole = np.pad(pieces, ((0, 0), (0, 0), (0, finer - length)))
-    parts = whole.reshape(devices, given, count, -1)
-    found = []
-    for number in range(count):
-        segment = parts[:, :, number].reshape(devices, -1)
-        done = _replay_segment(schedule, segment, got * finer // count, before)
-        if isinstance(done, Failure):
-            return done
-        found.append(done.reshape(devices, got, -1))
-    return np.concatenate(found, axis=2)[:, :, :length].reshape(devices, -1)
+    parts = whole.reshape(devices, given_pieces, count, -1)
+    segments = []
+    for index in range(count):
+        segment = parts[:, :, index].reshape(devices, -1)
+        outcome = _replay_segment(schedule, segment, result_pieces * finer // count, before)
+        if isinstance(outcome, Failure):
+            return outcome
+        segments.append(outcome.reshape(devices, result_pieces, -1))
+    return np.concatenate(segments, axis=2)[:, :, :length].reshape(devices, -1)
 
 
 def _count_pieces(schedule: Schedule) -> tuple[int, int]:
-    """Into how many pieces, each with an owner, the buffers at the start and at the end are cut."""
-    given = schedule.pieces if schedule.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
-    got = schedule.pieces if schedule.goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
-    return given, got
+    """The numbers of pieces, each with an owner, in the buffers at the start and at the end."""
+    start = schedule.pieces if schedule.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL) else 1
+    result = schedule.pieces if schedule.goal in (Goal.ALL_GATHER, Goal.ALL_TO_ALL) else 1
+    return start, result
 
 
 def _split_into_pieces(payloads: Array, pieces: int) -> Array:
-    """Shape (devices, pieces, elements of one): zeros make the last ones as long as the others."""
+    """Shape (devices, pieces, elements of a piece); zeros pad the last pieces to equal length."""
     devices, length = payloads.shape
     extra = pad_length(length, pieces) - length
     return np.pad(payloads, ((0, 0), (0, extra))).reshape(devices, pieces, -1)
@@ -108,43 +108,42 @@ def replay_stripes(
     payloads: Array,
     before: Callable[[Phase], None] = lambda phase: None,
 ) -> Array | Failure:
-    """Run schedules each on its slice of the payloads, the slices one after the other.
+    """Runs each schedule on its slice of the payloads, the slices one after the other.
 
-    Where the goal is in pieces, as an all-gather's is, a slice is one of every piece: with two
-    stripes of like shares the first gathers the first half of what each member has. Slices are as
-    large by their share as the schedules' payloads. A Failure's phase is that of the stripe that
-    failed.
+    Where the goal is in pieces, as an all-gather's is, a slice covers part of every piece: with two
+    stripes of equal shares the first gathers the first half of what each member has. Slices are in
+    the ratio of the schedules' payloads. A Failure's phase is that of the stripe that failed.
     """
     if len(stripes) == 1:
         return replay(stripes[0], payloads, before)
-    given, got = _count_pieces(stripes[0])
-    pieces = _split_into_pieces(payloads, given)
+    given_pieces, result_pieces = _count_pieces(stripes[0])
+    pieces = _split_into_pieces(payloads, given_pieces)
     devices = len(payloads)
     cuts = slice_ends([stripe.payload_bytes for stripe in stripes], pieces.shape[2])
-    found = []
+    slices = []
     for stripe, part in zip(stripes, np.split(pieces, cuts[:-1], axis=2), strict=True):
-        done = replay(stripe, part.reshape(devices, -1), before)
-        if isinstance(done, Failure):
-            return done
-        found.append(done.reshape(devices, got, -1))
-    return np.concatenate(found, axis=2).reshape(devices, -1)
+        outcome = replay(stripe, part.reshape(devices, -1), before)
+        if isinstance(outcome, Failure):
+            return outcome
+        slices.append(outcome.reshape(devices, result_pieces, -1))
+    return np.concatenate(slices, axis=2).reshape(devices, -1)
 
 
 def _replay_segment(
     schedule: Schedule, payloads: Array, length: int, before: Callable[[Phase], None]
 ) -> Array | Failure:
-    """What devices end with, ``length`` elements each."""
-    everyone = list(range(len(payloads)))
+    """The devices' results, ``length`` elements each."""
+    devices = list(range(len(payloads)))
     firsts = _first_members(schedule.reduction)
-    starting = firsts if schedule.goal is Goal.BROADCAST else everyone
-    ending = firsts if schedule.goal is Goal.REDUCE else everyone
+    starting = firsts if schedule.goal is Goal.BROADCAST else devices
+    ending = firsts if schedule.goal is Goal.REDUCE else devices
     buffers = Buffers({device: payloads[device].copy() for device in starting}, schedule.op)
     for number, phase in enumerate(schedule.phases):
         before(phase)
         try:
             match phase:
                 case Exchange():
-                    _carry_out(phase, buffers, payloads.shape[1] // schedule.pieces)
+                    _run_exchange(phase, buffers, payloads.shape[1] // schedule.pieces)
                 case Transpose():
                     _transpose(phase, buffers)
                 case _:
@@ -166,8 +165,8 @@ def _first_members(reduction: Reduction) -> list[int]:
     return [int(device) for device in reduction.grid()[:, 0]]
 
 
-def _carry_out(phase: Exchange, buffers: Buffers, length: int) -> None:
-    """One collective in every group, ``length`` being that of one of the schedule's pieces."""
+def _run_exchange(phase: Exchange, buffers: Buffers, length: int) -> None:
+    """Runs one collective in every group; ``length`` is that of one of the schedule's pieces."""
     if phase.pieces is None:
         for group in phase.listed:
             _exchange(phase.collective, group, buffers)
@@ -176,13 +175,13 @@ def _carry_out(phase: Exchange, buffers: Buffers, length: int) -> None:
     for group, own in zip(phase.listed, phase.pieces, strict=True):
         for device in group:
             buffers.setdefault(device, nothing)
-        _exchange_pieces(phase.collective, group, buffers, [list(one) for one in own], length)
+        _exchange_pieces(phase.collective, group, buffers, [list(places) for places in own], length)
 
 
 def _exchange_pieces(
     collective: Collective, group: list[int], buffers: Buffers, own: list[list[int]], length: int
 ) -> None:
-    """One collective in one group where ``own`` lists each member's pieces; some may have none."""
+    """Runs one collective in one group; ``own`` lists each member's pieces, possibly none."""
     match collective:
         case Collective.REDUCE_SCATTER:
             whole = _reduce_group(group, buffers).reshape(-1, length)
@@ -228,7 +227,7 @@ def _reduce_group(group: list[int], buffers: Buffers) -> Array:
 
 def _combine(stacked: Array, op: ReductionKind) -> Array:
     """The sum, maximum or minimum of rows."""
-    total: Array = _TOGETHER[op].reduce(stacked, axis=0, dtype=stacked.dtype)
+    total: Array = _REDUCERS[op].reduce(stacked, axis=0, dtype=stacked.dtype)
     return total
 
 
@@ -242,8 +241,8 @@ def _transpose(phase: Transpose, buffers: Buffers) -> None:
 def plain_sum(
     reduction: Reduction, payloads: Array, op: ReductionKind = ReductionKind.SUM
 ) -> Array:
-    """What every schedule must give: the sum (maximum, minimum) over each reduction group, on all
-    its members.
+    """The result that every schedule must give: the sum (maximum, minimum) over each reduction
+    group, on all its members.
     """
     result = np.empty_like(payloads)
     for group in reduction.grid():
@@ -254,7 +253,7 @@ def plain_sum(
 def plain_result(
     reduction: Reduction, payloads: Array, goal: Goal, op: ReductionKind = ReductionKind.SUM
 ) -> Array:
-    """What every schedule for a goal must give, of the shape that ``replay`` gives it."""
+    """The result that every schedule for a goal must give, in the shape that ``replay`` returns."""
     members = reduction.tree.devices
     grid = reduction.grid()
     match goal:
@@ -290,16 +289,16 @@ def _fill_rows(grid: Devices, groups: list[Array]) -> Array:
 
 
 def compare(schedule: Schedule, elements: int) -> Failure | None:
-    """Run a schedule on whole numbers all different from each other, and compare with numpy.
+    """Runs a schedule on distinct whole numbers and compares the result with numpy's.
 
-    None means that every element a device must end with is equal to the plain result. ``elements``
-    is the length of the whole payload.
+    None means that every element a device must end with equals the plain result. ``elements`` is
+    the length of the whole payload.
     """
     return compare_stripes([schedule], elements)
 
 
 def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | None:
-    """The same for schedules that each have a slice of the payload."""
+    """Runs ``compare`` on schedules that each have a slice of the payload."""
     first = stripes[0]
     gathers = first.goal is Goal.ALL_GATHER
     length = pad_length(elements, first.pieces) // first.pieces if gathers else elements
@@ -326,9 +325,9 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
     """How often device d's value of chunk c contains contributor q: shape (k, k, k).
 
     Runs any program for the goal that names levels of the tree, sound or not, for one group of k
-    devices; ``wanted_multiplicities`` says what a correct one ends with. Failure if a step adds
-    arrays of unequal chunks or gathers a chunk twice, which no runtime could carry out. Raises
-    InputError for bad names and for collectives that are none of the goal's.
+    devices; ``expected_multiplicities`` gives a correct program's counts. Failure if a step adds
+    arrays of unequal chunks or gathers a chunk twice, which no runtime could execute. Raises
+    InputError for bad names and for collectives that are not the goal's.
     """
     k = tree.devices
     counts = _initial_counts(k, goal)
@@ -348,12 +347,12 @@ def multiplicities(program: Program, tree: Tree, goal: Goal = Goal.ALL_REDUCE) -
 
 def _initial_counts(k: int, goal: Goal) -> Array:
     counts = np.zeros((k, k, k), dtype=np.int64)
-    every = np.arange(k)
+    indices = np.arange(k)
     match goal:
         case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
-            counts[every, :, every] = 1
+            counts[indices, :, indices] = 1
         case Goal.ALL_GATHER:
-            counts[every, every, :] = 1
+            counts[indices, indices, :] = 1
         case Goal.BROADCAST:
             counts[0] = 1
         case _:
@@ -361,8 +360,8 @@ def _initial_counts(k: int, goal: Goal) -> Array:
     return counts
 
 
-def wanted_multiplicities(counts: Array, goal: Goal) -> Array:
-    """What ``multiplicities`` of a correct program are; as they are where it does not matter."""
+def expected_multiplicities(counts: Array, goal: Goal) -> Array:
+    """The ``multiplicities`` of a correct program; unchanged where they do not matter."""
     k = len(counts)
     match goal:
         case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
@@ -377,7 +376,7 @@ def wanted_multiplicities(counts: Array, goal: Goal) -> Array:
 
 
 def _count_contributions(collective: Collective, members: Array, counts: Array, own: Array) -> str:
-    """Carry out one collective in one group; the reason why it cannot be, or nothing."""
+    """Runs one collective in one group; returns the reason why it is impossible, or ""."""
     held = counts[members]
     rows = np.asarray(held.any(axis=2))
     total = held.sum(axis=0)
@@ -393,8 +392,8 @@ def _count_contributions(collective: Collective, members: Array, counts: Array, 
             counts[members] = 0
             counts[members[0]] = total
         case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
-            mine = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
-            counts[members] = np.where(mine[:, :, None], total[None], 0)
+            own_chunks = (own[members][:, None, :] == own[None, :, :]).all(axis=2)
+            counts[members] = np.where(own_chunks[:, :, None], total[None], 0)
         case Collective.BROADCAST:
             counts[members] = held[0]
         case _:

@@ -1,8 +1,8 @@
 """Proof with z3 that a program is right for clusters of every size, or where it goes wrong.
 
 The sizes of the digits are integer unknowns n_i >= 2; a device, a chunk and a contributor are
-digits in 0 .. n_i - 1; a state is a formula has(device, chunk, contributor). A judge of its own:
-it knows what a collective does from section 3 of the language's definition and shares no code
+digits in 0 .. n_i - 1; a state is a formula has(device, chunk, contributor). This judge is
+independent: it defines collectives by section 3 of the language's definition and shares no code
 with the rules of the search or with the replay.
 """
 
@@ -55,14 +55,14 @@ def prove(
     effort: int = EFFORT,
     regular: bool = False,
 ) -> Verdict:
-    """Decide for all sizes at once whether a program reaches a goal; the tree's do not matter.
+    """Decides for all sizes at once whether a program reaches a goal; the tree's sizes are ignored.
 
     Asks z3, before each step, for sizes and devices that break its soundness precondition and,
-    after the last, for something that is missing, or too much. Proved: there are none, whatever
-    the sizes. Refuted: here they are, with sizes of 2 if such a counterexample exists. Unknown: z3
-    gave up or used up its share of the ``effort`` (z3's resource units). With ``regular`` the
-    preconditions of class R are asked too. Raises InputError for a program that does not fit the
-    tree or the goal. The idea of the sizes as unknowns is ours; P² has no such proof.
+    after the last, for something that is missing, or too much. Proved: there are none, whatever the
+    sizes. Refuted: a counterexample, with sizes of 2 if one exists. Unknown: z3 gave up or used up
+    its share of the ``effort`` (z3's resource units). ``regular`` adds the preconditions of class
+    R. Raises InputError for a program that does not fit the tree or the goal. Treating sizes as
+    unknowns is our idea; P² has no such proof.
     """
     steps = instructions(program, tree, goal)
     cluster = _Cluster.of_depth(len(tree.digits))
@@ -121,7 +121,7 @@ class _Cluster:
     def with_digits(
         self, body: Formula, kind: Variables, digits: Sequence[int], values: Variables
     ) -> Formula:
-        """The body with ``values`` in the place of these digits of a device or chunk."""
+        """The body with ``values`` in place of these digits of a device or chunk."""
         pairs = [(kind[i], values[i]) for i in digits]
         return z3.substitute(body, *pairs) if pairs else body
 
@@ -144,8 +144,8 @@ class _Cluster:
         """The device is the first one."""
         return self.all_of(*(digit == 0 for digit in self.device))
 
-    def _equal(self, one: Variables, other: Variables) -> Formula:
-        return self.all_of(*(a == b for a, b in zip(one, other, strict=True)))
+    def _equal(self, left: Variables, right: Variables) -> Formula:
+        return self.all_of(*(a == b for a, b in zip(left, right, strict=True)))
 
     @property
     def sane(self) -> Formula:
@@ -159,7 +159,7 @@ class _Cluster:
 
 @dataclass(frozen=True)
 class _Question:
-    """A formula that is satisfiable just if the step (None: the goal) goes wrong in this way."""
+    """A formula that is satisfiable exactly if the step (None: the goal) goes wrong in this way."""
 
     step: int | None
     violation: Violation
@@ -171,8 +171,8 @@ def _questions(
 ) -> Iterator[_Question]:
     has = _initial_state(cluster, goal)
     for number, step in enumerate(steps):
-        asked = _SOUND[step.collective] + (_REGULAR[step.collective] if regular else ())
-        for violation in asked:
+        violations = _SOUND[step.collective] + (_REGULAR[step.collective] if regular else ())
+        for violation in violations:
             wrong = _broken_precondition(cluster, has, step.groups, violation)
             yield _Question(number, violation, wrong)
         has = _state_after(cluster, has, step)
@@ -195,7 +195,7 @@ def _initial_state(cluster: _Cluster, goal: Goal) -> Formula:
 def _missed_goals(
     cluster: _Cluster, has: Formula, goal: Goal
 ) -> Iterator[tuple[Violation, Formula]]:
-    """The ways to miss a goal, each with its formula: something is lacking, or it is too much."""
+    """The ways to miss a goal, each with its formula: something is missing, or too much."""
     match goal:
         case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
             yield Violation.GOAL_MISSED, z3.Not(has)
@@ -212,10 +212,10 @@ def _broken_precondition(
     cluster: _Cluster, has: Formula, groups: Groups, violation: Violation
 ) -> Formula:
     """The formula that device and other are two members of a group that break the precondition."""
-    free, every = groups.free, cluster.every_digit
+    free, digits = groups.free, cluster.every_digit
     theirs = cluster.with_digits(has, cluster.device, free, cluster.other)
-    rows = cluster.some(cluster.contributor, every, has)
-    their_rows = cluster.some(cluster.contributor, every, theirs)
+    rows = cluster.some(cluster.contributor, digits, has)
+    their_rows = cluster.some(cluster.contributor, digits, theirs)
     match violation:
         case Violation.UNEQUAL_ROWS:
             wrong = z3.And(has, z3.Not(their_rows))
@@ -237,7 +237,7 @@ def _broken_precondition(
     return cluster.all_of(
         _participation(cluster, groups),
         differ,
-        *(cluster.device[i] == cluster.other[i] for i in every if i not in free),
+        *(cluster.device[i] == cluster.other[i] for i in digits if i not in free),
         wrong,
     )
 
@@ -282,7 +282,7 @@ class _Counterexample:
 def _find_counterexample(
     cluster: _Cluster, wrong: Formula, effort: int
 ) -> _Counterexample | Unknown | None:
-    """None if nothing of any size makes the formula true, else values that do, small ones first."""
+    """None if no values of any size make the formula true, else such values, small ones first."""
     general = _solve(cluster, cluster.all_of(cluster.sane, wrong), effort)
     if general is None:
         return None
@@ -292,7 +292,7 @@ def _find_counterexample(
 
 
 def _solve(cluster: _Cluster, formula: Formula, effort: int) -> _Counterexample | Unknown | None:
-    # A solver for each question: after a push z3 would change to a strategy that hangs on some.
+    # One solver per question: after a push z3 changes to a strategy that hangs on some formulas.
     solver = z3.Solver(ctx=cluster.context)
     solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
     solver.set("rlimit", effort)
@@ -314,21 +314,21 @@ def _values(cluster: _Cluster, model: Any) -> _Counterexample:
 
 
 _ALONE = (Violation.NOT_CLOSED, Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED)
-"""Violations that take one member of a group only: they name no second one."""
+"""Violations that involve a single member of a group, and so name no second one."""
 
 
 def _refutation(
-    found: _Counterexample, question: _Question, program: Program, tree: Tree, goal: Goal
+    counterexample: _Counterexample, question: _Question, program: Program, tree: Tree, goal: Goal
 ) -> Refuted:
     return Refuted(
         violation=question.violation,
         step=question.step,
         instruction="" if question.step is None else str(program.steps[question.step]),
         names=tree.names,
-        sizes=found.sizes,
-        device=found.device,
-        other=None if question.violation in _ALONE else found.other,
-        chunk=found.chunk,
-        contributor=found.contributor,
+        sizes=counterexample.sizes,
+        device=counterexample.device,
+        other=None if question.violation in _ALONE else counterexample.other,
+        chunk=counterexample.chunk,
+        contributor=counterexample.contributor,
         goal=goal,
     )

@@ -22,7 +22,7 @@ class Violation(Enum):
     NOT_CLOSED = "rows not closed"
     UNLIKE_PIECES = "unlike pieces"
     UNEVEN = "uneven pieces"
-    # Every step may be taken, and the end is not what was asked for.
+    # Every step is allowed, but the program misses its goal.
     GOAL_MISSED = "goal missed"
     GOAL_EXCEEDED = "goal exceeded"
 
@@ -59,21 +59,21 @@ _OTHERWISE = {
 
 @dataclass(frozen=True)
 class Proved:
-    """The program is right: for these sizes of the digits, or for all sizes if there are none."""
+    """The program is right: for these sizes of the digits, or for all sizes if None."""
 
     sizes: DigitValues | None = None
 
 
 @dataclass(frozen=True)
 class Refuted:
-    """The program is wrong, and here is where: the counterexample.
+    """The program is wrong; the fields are a counterexample.
 
-    ``step`` numbers, from 0, the step that may not be taken; without one the goal is missed.
+    ``step`` is the number, from 0, of the step that is not allowed; None if the goal is missed.
     ``instruction`` is that step as written. ``sizes``, ``device``, ``other``, ``chunk`` and
     ``contributor`` have one value per digit of ``names``; a program of explicit groups has one
-    digit without a name, the device id. ``other`` is the second member of the group if it takes
-    two to go wrong. For an all-to-all the contributor is the device that something comes from, and
-    the chunk the device it is for.
+    digit without a name, the device id. ``other`` is the second member of the group if two are
+    needed to go wrong. In an all-to-all the contributor is the source device, and the chunk the
+    destination device.
     """
 
     violation: Violation
@@ -129,11 +129,11 @@ EFFORT = 20_000_000
 
 
 def share_effort(effort: int, questions: int) -> int | None:
-    """The part of z3's effort that each of several questions may cost.
+    """The share of z3's effort that each of several questions may cost; None if below one unit.
 
-    In z3's own resource units, of which a proof of a four-step program takes some 60,000: unlike
-    seconds they are the same on a slow or busy machine, so that a verdict can be repeated.
-    None if there is less than one for each, as z3 reads 0 as no limit.
+    The unit is z3's own resource unit (a proof of a four-step program takes some 60,000): unlike
+    seconds it is the same on a slow or busy machine, so verdicts are reproducible. A share of 0 is
+    refused because z3 reads 0 as no limit.
     """
     part = min(effort // questions, 2**32 - 1)
     return part if part >= 1 else None

@@ -1,4 +1,4 @@
-"""A job without a file: collectives of a step as they are named in a question, one by one."""
+"""A job without a file: the collectives of a step as a question names them, one by one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 
 NAME = "step"
-"""What the job is called."""
+"""The name of such a job."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A collective of ``payload_bytes`` over some axes, ``times`` in a step.
+    """A collective of ``payload_bytes`` over some axes, sent ``times`` per step.
 
-    ``hidden`` is the share of its time that compute can run beside, from 0 to 1.
+    ``hidden`` is the share of its time that overlaps with compute, from 0 to 1.
     """
 
     over: tuple[str, ...]
@@ -28,16 +28,16 @@ class Sent:
 
 
 def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Workload:
-    """The job that sends these, as a job file of the same content would say it.
+    """Returns the job that sends these collectives, as a job file of the same content would.
 
-    An entry is called after what it does: ``all-reduce over data``; the second of a name gets a
-    number. Raises InputError for what no job may be: no collective, axes that do not exist.
+    Each entry is named by what it does, ``all-reduce over data``; repeated names get a number.
+    Raises InputError for an invalid job: no collective, or axes that do not exist.
     """
     names: list[str] = []
-    for one in collectives:
-        name = f"{one.goal.value} over {', '.join(one.over)}"
-        same = sum(other.partition(" (")[0] == name for other in names)
-        names.append(f"{name} ({same + 1})" if same else name)
+    for sent in collectives:
+        name = f"{sent.goal.value} over {', '.join(sent.over)}"
+        repeats = sum(other.partition(" (")[0] == name for other in names)
+        names.append(f"{name} ({repeats + 1})" if repeats else name)
     count = f"{len(names)} collective{'s' if len(names) > 1 else ''}"
     return Workload(
         name=NAME,
@@ -49,12 +49,12 @@ def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Workload:
         entries=tuple(
             Entry(
                 name,
-                one.goal,
-                one.over,
-                parse_amount(one.payload_bytes),
-                parse_amount(one.times),
-                parse_amount(one.hidden),
+                sent.goal,
+                sent.over,
+                parse_amount(sent.payload_bytes),
+                parse_amount(sent.times),
+                parse_amount(sent.hidden),
             )
-            for name, one in zip(names, collectives, strict=True)
+            for name, sent in zip(names, collectives, strict=True)
         ),
     )

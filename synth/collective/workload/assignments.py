@@ -44,13 +44,13 @@ class SettledEntry:
 
     @property
     def weight(self) -> Fraction:
-        """Calls per step that compute does not hide: seconds of a call x this are exposed."""
+        """Calls per step that compute does not hide: a call's seconds times this are exposed."""
         return self.times * (1 - self.hidden)
 
 
 @dataclass(frozen=True)
 class SettledTraffic:
-    """Communication that is listed and not priced, and why."""
+    """Communication that is listed but not priced, and why."""
 
     name: str
     over: tuple[str, ...]
@@ -61,7 +61,7 @@ class SettledTraffic:
 
 @dataclass(frozen=True)
 class SettledJob:
-    """A job whose axes have sizes. ``entries`` may be none: over axes of size 1 nothing is sent."""
+    """A job whose axes have sizes. ``entries`` may be empty: axes of size 1 send nothing."""
 
     name: str
     title: str
@@ -71,23 +71,23 @@ class SettledJob:
 
 
 def assignments(job: Workload, devices: int) -> tuple[Sizes, ...]:
-    """All sizes of the axes that multiply to the number of devices and meet the requirements.
+    """Returns all sizes of the axes that fill the devices and meet the requirements.
 
-    For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2.
-    Sizes come in the order of the job file, the last axis fastest; an axis of any size takes the
-    divisors of the number of devices. Raises InputError if no sizes fit, with a hint at what would,
-    and for more than ``MOST_ASSIGNMENTS``.
+    For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2. Sizes
+    follow the order of the job file, the last axis fastest; an axis of any size takes the divisors
+    of the number of devices. Raises InputError if no sizes fit, with a hint at what would, and for
+    more than ``MOST_ASSIGNMENTS``.
     """
     names = [axis.name for axis in job.axes]
     divisors = _divisors(devices)
     sized = islice(_enumerate_sizes(job.axes, devices, divisors), MOST_ASSIGNMENTS + 1)
-    found = [dict(zip(names, sizes, strict=True)) for sizes in sized]
-    if len(found) > MOST_ASSIGNMENTS:
+    candidates = [dict(zip(names, sizes, strict=True)) for sizes in sized]
+    if len(candidates) > MOST_ASSIGNMENTS:
         problem = f"the open axes may have more than {MOST_ASSIGNMENTS} different sizes"
         raise InputError(problem, where=job.places.of("axes"), hint="give some of them a size")
-    if not found:
+    if not candidates:
         raise _misfit_error(job, devices, divisors)
-    fitting = [_Candidate(sizes, values_at(job, sizes)) for sizes in found]
+    fitting = [_Candidate(sizes, values_at(job, sizes)) for sizes in candidates]
     for requirement in job.requires:
         met = [candidate for candidate in fitting if candidate.excess(requirement) <= 0]
         if not met:
@@ -130,8 +130,8 @@ def _unmet_error(requirement: Requirement, fitting: list[_Candidate]) -> InputEr
 def settle_job(job: Workload, sizes: Sizes) -> SettledJob:
     """The job with numbers only. Bytes are rounded up; entries over axes of size 1 are left out.
 
-    Raises InputError for sizes the job does not have, and, with the place, for bytes and times
-    that are not above 0, for a hidden share outside 0 to 1 and for a division by zero.
+    Raises InputError for sizes that the job does not allow and, with the place, for bytes and times
+    that are not above 0, a hidden share outside 0 to 1, and a division by zero.
     """
     _check_sizes(job, sizes)
     known = values_at(job, sizes)

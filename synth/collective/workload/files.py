@@ -1,4 +1,4 @@
-"""Job files: a job is read from TOML, with the line in each error, and written back."""
+"""Job files: reads a job from TOML, with line numbers in errors, and writes it back."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ T = TypeVar("T")
 
 
 def shipped_jobs() -> tuple[str, ...]:
-    """The names of the jobs that come with the package, sorted."""
+    """The names of the jobs that ship with the package, sorted."""
     return toml_names(_folder())
 
 
 def load_job(spec: str) -> Workload:
-    """A shipped job by its name, or the one a TOML file describes.
+    """Loads a shipped job by name, or the job of a TOML file by path.
 
-    Raises InputError for a job or file that does not exist, and, with the line, for whatever is
-    wrong in the file.
+    Raises InputError for a job or file that does not exist and, with the line, for any mistake in
+    the file.
     """
     text = job_file_text(spec)
     return load_shipped_job(spec) if text is None else read_job(text, where=spec)
 
 
 def load_shipped_job(name: str, otherwise: str = "") -> Workload:
-    """A shipped job by its name. Raises InputError for others, with ``otherwise`` in the hint."""
+    """Loads a shipped job. Raises InputError for other names, with ``otherwise`` in the hint."""
     if name not in shipped_jobs():
         hint = f"{suggest_nearest(name, shipped_jobs())} {otherwise}".strip()
         raise InputError(f"no job {name!r}", hint=hint)
@@ -69,7 +69,7 @@ def load_shipped_job(name: str, otherwise: str = "") -> Workload:
 def job_file_text(spec: str) -> str | None:
     """The text of the file that a path names; None for a shipped job.
 
-    Raises InputError for what is neither, and for a file that cannot be read or is no text.
+    Raises InputError if ``spec`` is neither, or the file cannot be read as text.
     """
     if spec in shipped_jobs():
         return None
@@ -80,7 +80,7 @@ def job_file_text(spec: str) -> str | None:
 
 
 def job_text(name: str) -> str:
-    """The file of a shipped job, to look at or to start from."""
+    """The text of a shipped job's file, to read or to start from."""
     return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -89,7 +89,7 @@ def _folder() -> Traversable:
 
 
 def read_job(text: str, *, where: str = "job") -> Workload:
-    """The job that a TOML text describes. Raises InputError with ``where`` and the line."""
+    """The job of a TOML text. Raises InputError with ``where`` and the line."""
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most"
         raise InputError(f"{len(text)} characters are no job", where=f"{where}, line 1", hint=hint)
@@ -123,7 +123,7 @@ class _Text:
     lines: Mapping[Keys, int]
 
     def place(self, path: Keys) -> str:
-        """The line of a key, or of the nearest table around it that has one."""
+        """The line of a key, or of the nearest enclosing table that has one."""
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.where}, line {self.lines.get(path, 1)}"
@@ -131,7 +131,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Table:
-    """One table of the text. A key that is wrong raises InputError with its line."""
+    """One table of the text. A wrong key raises InputError with its line."""
 
     raw: dict[str, Any]
     path: Keys
@@ -145,15 +145,15 @@ class _Table:
         return SourcePlaces(self.text.place(self.path), {key: self.place(key) for key in self.raw})
 
     def check(self, known: Sequence[str]) -> None:
-        """Refuse unknown keys, then missing keys that are needed."""
+        """Raises InputError for unknown keys, then for missing keys that are required."""
         for key in self.raw:
             if key not in known:
                 problem = f"unknown key {key!r}"
                 raise InputError(problem, where=self.place(key), hint=suggest_nearest(key, known))
         for key in known:
             if key not in self.raw and key not in _OPTIONAL:
-                what = "[axes]" if key == "axes" else f"{key} = ..."
-                raise InputError(f"no {key!r}", where=self.place(key), hint=f"add {what}")
+                missing = "[axes]" if key == "axes" else f"{key} = ..."
+                raise InputError(f"no {key!r}", where=self.place(key), hint=f"add {missing}")
 
     def read(self, key: str, reader: Callable[[Any], T], default: Any = None) -> T:
         """The value of a key, converted by ``reader``. Raises InputError with the key's line."""
@@ -288,12 +288,15 @@ def write(job: Workload) -> str:
         lines = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
         blocks.append(["[numbers]", *lines])
     if job.requires:
-        rules = (f"{_key(each.name)} = {_quote(str(each.rule))}" for each in job.requires)
+        rules = (
+            f"{_key(requirement.name)} = {_quote(str(requirement.rule))}"
+            for requirement in job.requires
+        )
         blocks.append(["[requires]", *rules])
     for entry in job.entries:
         blocks.append(["[[collective]]", *_lines(entry, f'request = "{entry.goal.value}"')])
-    for other in job.unpriced:
-        blocks.append(["[[unpriced]]", *_lines(other, ""), f"why = {_quote(other.why)}"])
+    for traffic in job.unpriced:
+        blocks.append(["[[unpriced]]", *_lines(traffic, ""), f"why = {_quote(traffic.why)}"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -325,7 +328,7 @@ def _size_line(axis: JobAxis) -> str:
 
 
 def _toml_value(amount: Amount) -> str:
-    """A plain number bare if TOML has it with the same digits, everything else in quotes."""
+    """A plain number bare if TOML prints it with the same digits, everything else in quotes."""
     text = str(amount)
     plain = isinstance(amount, Number) and not amount.unit
     bare = plain and (_WHOLE.fullmatch(text) or repr(float(text)) == text)

@@ -1,4 +1,4 @@
-"""A job: the collectives one training step asks for, with axes whose sizes may be left open."""
+"""A job: the collectives of one training step, over axes whose sizes may be left open."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SourcePlaces:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, key: str) -> str:
-        """The place of a key; of its table where the key was left out."""
+        """The place of a key, or of its table where the key was left out."""
         return self.keys.get(key, self.table)
 
 
@@ -71,13 +71,13 @@ class JobAxis:
 
     @property
     def text(self) -> str:
-        """The sizes as a job file has them: ``1|2|4``, or ``any``."""
+        """The sizes as a job file writes them: ``1|2|4``, or ``any``."""
         return "any" if self.sizes is None else "|".join(str(size) for size in self.sizes)
 
 
 @dataclass(frozen=True)
 class NamedNumber:
-    """A number with a name, for amounts to refer to; it may refer to axes and earlier numbers."""
+    """A named number that amounts refer to; it may itself refer to axes and earlier numbers."""
 
     name: str
     amount: Amount
@@ -89,7 +89,7 @@ class NamedNumber:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What sizes of the axes must meet to be considered at all, memory for one."""
+    """A condition on the axes' sizes, such as memory; sizes that fail it are not considered."""
 
     name: str
     rule: Rule
@@ -100,8 +100,8 @@ class Requirement:
 class Entry:
     """A collective that every device takes part in ``times`` per step, over the axes ``over``.
 
-    ``payload`` is in bytes, the largest buffer of a device; ``hidden`` is the share of the time
-    that compute can run beside, from 0 to 1.
+    ``payload`` is in bytes, the largest buffer of a device; ``hidden`` is the share of its time
+    that overlaps with compute, from 0 to 1.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class UnpricedTraffic:
-    """Communication of the job that no ``Goal`` can say, and ``why``. It is listed, not priced."""
+    """Communication that no ``Goal`` describes, and ``why``. It is listed, not priced."""
 
     name: str
     over: tuple[str, ...]
@@ -127,7 +127,7 @@ class UnpricedTraffic:
 
 @dataclass(frozen=True)
 class Workload:
-    """What one training step communicates, on any machine the axes fit.
+    """The communication of one training step, on any machine that the axes fit.
 
     The axes' sizes multiply to the number of devices. Raises InputError, with the place, for names
     that do not exist or are given twice, for bytes mixed with plain numbers, and for an empty job.
@@ -157,13 +157,13 @@ class Workload:
         names = [entry.name for entry in self.communications]
         for position, entry in enumerate(self.communications):
             if entry.name in names[:position]:
-                raise _find_repeated(entry.name, entry.places.of("name"))
+                raise _repeated_error(entry.name, entry.places.of("name"))
             self._check_entry(entry, powers)
         self._check_constants()
 
     @property
     def communications(self) -> tuple[Entry | UnpricedTraffic, ...]:
-        """All that the job sends, priced or not: entries, then unpriced ones."""
+        """All communication of the job: priced entries, then unpriced traffic."""
         return (*self.entries, *self.unpriced)
 
     def _check_requirements(self, powers: Powers) -> None:
@@ -172,9 +172,9 @@ class Workload:
             where = requirement.where
             _check_text(requirement.name, "name", SourcePlaces(where))
             if requirement.name in names[:position]:
-                raise _find_repeated(requirement.name, where)
-            found = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
-            if len(set(found)) > 1:
+                raise _repeated_error(requirement.name, where)
+            units = [_power(part, powers, where) for part in amounts_in(requirement.rule)]
+            if len(set(units)) > 1:
                 problem = f"{str(requirement.rule)!r} compares bytes with something else"
                 hint = "give both sides a unit, as in 16 B * parameters <= 64 GB"
                 raise InputError(problem, where=where, hint=hint)
@@ -188,14 +188,14 @@ class Workload:
             check_distinct(tuple(axis.name for axis in self.axes), "axis")
 
     def _powers(self) -> dict[str, int]:
-        """For every name whether it is bytes (1) or a plain number (0), each checked as it comes.
+        """Maps each name to 1 (bytes) or 0 (a plain number), checking each in order.
 
-        Raises InputError for a name that is taken, and for amounts that refer to no name.
+        Raises InputError for a name that is taken, and for amounts that refer to an unknown name.
         """
         powers = {axis.name: 0 for axis in self.axes}
         for number in self.numbers:
             if number.name in powers:
-                raise _find_repeated(number.name, number.where)
+                raise _repeated_error(number.name, number.where)
             powers[number.name] = _power(number.amount, powers, number.where)
         return powers
 
@@ -212,7 +212,7 @@ class Workload:
             _check_text(entry.why, "why", entry.places)
 
     def _check_constants(self) -> None:
-        """Refuse amounts out of bounds that no size of an open axis can mend. Raises InputError."""
+        """Raises InputError for amounts out of bounds whatever sizes the open axes take."""
         fixed = {
             axis.name: axis.sizes[0] for axis in self.axes if axis.sizes and not axis.sizes[1:]
         }
@@ -240,7 +240,7 @@ class Workload:
 
 Powers = Mapping[str, int]
 _POWERS = {"bytes": (0, 1), "times": (0,), "hidden": (0,)}
-"""The powers of bytes an entry's amounts may have."""
+"""The powers of bytes that an entry's amounts may have."""
 _BOUNDS = {
     "bytes": (MOST_PAYLOAD_BYTES, f"above 0, and at most {MOST_PAYLOAD_BYTES}"),
     "times": (MOST_TIMES, f"above 0, and at most {MOST_TIMES}"),
@@ -249,16 +249,16 @@ _BOUNDS = {
 
 
 def amounts_of(entry: Entry | UnpricedTraffic) -> tuple[tuple[str, Amount], ...]:
-    """The amounts of an entry by their keys: bytes, times and, of a collective, hidden."""
+    """An entry's amounts by their keys: bytes, times and, for a collective, hidden."""
     amounts = (("bytes", entry.payload), ("times", entry.times))
     return (*amounts, ("hidden", entry.hidden)) if isinstance(entry, Entry) else amounts
 
 
 def values_at(job: Workload, sizes: Mapping[str, int]) -> Known:
-    """What the names of a job stand for at sizes of its axes, or why that cannot be worked out.
+    """The value of each name of a job at sizes of its axes, or the error in computing it.
 
-    With data = 8, ``batch / data`` stands for an eighth of the batch. Where sizes are left out, so
-    are the numbers that depend on them.
+    With data = 8, ``batch / data`` is an eighth of the batch. Numbers that depend on axes without a
+    size are left out.
     """
     known: dict[str, Fraction | InputError] = {name: Fraction(size) for name, size in sizes.items()}
     for number in job.numbers:
@@ -271,9 +271,9 @@ def values_at(job: Workload, sizes: Mapping[str, int]) -> Known:
 
 
 def entry_value(entry: Entry | UnpricedTraffic, key: str, known: Known) -> Fraction:
-    """One amount of an entry, worked out.
+    """The value of one amount of an entry.
 
-    Raises InputError, with the place, for a division by zero and for what is out of bounds: bytes
+    Raises InputError, with the place, for a division by zero and for a value out of bounds: bytes
     and times are above 0, the hidden share is from 0 to 1.
     """
     where = entry.places.of(key)
@@ -290,7 +290,7 @@ def entry_value(entry: Entry | UnpricedTraffic, key: str, known: Known) -> Fract
 
 
 def number_text(value: Fraction) -> str:
-    """A number as people write it; with 6 digits if it is a long fraction."""
+    """A number as people write it: a long fraction with 6 digits."""
     return str(value) if value.denominator < 1000 else f"{float(value):.6g}"
 
 
@@ -308,22 +308,22 @@ def _power(amount: Amount, powers: Powers, where: str) -> int:
         return power_of_bytes(amount, powers)
 
 
-def _find_repeated(name: str, where: str) -> InputError:
+def _repeated_error(name: str, where: str) -> InputError:
     hint = "every axis, number, requirement and collective needs a name of its own"
     return InputError(f"the name {name!r} is given twice", where=where, hint=hint)
 
 
-def _check_symbol(name: str, what: str, where: str) -> None:
-    """Refuse a name that an amount could not spell. Raises InputError."""
+def _check_symbol(name: str, kind: str, where: str) -> None:
+    """Raises InputError for a name that an amount could not contain."""
     with error_context(where):
-        check_name(name, what)
+        check_name(name, kind)
     if not _NAME.fullmatch(name) or name in EXTREMES:
-        problem = f"{what} name {name!r} cannot stand in an amount"
+        problem = f"{kind} name {name!r} cannot stand in an amount"
         hint = "a letter followed by letters, digits or '_', and neither min nor max"
         raise InputError(problem, where=where, hint=hint)
 
 
 def _check_text(text: str, key: str, places: SourcePlaces) -> None:
-    """Refuse text that cannot stand in a table. Raises InputError."""
+    """Raises InputError for text that is empty or not a single printable line."""
     if not text.strip() or not text.isprintable():
         raise InputError(f"{key} = {text!r}", where=places.of(key), hint="one line of text")

@@ -1,9 +1,9 @@
 """One placement for a whole job: the one with the least exposed communication time.
 
 A choice is one size for each axis that the job leaves open, and one placement. Each collective gets
-its best program on that choice; its seconds count times its calls per step and the share that
-compute cannot hide, and the sum ranks the choice. Choices are searched in the order of their lower
-bounds, until no bound is below the k-th sum found: exact, though most are never searched.
+its best program on that choice; its seconds are multiplied by its calls per step and by the share
+that compute cannot hide, and the sum ranks the choice. Choices are searched in the order of their
+lower bounds, until no bound is below the k-th best sum: exact, though most are never searched.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from synth.search.forks import map_in_forks
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How programs are looked for, the same for all entries of a job; ``k`` placements are kept.
+    """How programs are searched, for all entries of a job alike; ``k`` placements are kept.
 
     ``placement`` fixes the matrix instead of trying all.
     """
@@ -69,7 +69,7 @@ class SearchSettings:
 class JobPlacement:
     """Sizes of the axes, a placement, and the exposed communication seconds of a step there.
 
-    ``estimate`` says what these seconds are owed to, the calls of all entries together.
+    ``estimate`` splits these seconds, the calls of all entries together, by sources of error.
     """
 
     axes: tuple[Axis, ...]
@@ -79,7 +79,7 @@ class JobPlacement:
 
     @property
     def interval(self) -> Interval | None:
-        """Where measurements take the seconds to lie; None without, or if nothing is exposed."""
+        """The range that measurements give for the seconds; None where unmeasured or unexposed."""
         if not self.estimate.owed:
             return None
         low, high = self.estimate.lowest, self.estimate.highest
@@ -90,8 +90,8 @@ class JobPlacement:
 class PlacedEntry:
     """An entry with its best program on the chosen placement.
 
-    ``alone_placement`` is the best placement for this entry alone, with the same sizes of the
-    axes; ``alone_seconds`` is one call there.
+    ``alone_placement`` is the best placement for this entry alone, with the same sizes of the axes;
+    ``alone_seconds`` is one call there.
     """
 
     entry: SettledEntry
@@ -112,10 +112,10 @@ class PlacedEntry:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """The best placement, its entries, and the next best ones.
+    """The best placement, its entries, and the next best placements.
 
-    ``ranking`` begins with the chosen one. ``complete`` is False if the work was stopped: then a
-    better placement may be missing.
+    ``ranking`` begins with the chosen placement. ``complete`` is False if the search was stopped:
+    then a better placement may be missing.
     """
 
     system: System
@@ -131,17 +131,17 @@ class JobPlan:
 def plan_job(
     system: System | str,
     job: Workload,
-    how: SearchSettings | None = None,
+    settings: SearchSettings | None = None,
     watcher: Watcher | None = None,
 ) -> JobPlan:
-    """The placement on which a job's collectives are exposed for the least time, exactly.
+    """Returns the placement on which a job's collectives are exposed for the least time, exactly.
 
-    ``system`` may be a catalogue name (``dgx-h100:4``) or the path of a TOML file.
-    Ties: the earlier setting of the axes, then the order of placements. Raises InputError for a
-    job that does not fit the machine.
+    ``system`` may be a catalogue name (``dgx-h100:4``) or the path of a TOML file. Ties go to the
+    earlier setting of the axes, then the earlier placement. Raises InputError for a job that does
+    not fit the machine.
     """
     machine = load(system) if isinstance(system, str) else system
-    return _JobPlanner(machine, job, how or SearchSettings(), watcher or Watcher()).run()
+    return _JobPlanner(machine, job, settings or SearchSettings(), watcher or Watcher()).run()
 
 
 @dataclass(frozen=True)
@@ -159,73 +159,80 @@ _Key = tuple[Goal, int, object]
 
 
 class _JobPlanner:
-    """Prices choices and remembers what each kind of reduction costs. Mutable, one use."""
+    """Prices choices and caches the price of each kind of reduction. Mutable, one use."""
 
     def __init__(
-        self, system: System, job: Workload, how: SearchSettings, watcher: Watcher
+        self, system: System, job: Workload, settings: SearchSettings, watcher: Watcher
     ) -> None:
         self._system = system
-        self._how = how
+        self._settings = settings
         self._watcher = watcher
-        self._noting = StopFlag(watcher)
-        self._simulator = Simulator(system, how.choice)
+        self._stop_flag = StopFlag(watcher)
+        self._simulator = Simulator(system, settings.choice)
         self._libraries: dict[Goal, Library] = {}
         self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
-        self._known: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
+        self._answers: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
         self._bounds: dict[_Key, int] = {}
-        self._jobs = settle_on_placement(system, job, how.placement)
-        self._of = 1
-        if how.placement is None:
-            self._of = sum(count_placements(system.hierarchy, one.axes) for one in self._jobs)
+        self._jobs = settle_on_placement(system, job, settings.placement)
+        self._placement_count = 1
+        if settings.placement is None:
+            self._placement_count = sum(
+                count_placements(system.hierarchy, job.axes) for job in self._jobs
+            )
 
     def run(self) -> JobPlan:
         done = 0
         best: list[tuple[Fraction, int, _Choice]] = []
         choices = self._choices()
-        self._search_first(choices[: self._how.k])
+        self._presearch(choices[: self._settings.k])
         for choice in choices:
-            if done and not self._noting.go_on():
+            if done and not self._stop_flag.go_on():
                 break
-            limit = best[-1][0] if len(best) == self._how.k else None
+            limit = best[-1][0] if len(best) == self._settings.k else None
             total = self._total(choice, limit)
             if total is not None:
-                best = sorted([*best, (total, choice.order, choice)], key=lambda one: one[:2])
-                best = best[: self._how.k]
+                best = sorted([*best, (total, choice.order, choice)], key=lambda item: item[:2])
+                best = best[: self._settings.k]
                 self._watcher.ranked(partial(_best_so_far, best))
             done += 1
-            self._watcher.placed(done, self._of)
-        best = self._framework_first(best)
+            self._watcher.placed(done, self._placement_count)
+        best = self._put_framework_first(best)
         chosen = best[0][2]
-        entries = tuple(self._planned(chosen))
+        entries = tuple(self._place_entries(chosen))
         return JobPlan(
             self._system,
             chosen.job,
-            self._how,
+            self._settings,
             entries,
             tuple(
                 JobPlacement(
-                    one.job.axes,
-                    one.placement,
+                    kept.job.axes,
+                    kept.placement,
                     float(total) / TICKS_PER_SECOND,
-                    self._estimate(one),
+                    self._estimate(kept),
                 )
-                for total, _, one in best
+                for total, _, kept in best
             ),
             done,
-            self._of,
-            not self._noting.stopped and all(one.complete for one in self._libraries.values()),
+            self._placement_count,
+            not self._stop_flag.stopped
+            and all(library.complete for library in self._libraries.values()),
         )
 
-    def _framework_first(
+    def _put_framework_first(
         self, best: list[tuple[Fraction, int, _Choice]]
     ) -> list[tuple[Fraction, int, _Choice]]:
-        """The best choices, before them the one that frameworks lay out if prices cannot tell.
+        """The best choices, led by the frameworks' own layout unless prices put it behind the best.
 
-        It is the simplest of those that prices do not tell from the best: nothing has to be set.
+        Among choices that tie with the best it is the simplest: nothing has to be set.
         """
         first = best[0][2]
         placement = row_major_placement(self._system.hierarchy, first.job.axes)
-        if placement is None or self._how.placement is not None or placement == first.placement:
+        if (
+            placement is None
+            or self._settings.placement is not None
+            or placement == first.placement
+        ):
             return best
         bounds = tuple(self._bound(entry, placement) for entry in first.job.entries)
         usual = _Choice(
@@ -234,24 +241,24 @@ class _JobPlanner:
         total = self._total(usual, None) or Fraction(0)
         if self._estimate(first).surely_below(self._estimate(usual)):
             return best
-        others = [one for one in best if one[2].placement != placement]
-        return [(total, usual.order, usual), *others][: self._how.k]
+        others = [item for item in best if item[2].placement != placement]
+        return [(total, usual.order, usual), *others][: self._settings.k]
 
     def _choices(self) -> list[_Choice]:
-        """All of them, the lowest bound first."""
-        found: list[_Choice] = []
+        """All choices, the lowest bound first."""
+        choices: list[_Choice] = []
         for job in self._jobs:
             for placement in self._placements(job):
                 bounds = tuple(self._bound(entry, placement) for entry in job.entries)
                 total = _weigh_estimate(job, bounds)
-                found.append(_Choice(total, len(found), job, placement, bounds))
-        return sorted(found, key=lambda one: (one.bound, one.order))
+                choices.append(_Choice(total, len(choices), job, placement, bounds))
+        return sorted(choices, key=lambda choice: (choice.bound, choice.order))
 
     def _placements(self, job: SettledJob) -> Iterable[Placement]:
-        """All placements; only the one that is asked for if there is one."""
-        if self._how.placement is None:
+        """All placements, or only the requested one."""
+        if self._settings.placement is None:
             return placements(self._system.hierarchy, job.axes)
-        return [Placement(self._system.hierarchy, job.axes, self._how.placement)]
+        return [Placement(self._system.hierarchy, job.axes, self._settings.placement)]
 
     def _total(self, choice: _Choice, limit: Fraction | None) -> Fraction | None:
         """The weighted ticks of all entries; None where they exceed the limit."""
@@ -264,36 +271,38 @@ class _JobPlanner:
         total = _weigh_estimate(choice.job, ticks)
         return None if limit is not None and total > limit else total
 
-    def _search_first(self, choices: Sequence[_Choice]) -> None:
-        """What the first choices need, which no bound makes needless: by several processes."""
+    def _presearch(self, choices: Sequence[_Choice]) -> None:
+        """Searches what the first choices need, which no bound can avoid, in several processes."""
         if self._watcher.processes < 2:
             return
-        wanted = {
+        searches = {
             _key(self._system, entry, reduction): (entry, reduction)
             for choice in choices
             for entry in choice.job.entries
             if entry.weight
             for reduction in [self._reduction(entry, choice.placement)]
         }
-        for entry, reduction in wanted.values():
+        for entry, reduction in searches.values():
             self._library(entry.goal).paths(len(reduction.tree.digits))
-        found = map_in_forks(self._searched, [*wanted.values()], self._noting)
-        self._known.update(zip(wanted, found, strict=False))
+        results = map_in_forks(self._search_entry, [*searches.values()], self._stop_flag)
+        self._answers.update(zip(searches, results, strict=False))
 
-    def _searched(self, one: tuple[SettledEntry, Reduction]) -> DistinctAnswer[CandidatePrograms]:
-        entry, reduction = one
-        [found] = self._search(entry).distinct(reduction, 1)
-        return found
+    def _search_entry(
+        self, search: tuple[SettledEntry, Reduction]
+    ) -> DistinctAnswer[CandidatePrograms]:
+        entry, reduction = search
+        [best] = self._search(entry).distinct(reduction, 1)
+        return best
 
     def _estimate(self, choice: _Choice) -> PriceEstimate:
-        """What the exposed time of a choice is owed to."""
+        """The exposed time of a choice, split by sources of error."""
         exposed = [entry for entry in choice.job.entries if entry.weight]
         return sum_estimates(
             (float(entry.weight), self._best(entry, choice.placement).estimate) for entry in exposed
         )
 
     def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
-        return Reduction(placement, entry.over, self._how.collapse)
+        return Reduction(placement, entry.over, self._settings.collapse)
 
     def _bound(self, entry: SettledEntry, placement: Placement) -> int:
         reduction = self._reduction(entry, placement)
@@ -303,13 +312,13 @@ class _JobPlanner:
         return self._bounds[key]
 
     def _best(self, entry: SettledEntry, placement: Placement) -> DistinctAnswer[CandidatePrograms]:
-        """The entry's best answer on a placement; those with equal prices share a search."""
+        """The entry's best answer on a placement; placements with equal prices share a search."""
         reduction = self._reduction(entry, placement)
         key = _key(self._system, entry, reduction)
-        if key not in self._known:
-            self._known[key] = self._searched((entry, reduction))
-        found = self._known[key]
-        return replace(found, what=replace(found.what, reduction=reduction))
+        if key not in self._answers:
+            self._answers[key] = self._search_entry((entry, reduction))
+        best = self._answers[key]
+        return replace(best, what=replace(best.what, reduction=reduction))
 
     def _search(self, entry: SettledEntry) -> CandidateSearch:
         key = entry.goal, entry.payload_bytes
@@ -318,66 +327,68 @@ class _JobPlanner:
                 self._library(entry.goal),
                 self._simulator,
                 entry.payload_bytes,
-                self._how.segments,
-                stripes=self._how.stripes,
-                go_on=self._noting.go_on,
+                self._settings.segments,
+                stripes=self._settings.stripes,
+                go_on=self._stop_flag.go_on,
             )
         return self._searches[key]
 
     def _library(self, goal: Goal) -> Library:
         if goal not in self._libraries:
-            language = replace(self._how.language, goal=goal)
+            language = replace(self._settings.language, goal=goal)
             self._libraries[goal] = Library(language, self._watcher.searching)
         return self._libraries[goal]
 
-    def _planned(self, chosen: _Choice) -> Sequence[PlacedEntry]:
+    def _place_entries(self, chosen: _Choice) -> Sequence[PlacedEntry]:
         """All entries on a choice; those of one goal are proved together."""
         entries, place = chosen.job.entries, chosen.placement
         planned: dict[int, PlacedEntry] = {}
         for goal in dict.fromkeys(entry.goal for entry in entries):
-            some = {n: self._best(one, place) for n, one in enumerate(entries) if one.goal is goal}
-            several = [(found, entries[number].payload_bytes) for number, found in some.items()]
-            maker = AnswerMaker(self._simulator, self._library(goal), self._noting, several)
-            for number, found in some.items():
+            answers = {
+                n: self._best(entry, place) for n, entry in enumerate(entries) if entry.goal is goal
+            }
+            sized = [(best, entries[number].payload_bytes) for number, best in answers.items()]
+            maker = AnswerMaker(self._simulator, self._library(goal), self._stop_flag, sized)
+            for number, best in answers.items():
                 entry = entries[number]
-                answer = maker.answer(number + 1, found, entry.payload_bytes)
-                alone = self._alone(entry, chosen, found.what)
-                seconds, best = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
-                planned[number] = PlacedEntry(entry, answer, seconds, best)
+                answer = maker.answer(number + 1, best, entry.payload_bytes)
+                alone = self._best_alone(entry, chosen, best.what)
+                seconds, best_placement = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
+                planned[number] = PlacedEntry(entry, answer, seconds, best_placement)
                 self._watcher.judged(len(planned), len(entries))
         return [planned[number] for number in range(len(entries))]
 
-    def _alone(
-        self, entry: SettledEntry, chosen: _Choice, found: CandidatePrograms
+    def _best_alone(
+        self, entry: SettledEntry, chosen: _Choice, chosen_best: CandidatePrograms
     ) -> CandidatePrograms:
         """The entry on the placement that is best for it alone."""
         others = sorted(
             (self._bound(entry, placement), number, placement)
             for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
         )
-        best = found
+        best = chosen_best
         for bound, _, placement in others:
-            if bound >= best.ticks or not self._noting.go_on():
+            if bound >= best.ticks or not self._stop_flag.go_on():
                 break
-            other = self._best(entry, placement).what
-            best = other if other.ticks < best.ticks else best
+            candidate = self._best(entry, placement).what
+            best = candidate if candidate.ticks < best.ticks else best
         return best
 
 
 def settle_on_placement(
-    system: System, job: Workload, placement: tuple[tuple[int, ...], ...] | None
+    system: System, workload: Workload, placement: tuple[tuple[int, ...], ...] | None
 ) -> list[SettledJob]:
-    """The job with numbers only: of all sizes that its axes may have, or of those of a placement.
+    """The job with numbers only: for all sizes its axes may have, or for those of a placement.
 
     Raises InputError where there are none; nothing is priced.
     """
-    jobs = [settle_job(job, sizes) for sizes in assignments(job, system.devices)]
-    found = jobs if placement is None else [_set_axis_sizes(placement, jobs)]
-    for one in found:
-        check_axes(system.hierarchy, one.axes)
+    jobs = [settle_job(workload, sizes) for sizes in assignments(workload, system.devices)]
+    settled = jobs if placement is None else [_set_axis_sizes(placement, jobs)]
+    for job in settled:
+        check_axes(system.hierarchy, job.axes)
         if placement is not None:
-            Placement(system.hierarchy, one.axes, placement)
-    return found
+            Placement(system.hierarchy, job.axes, placement)
+    return settled
 
 
 def _set_axis_sizes(matrix: tuple[tuple[int, ...], ...], jobs: Sequence[SettledJob]) -> SettledJob:
@@ -406,11 +417,12 @@ def _best_so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisio
 
 
 def _key(system: System, entry: SettledEntry, reduction: Reduction) -> _Key:
-    """What an entry's price depends on besides the system: two placements may share it."""
+    """Everything that an entry's price depends on, besides the system; placements may share it."""
     return entry.goal, entry.payload_bytes, price_class(system, reduction)
 
 
 def _weigh_estimate(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:
     return sum(
-        (entry.weight * one for entry, one in zip(job.entries, ticks, strict=True)), Fraction(0)
+        (entry.weight * entry_ticks for entry, entry_ticks in zip(job.entries, ticks, strict=True)),
+        Fraction(0),
     )

@@ -1,7 +1,6 @@
-"""Amounts that depend on the sizes of axes, as in ``14 GB / tensor``: read, spelled, worked out.
+"""Amounts that depend on the sizes of axes, as in ``14 GB / tensor``: parsed, printed, evaluated.
 
-All arithmetic is exact. ``str(amount)`` is the spelling that ``parse_amount`` reads back as the
-same.
+All arithmetic is exact, and ``parse_amount(str(amount)) == amount``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ UNITS: Mapping[str, int] = {"B": 1} | {
     for power, prefix in enumerate("KMGT", start=1)
     for suffix in ("", "iB", "B")
 }
-"""Bytes of a unit, as sizes on the command line have them."""
+"""Bytes of a unit, with the same units as sizes on the command line."""
 EXTREMES = ("min", "max")
 MOST_CHARACTERS = 500
 MOST_BITS = 1000
@@ -41,7 +40,7 @@ _BINDING_STRENGTHS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 @dataclass(frozen=True)
 class Number:
-    """A decimal number as it was written, with a unit of bytes or without."""
+    """A decimal number as it was written, optionally with a unit of bytes."""
 
     text: str
     unit: str = ""
@@ -64,7 +63,7 @@ class Number:
 
 @dataclass(frozen=True)
 class NameReference:
-    """The size of an axis, or a number that has a name."""
+    """The size of an axis, or a named number."""
 
     name: str
 
@@ -130,9 +129,9 @@ def _binding_strength(amount: Amount) -> int:
 
 
 def parse_amount(given: str | int | float | Fraction) -> Amount:
-    """An amount from a number or from text. Raises InputError for what cannot be read.
+    """Parses an amount from a number or text. Raises InputError for what cannot be read.
 
-    Text is made of numbers (``96``, ``1.5``, ``175e9``) with or without a unit of bytes (``14 GB``,
+    Text contains numbers (``96``, ``1.5``, ``175e9``), optionally with a unit of bytes (``14 GB``,
     ``64 KiB``), names, ``+ - * /``, parentheses, ``min(..., ...)`` and ``max(..., ...)``.
     """
     if isinstance(given, str):
@@ -150,7 +149,7 @@ def _fraction(given: Fraction) -> Amount:
 
 
 def parse_rule(text: str) -> Rule:
-    """A rule from text: ``AMOUNT <= AMOUNT`` or ``AMOUNT is whole``. Raises InputError."""
+    """Parses a rule: ``AMOUNT <= AMOUNT`` or ``AMOUNT is whole``. Raises InputError."""
     left, comparison, right = text.partition("<=")
     if comparison:
         return AtMostRule(parse_amount(left), parse_amount(right))
@@ -167,7 +166,7 @@ def amounts_in(rule: Rule) -> tuple[Amount, ...]:
 
 
 def names_in(amount: Amount) -> Iterator[str]:
-    """The names an amount refers to, as often as it does."""
+    """Yields the names that an amount refers to, with repetitions."""
     match amount:
         case NameReference(name):
             yield name
@@ -184,7 +183,7 @@ def names_in(amount: Amount) -> Iterator[str]:
 
 
 Known = Mapping[str, Fraction | InputError]
-"""The value of each name, or the error that kept it unknown, raised where it is needed."""
+"""The value of each name, or the error in computing it, raised where the value is needed."""
 
 
 def evaluate_amount(amount: Amount, known: Known) -> Fraction:
@@ -224,7 +223,7 @@ def _combine(amount: Amount, sign: str, left: Fraction, right: Fraction) -> Frac
 
 
 def power_of_bytes(amount: Amount, powers: Mapping[str, int]) -> int:
-    """1 for bytes, 0 for a plain number, and so on; ``powers`` has those of the names.
+    """1 for bytes, 0 for a plain number, and so on; ``powers`` holds those of the names.
 
     Raises InputError where bytes are added to, or compared with, something else.
     """
@@ -236,10 +235,10 @@ def power_of_bytes(amount: Amount, powers: Mapping[str, int]) -> int:
         case Extreme(_, parts):
             return _common_power(amount, [power_of_bytes(part, powers) for part in parts])
         case BinaryOperation(sign, left, right):
-            found = [power_of_bytes(left, powers), power_of_bytes(right, powers)]
+            sides = [power_of_bytes(left, powers), power_of_bytes(right, powers)]
             if sign in "+-":
-                return _common_power(amount, found)
-            return found[0] + found[1] if sign == "*" else found[0] - found[1]
+                return _common_power(amount, sides)
+            return sides[0] + sides[1] if sign == "*" else sides[0] - sides[1]
         case _:
             assert_never(amount)
 
@@ -282,12 +281,12 @@ def _parse_text(text: str) -> Amount:
         amount: Any = _lark().parse(text)
     except UnexpectedInput as error:
         token = getattr(error, "token", None)
-        at, found = error.pos_in_stream or 0, "the end"
+        at, token_text = error.pos_in_stream or 0, "the end"
         if token is not None and token.type == "$END":
             at = len(text.rstrip())
         else:
-            found = repr(text[at] if token is None else str(token))
-        problem = f"the amount {text!r} cannot be read at character {at + 1}, {found}"
+            token_text = repr(text[at] if token is None else str(token))
+        problem = f"the amount {text!r} cannot be read at character {at + 1}, {token_text}"
         hint = "write it as in 4096, 14 GB / tensor or 2 * (data - 1)"
         raise InputError(problem, hint=hint) from None
     return cast(Amount, amount)

@@ -1,4 +1,4 @@
-"""The shape of a transformer and how it is trained: the input from which a job is derived."""
+"""The shape of a transformer and its training settings, from which a job is derived."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hierarchies import InputError
 
 
 class StateSharding(Enum):
-    """What of the training state is cut up among the devices that see different data."""
+    """The part of the training state that is sharded among the devices that see different data."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"
@@ -21,12 +21,12 @@ class StateSharding(Enum):
 class TransformerShape:
     """A decoder-only transformer.
 
-    Attention has ``heads``, of which ``kv_heads`` groups share keys and values; the feed-forward
-    network ``feed_forward`` inner columns (4 times ``hidden``), with a gate in ``gated`` ones.
-    ``classic`` means biases and LayerNorm, as in GPT. ``tied`` means one matrix for embedding and
-    logits; ``positions`` counts learned ones. With ``experts`` every layer's feed-forward network
-    is that many experts, ``experts_per_token`` of which see a token. Raises InputError for numbers
-    that make no transformer.
+    Attention has ``heads``, in ``kv_heads`` groups that share keys and values; the feed-forward
+    network has ``feed_forward`` inner columns (by default 4 times ``hidden``) and a gate if
+    ``gated``. ``classic`` means biases and LayerNorm, as in GPT. ``tied`` means one matrix for
+    embedding and logits; ``positions`` counts learned positions. With ``experts`` every layer's
+    feed-forward network is that many experts, ``experts_per_token`` of which process a token.
+    Raises InputError for numbers that make no transformer.
     """
 
     layers: int
@@ -61,12 +61,12 @@ class TransformerShape:
 class Training:
     """How a transformer is trained.
 
-    ``sequence`` in tokens, ``micro_batch`` in sequences; either the whole ``batch`` of a step in
-    sequences, or the ``micro_batches`` that each device goes through. ``recompute``: all
+    ``sequence`` is in tokens, ``micro_batch`` in sequences; give either ``batch``, the sequences of
+    a step, or ``micro_batches``, the number that each device processes. ``recompute``: all
     activations are computed again before the backward pass. ``capacity``: how many times the even
-    share of tokens an expert takes. ``memory_GB`` is what a device has for parameters, gradients
-    and optimizer, ``most_bubble`` the time a pipeline may idle, as a share of the time it works;
-    sizes of axes that need more are not considered. Raises InputError for numbers of no sense.
+    share of tokens an expert takes. ``memory_GB`` is a device's room for parameters, gradients and
+    optimizer state; ``most_bubble`` is the largest bubble as a share of working time; axis sizes
+    that exceed either are not considered. Raises InputError for values out of range.
     """
 
     sequence: int

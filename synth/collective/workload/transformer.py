@@ -1,7 +1,7 @@
-"""From the shape of a transformer and how it is trained to the job it gives the machine.
+"""Derives a job from the shape of a transformer and how it is trained.
 
-The formulas are written into the job as they stand in the papers, with names, so that the file
-can be read and changed:
+The formulas are written into the job as in the papers, with names, so that the file can be read and
+changed:
 
 * tensor and pipeline parallelism, the number of parameters: Narayanan et al., "Efficient
   Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, arXiv 2104.04473;
@@ -11,7 +11,7 @@ can be read and changed:
   in replicas (HSDP): Zhao et al., "PyTorch FSDP", 2023, arXiv 2304.11277;
 * mixtures of experts: Lepikhin et al., "GShard", 2020, arXiv 2006.16668.
 
-What is small is left out: the gradients of norms under sequence parallelism, the loss, the norm of
+Small amounts are left out: the gradients of norms under sequence parallelism, the loss, the norm of
 the gradient, the counts of tokens that experts exchange, and the last norm's parameters.
 """
 
@@ -62,15 +62,15 @@ def transformer_job(
     title: str = "",
     sources: Sequence[str] = (),
 ) -> Workload:
-    """The job of one training step. ``axes`` has the sizes that each axis may have, ``None``: any.
+    """The job of one training step. ``axes`` maps each axis to its possible sizes; ``None``: any.
 
     Axes are ``tensor``, ``pipeline``, and for the data: ``data`` (and ``expert``), ``shard`` with
     FSDP, ``replica`` and ``shard`` with HSDP. Times are those of the busiest pipeline stage, bytes
     those of its busiest device. Raises InputError for axes that do not go together.
     """
-    plan = _JobBuilder(shape, training, tuple(axes))
-    requires = tuple(Requirement(key, parse_rule(text)) for key, text in plan.requirements())
-    entries, unpriced = tuple(plan.entries()), tuple(plan.unpriced())
+    builder = _JobBuilder(shape, training, tuple(axes))
+    requires = tuple(Requirement(key, parse_rule(text)) for key, text in builder.requirements())
+    entries, unpriced = tuple(builder.entries()), tuple(builder.unpriced())
     communications: tuple[Entry | UnpricedTraffic, ...] = (*entries, *unpriced)
     needed = [part for requirement in requires for part in amounts_in(requirement.rule)]
     needed += [amount for entry in communications for _, amount in amounts_of(entry)]
@@ -80,7 +80,8 @@ def transformer_job(
         tuple(sources),
         tuple(JobAxis(axis, sizes) for axis, sizes in axes.items()),
         _used_numbers(
-            tuple(NamedNumber(key, parse_amount(given)) for key, given in plan.numbers()), needed
+            tuple(NamedNumber(key, parse_amount(formula)) for key, formula in builder.numbers()),
+            needed,
         ),
         requires,
         entries,
@@ -133,7 +134,7 @@ class _JobBuilder:
     def _has(self, axis: str) -> bool:
         return axis in self._axes
 
-    def _divided(self, amount: str, *axes: str) -> str:
+    def _divide(self, amount: str, *axes: str) -> str:
         """The amount divided by the sizes of these axes; axes that the job lacks are skipped."""
         return " / ".join([amount, *(axis for axis in axes if self._has(axis))])
 
@@ -147,7 +148,7 @@ class _JobBuilder:
 
     @property
     def _stage_layers(self) -> str:
-        return self._divided("layers", "pipeline")
+        return self._divide("layers", "pipeline")
 
     @property
     def _all_but_one_layer(self) -> str:
@@ -177,7 +178,7 @@ class _JobBuilder:
         yield "micro_batch", training.micro_batch
         if training.batch is not None:
             yield "batch", training.batch
-            yield "micro_batches", self._divided("batch / micro_batch", *self._data)
+            yield "micro_batches", self._divide("batch / micro_batch", *self._data)
         elif training.micro_batches is not None:
             yield "micro_batches", training.micro_batches
 
@@ -199,17 +200,17 @@ class _JobBuilder:
         copies = "" if shape.tied else "ends * "
         yield "embedding_parameters", f"{copies}vocabulary * hidden{positions}"
         stage = f"({self._stage_layers} * layer_parameters + embedding_parameters)"
-        yield "stage_parameters", self._divided(stage, "tensor")
+        yield "stage_parameters", self._divide(stage, "tensor")
         if shape.experts:
             experts = f"{self._stage_layers} * experts * network_parameters"
-            yield "stage_expert_parameters", self._divided(experts, "expert", "tensor")
+            yield "stage_expert_parameters", self._divide(experts, "expert", "tensor")
 
     def _activations(self) -> Iterator[tuple[str, Given]]:
         yield "passes", 3 if self._training.recompute else 2
         tokens = "sequence * micro_batch * hidden"
         yield "activations", f"{self._training.activation_bytes} B * {tokens}"
         if self._shape.experts:
-            sent = self._divided("activations", "tensor")
+            sent = self._divide("activations", "tensor")
             yield "dispatched", f"{sent} * experts_per_token * capacity"
 
     def requirements(self) -> Iterator[tuple[str, str]]:
@@ -236,11 +237,11 @@ class _JobBuilder:
             parts = "stage_parameters"
             parts = f"({parts} + stage_expert_parameters)" if self._shape.experts else parts
             return f"{held + STATE_BYTES} B * {parts}"
-        state = self._divided(f"{STATE_BYTES} B", "data", "expert")
+        state = self._divide(f"{STATE_BYTES} B", "data", "expert")
         dense = f"({held} B + {state}) * stage_parameters"
         if not self._shape.experts:
             return dense
-        state = self._divided(f"{STATE_BYTES} B", "data")
+        state = self._divide(f"{STATE_BYTES} B", "data")
         return f"{dense} + ({held} B + {state}) * stage_expert_parameters"
 
     def entries(self) -> Iterator[Entry]:
@@ -275,29 +276,31 @@ class _JobBuilder:
             yield _entry("experts' tokens scattered", scatter, over, payload, times)
 
     def _gradients(self) -> Iterator[Entry]:
-        """Gradients, once a step: all-reduced; or, with a sharded optimizer, reduce-scattered,
-        and the parameters gathered.
+        """The gradients, once per step: all-reduced; or, with a sharded optimizer,
+        reduce-scattered, and the parameters all-gathered.
         """
         if self._data:
-            yield from self._summed("", "stage_parameters", self._data)
+            yield from self._gradient_entries("", "stage_parameters", self._data)
         if self._shape.experts and self._has("data"):
-            yield from self._summed(" of experts", "stage_expert_parameters", ("data",))
+            yield from self._gradient_entries(" of experts", "stage_expert_parameters", ("data",))
 
-    def _summed(self, whose: str, parameters: str, over: tuple[str, ...]) -> Iterator[Entry]:
+    def _gradient_entries(
+        self, suffix: str, parameters: str, over: tuple[str, ...]
+    ) -> Iterator[Entry]:
         gradients = f"{self._training.gradient_bytes} B * {parameters}"
         hidden = self._all_but_one_layer
         if self._training.sharding is StateSharding.NONE:
             goal = Goal.ALL_REDUCE
-            yield _entry(f"gradients{whose} summed", goal, over, gradients, "1", hidden)
+            yield _entry(f"gradients{suffix} summed", goal, over, gradients, "1", hidden)
             return
         goal = Goal.REDUCE_SCATTER
-        yield _entry(f"gradients{whose} scattered", goal, over, gradients, "1", hidden)
+        yield _entry(f"gradients{suffix} scattered", goal, over, gradients, "1", hidden)
         held = f"{self._training.parameter_bytes} B * {parameters}"
         goal = Goal.ALL_GATHER
-        yield _entry(f"parameters{whose} gathered", goal, over, held, "1", hidden)
+        yield _entry(f"parameters{suffix} gathered", goal, over, held, "1", hidden)
 
     def _fully_sharded(self) -> Iterator[Entry]:
-        """Each layer is gathered before its forward and backward pass, its gradients scattered.
+        """Gathers each layer before its forward and backward pass and scatters its gradients.
 
         Embedding and logits stay gathered between the two passes. HSDP sums each shard over the
         replicas.
@@ -308,11 +311,11 @@ class _JobBuilder:
             ("embedding", "embedding_parameters", "", "micro_batches", "0"),
         )
         for unit, parameters, passes, times, share in units:
-            held = self._divided(f"{self._training.parameter_bytes} B * {parameters}", "tensor")
+            held = self._divide(f"{self._training.parameter_bytes} B * {parameters}", "tensor")
             goal, over = Goal.ALL_GATHER, ("shard",)
             name = f"parameters of {unit} gathered"
             yield _entry(name, goal, over, held, f"{passes}{times}", share)
-            held = self._divided(f"{self._training.gradient_bytes} B * {parameters}", "tensor")
+            held = self._divide(f"{self._training.gradient_bytes} B * {parameters}", "tensor")
             goal = Goal.REDUCE_SCATTER
             yield _entry(f"gradients of {unit} scattered", goal, over, held, times, share)
             if self._has("replica"):
@@ -335,7 +338,7 @@ class _JobBuilder:
             yield UnpricedTraffic(
                 "gradients of the embedding",
                 ("pipeline",),
-                parse_amount(self._divided(gradients, "tensor")),
+                parse_amount(self._divide(gradients, "tensor")),
                 parse_amount(1),
                 "only the first and the last stage sum theirs, not the whole axis",
             )

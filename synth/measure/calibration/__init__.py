@@ -1,9 +1,9 @@
-"""Prices that agree with measurements: read measurements, fit prices to them, judge the fit.
+"""Fits prices to measurements, and judges the fit.
 
-A description says what links could do; a run of nccl-tests says what they did. A fit finds latency
-and bandwidth for each level, algorithm and protocol that explain the measured rows. It also reports
-how far it is off on rows that it had not seen, and what the rows leave open. A fit needs rows in
-which levels are timed apart, so this package also says which tests to run:
+A description states what links could do; a run of nccl-tests shows what they did. A fit finds
+latency and bandwidth for each level, algorithm and protocol that explain the measured rows. It also
+reports its error on unseen rows, and what the rows leave undetermined. A fit needs rows that time
+levels separately, so this package also lists the tests to run:
 
 >>> from hierarchies import load
 >>> from synth.measure.calibration.experiments import isolating_experiment

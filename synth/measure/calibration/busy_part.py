@@ -3,7 +3,7 @@
 Launchers fill the first children of every level. Three GPUs of an eight-GPU node whose four NICs
 serve two GPUs each reach two NICs: the first carries twice what the second does, and no schedule
 can use the other two. So a part keeps, at each level, the busy children, the idle ones that share a
-port with a busy one, and the idle ones that pass messages on in its ring or torus.
+port with a busy one, and the idle ones that forward messages in its ring or torus.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class BusyPart:
 
 
 def busy_part(system: System, measurement: Measurement) -> BusyPart:
-    """The busy part of a machine, with all groups running at once.
+    """Returns the busy part of a machine, with all groups running at once.
 
-    Raises InputError for ranks that the system does not have, for groups of unlike shape or of one
-    rank, and for a part of a system with faults: no log says which of them were in the part.
+    Raises InputError for ranks that the system does not have, for groups of different shapes or
+    of one rank, and for a part of a system with faults: no log says which of them were in the
+    part.
     """
     _check_ranks(system, measurement)
     busy = measurement.busy
@@ -62,7 +63,7 @@ def _check_ranks(system: System, measurement: Measurement) -> None:
                 where=where,
                 hint=f"it has {len(levels)}: {', '.join(levels)}",
             )
-    for level, some, busy in zip(
+    for level, members, busy in zip(
         system.hierarchy.levels, measurement.members, measurement.busy, strict=True
     ):
         if not 1 <= busy <= level.cardinality:
@@ -71,9 +72,9 @@ def _check_ranks(system: System, measurement: Measurement) -> None:
                 where=where,
                 hint=f"is it a log of another machine than {system.name}?",
             )
-        if some < 1 or busy % some:
+        if members < 1 or busy % members:
             raise InputError(
-                f"groups of {some} among the {busy} busy children of level {level.name!r}",
+                f"groups of {members} among the {busy} busy children of level {level.name!r}",
                 where=where,
                 hint="groups are alike and disjoint",
             )
@@ -82,34 +83,34 @@ def _check_ranks(system: System, measurement: Measurement) -> None:
 
 
 def _kept_children(system: System, busy: Sequence[int]) -> tuple[int, ...]:
-    """How many children of each level the part has: whole blocks that share a port, whole rings."""
+    """Returns each level's children in the part: whole blocks sharing a port, whole rings."""
     kept = []
-    for level, (count, some) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):
+    for level, (count, active) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):
         circle = system.links[level].domain in (Domain.RING, Domain.TORUS)
         inside = system.hierarchy.devices_in_child(level)
         shared = [system.block(outer) // inside for outer in range(level)]
         together = lcm(*(number for number in shared if 1 < number < count))
-        kept.append(count if circle and some > 1 else -(-some // together) * together)
+        kept.append(count if circle and active > 1 else -(-active // together) * together)
     return tuple(kept)
 
 
-def _slots(kept: int, busy: int, some: int) -> tuple[Slot, ...]:
-    """A level's children as digits: the groups side by side, the members of each, the idle."""
-    slots = Slot(busy // some, Role.FIXED), Slot(some, Role.FREE)
+def _slots(kept: int, busy: int, members: int) -> tuple[Slot, ...]:
+    """Returns a level's children as digits: the groups, the members of each, the idle."""
+    slots = Slot(busy // members, Role.FIXED), Slot(members, Role.FREE)
     idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
     return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)
 
 
 def _link(system: System, level: int, kept: Sequence[int]) -> Link:
-    """A level's link, with only those ports of a child that serve devices of the part."""
+    """Returns a level's link, with only those ports of a child that serve devices of the part."""
     link, inside = system.links[level], prod(kept[level + 1 :])
     block = system.block(level)
-    each = system.ports_of_block(level)
+    ports = system.ports_of_block(level)
     if block == 1:
-        return replace(link, ports=each * inside)
+        return replace(link, ports=ports * inside)
     for inner in range(level + 1, len(kept)):
         beside = system.hierarchy.devices_in_child(inner)
         if beside <= block < beside * system.hierarchy.cardinalities[inner]:
             behind = block // beside * prod(kept[inner + 1 :])
-            return replace(link, ports=each * (inside // behind))
-    return replace(link, ports=each)
+            return replace(link, ports=ports * (inside // behind))
+    return replace(link, ports=ports)

@@ -1,8 +1,7 @@
-"""The ways (algorithm and protocol) that a row may have been run by, as numbers for a fit.
+"""The ways (algorithm and protocol) that may have run a row, with their coefficients for a fit.
 
-If NCCL_ALGO or NCCL_PROTO was not set the runtime chose by itself: then a row has a candidate for
-each algorithm and protocol of the runtime. A fit takes the one that NCCL's model chooses, or the
-fastest one.
+Unless NCCL_ALGO and NCCL_PROTO were set, the runtime chose: then a row has a candidate for each of
+its algorithms and protocols. A fit takes the one chosen by NCCL's model, or the fastest.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ WIDE_TREE = 0.5
 
 @dataclass(frozen=True)
 class FitCandidate:
-    """One algorithm and protocol for a measurement, linear in what is fitted.
+    """One algorithm and protocol for a measurement, linear in the fitted numbers.
 
-    For each level of the system: ``waited``, the messages that wait for each other; ``paced``, the
-    messages that keep a minimum gap; ``peers``, whom one exchanges with at once; ``wide_shares``,
-    what is left of the bandwidth for more than two children, ``busy_seconds`` with that; and
-    ``doublings`` of two children, each of which may lose some more.
+    For each level of the system: ``waited``, the messages that wait for each other; ``paced``,
+    the messages that keep a minimum gap; ``peers``, how many are exchanged with at once;
+    ``wide``, the share of bandwidth left for more than two children, included in
+    ``busy_seconds``; and ``doublings`` of two children, each of which may lose some more.
     """
 
     way: AlgorithmWay
@@ -80,7 +79,7 @@ class FitCandidate:
 
 @dataclass(frozen=True)
 class PossibleWay:
-    """A way that the runtime may have taken, by NCCL's name, and the protocols possible for it."""
+    """A way that the runtime may have taken, by NCCL's name, and its possible protocols."""
 
     name: str
     way: AlgorithmWay
@@ -88,7 +87,7 @@ class PossibleWay:
 
 
 def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, ...]:
-    """All ways that the runtime may have taken, one candidate for each protocol.
+    """Returns all ways that the runtime may have taken, one candidate for each protocol.
 
     Raises InputError if the ranks do not fit the system, and for a forced algorithm or protocol
     that is unknown or impossible there.
@@ -97,20 +96,23 @@ def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, 
     links = part.system.links
     return tuple(
         FitCandidate(
-            each.way, protocol, each.way.counted(links), wide_shares(system, each.way.algorithm)
+            possible.way,
+            protocol,
+            possible.way.counted(links),
+            wide_shares(system, possible.way.algorithm),
         )
-        for each in possible_ways(part, measurement)
-        for protocol in each.protocols
+        for possible in possible_ways(part, measurement)
+        for protocol in possible.protocols
     )
 
 
 def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
-    """By level what is left of an algorithm's bandwidth where more than two children take part.
+    """Returns by level the share of an algorithm's bandwidth for more than two children.
 
-    NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as if
-    the port of an inner node carried what both its children get: forced on B200 190.7 and 192.6
-    GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own choice, 47 at
-    8 nodes and 64 MiB.
+    NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as
+    if the port of an inner node carried what both its children get: forced on B200 190.7 and
+    192.6 GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own
+    choice, 47 at 8 nodes and 64 MiB.
     """
     tree, between = algorithm is Algorithm.TREE, innermost_network_level(system)
     return tuple(
@@ -119,8 +121,9 @@ def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
 
 
 def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay, ...]:
-    """The ways that the runtime may have taken, as the simulator prices them. Raises InputError
-    as ``candidates``.
+    """Returns the ways that the runtime may have taken, as the simulator prices them.
+
+    Raises InputError as ``candidates``.
     """
     forced = _forced_protocol(measurement)
     found = []
@@ -143,9 +146,9 @@ def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay
 def choose_algorithm(
     system: System, measurement: Measurement, runtime: str, size_bytes: int
 ) -> str | None:
-    """The algorithm a runtime takes for a size by NCCL's model; None where the model is not asked.
+    """Returns the algorithm that NCCL's model chooses for a size; None if it does not apply.
 
-    That is the case if the algorithm was forced, for all-to-alls and sends and receives, which have
+    It does not if the algorithm was forced, for all-to-alls and sends and receives, which have
     one way only, and if ``runtime`` takes the fastest.
     """
     goals = [goal for goal in Goal if goal.value == measurement.collective]
@@ -164,7 +167,7 @@ def choose_algorithm(
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, AlgorithmWay]]:
-    """The runtime's ways for the collective, by name; only the forced one if it was forced."""
+    """Yields the runtime's ways for the collective, by name; only the forced one, if any."""
     if measurement.collective not in COLLECTIVES:
         known = suggest_nearest(measurement.collective, COLLECTIVES)
         raise InputError(
@@ -208,18 +211,18 @@ def _forced_protocol(measurement: Measurement) -> Protocol | None:
 
 
 def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
-    """Every rank sends its buffer to the next one, in rank order, and receives the previous one's.
+    """Every rank sends its buffer to the next one, in rank order.
 
-    Exactly one edge of this circle leaves each child of a spanned level. It cannot use the ports
-    of other devices in the child.
+    Exactly one edge of this circle leaves each child of a spanned level. It cannot use the
+    ports of other devices in the child.
     """
     spans = tuple(level for level, m in enumerate(members) if m > 1)
     carried, busy = [0.0] * len(members), [0.0] * len(members)
     for level in spans:
         link = system.links[level]
         carried[level] = float(members[level]) if link.domain is Domain.BUS else 1.0
-        several = system.port_bytes_per_second(level)
-        rate = several if link.domain is Domain.SWITCH else link.bandwidth_bytes_per_second
+        bandwidth = system.port_bytes_per_second(level)
+        rate = bandwidth if link.domain is Domain.SWITCH else link.bandwidth_bytes_per_second
         busy[level] = carried[level] / rate
     waits = tuple(float(level in spans) for level in range(len(members)))
     return AlgorithmWay(

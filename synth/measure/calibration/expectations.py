@@ -1,9 +1,9 @@
-"""What a fit expects of a machine before any row is seen: its ways, and their numbers.
+"""The expectations of a fit before any row is seen: ways, and their numbers.
 
-Where media are stated they are what such links reach elsewhere (``apply_typical``), so that rows
-which say nothing of a link leave its price as it was. Else hops are the description's, by protocol;
-launches those of NCCL's model; a level has all of its bandwidth but what flags take. A level loses
-a little with each doubling of nodes.
+Where media are stated, they are what such links reach elsewhere (``apply_typical``), so that rows
+without information on a link leave its price unchanged. Otherwise hops are the description's, by
+protocol; launches those of NCCL's model; a level has all of its bandwidth but what flags take. A
+level loses a little with each doubling of nodes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from synth.measure.calibration.prior import Floats, Key
 from synth.measure.calibration.typical import apply_typical
 
 LOSS, LOSS_ACROSS, LOSS_INSIDE = 0.03, 0.1, 0.01
-"""The part of its bandwidth that each doubling of children is expected to lose: in the network, in
-the network where all send to all and cross every tier of it, and inside a node. Rings on B200 lost
-2.9 and 3.6 % from 2 to 4 and to 8 nodes, on MI325X none (../shared/data/published)."""
+"""The expected loss of bandwidth for each doubling of children: in the network, in the network if
+all send to all and cross every tier of it, and inside a node. Rings on B200 lost 2.9 and 3.6 % from
+2 to 4 and to 8 nodes, on MI325X none (../shared/data/published).
+"""
 WIRE = 0.1
-"""What is left of a hop where messages are sent at once: the rest is in what peers cost."""
+"""The share of a hop that remains where messages are sent at once; peers cost the rest."""
 LEAST = 1e-9
-"""Seconds that a message is expected to take at least: expectations are units, and none is 0."""
+"""The least expected seconds of a message: expectations are units, so none may be 0."""
 
 
 def wider_keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
-    """Protocols, then algorithms for any collective, then the ways themselves.
+    """Returns protocols, then algorithms for any collective, then the ways themselves.
 
-    Sending to all at once is always among them: what peers cost no other algorithm tells.
+    Sending to all at once is always included: no other algorithm determines the cost of peers.
     """
     found: dict[Key, None] = {}
     for protocol in _known_protocols(system):
@@ -47,7 +48,7 @@ def wider_keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
 
 
 def _known_protocols(system: System) -> list[Protocol]:
-    """Protocols that at least one link supports."""
+    """Returns protocols that at least one link supports."""
     return [
         protocol
         for protocol in Protocol
@@ -56,7 +57,7 @@ def _known_protocols(system: System) -> list[Protocol]:
 
 
 def expected_fit(system: System, key: Key) -> Fit:
-    """What a way is priced by before any row of the system is seen, as the fit of a calibration."""
+    """Returns the price of a way before any row of the system is seen, as a calibration's fit."""
     known = apply_typical(system).calibration
     if found := known and known.fit(*key):
         return found
@@ -69,11 +70,10 @@ def expected_fit(system: System, key: Key) -> Fit:
 
 
 def expected_numbers(system: System, key: Key) -> Floats:
-    """The launch and those of ``PARTS`` before anything was measured; none is 0.
+    """Returns the launch and the numbers of ``PARTS`` before any measurement; none is 0.
 
-    Where nothing is known of peers, one is expected to cost what a message of a ring does, by
-    whichever protocol: its sender works on one after the other. The hop that is waited for besides
-    is then short.
+    If nothing is known of peers, one is expected to cost as much as a message of a ring, by
+    whichever protocol: its sender works on one after another. The additional hop is then short.
     """
     expected, at_once = expected_fit(system, key), key[1] == Algorithm.DIRECT.value
     hops, inverse, peers = [], [], []
@@ -85,5 +85,5 @@ def expected_numbers(system: System, key: Key) -> Floats:
     between = innermost_network_level(system)
     outside = LOSS_ACROSS if at_once else LOSS
     lost = [outside if level <= between else LOSS_INSIDE for level in range(len(system.links))]
-    losses = [-log1p(-each) for each in lost]
+    losses = [-log1p(-share) for share in lost]
     return np.array([expected.launch_seconds, *hops, *hops, *inverse, *peers, *losses])

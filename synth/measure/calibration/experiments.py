@@ -1,8 +1,8 @@
-"""Which tests to run so that a description can be fitted, and what each will tell.
+"""The tests to run so that a description can be fitted, and what each determines.
 
 Every level is timed alone (groups whose ranks differ at that level only), from the inside out
-(groups that fill one child), and all together. Where the runtime would choose, links are found by
-the ring, latencies by each protocol; NCCL_TESTS_SPLIT makes the groups (README of rccl-tests).
+(groups that fill one child), and all together. Where the runtime would choose, the ring determines
+links, each protocol latencies; NCCL_TESTS_SPLIT makes the groups (README of rccl-tests).
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from synth.measure.logs.matching import find_host_level, join_with_commas
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 START_SECONDS = 10.0
-"""A rough figure for the time to start a test, for the run time that is printed."""
+"""A rough time to start a test, for the run time that is printed."""
 LOOK_HEADING, FIT_HEADING = "Look at their logs", "Calibrate with them"
-"""What to do with logs of tests: first see whether the machine is as expected."""
+"""What to do with logs of tests: first check whether the machine is as expected."""
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
 @dataclass(frozen=True)
 class RankGroups:
-    """Which ranks form groups: members and busy as in ``Measurement``, and how they are made.
+    """Groups of ranks: members and busy as in ``Measurement``, and how they are made.
 
-    ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all. ``where`` says it in words.
+    ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all. ``where`` describes
+    them.
     """
 
     members: tuple[int, ...]
@@ -47,9 +48,9 @@ class RankGroups:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One test to run: the collective, its groups, what is forced, what it tells, its file.
+    """One test to run: the collective, its groups, what is forced, what it determines, its file.
 
-    ``seconds`` is a rough run time, by the prediction for the description as it is.
+    ``seconds`` is a rough run time, predicted for the description.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Experiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Comment lines to stand above the output, so that the log itself says what was run."""
+        """Comment lines to put above the output, so that the log itself says what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         comments = [f"# collective: {self.program.removesuffix('_perf')}"]
         comments.append(f"# members: {join_with_commas(self.groups.members)}")
@@ -99,18 +100,18 @@ class Experiment:
 
 
 def experiments(system: System) -> tuple[Experiment, ...]:
-    """The tests for a system, innermost level first. Raises InputError for a single device."""
+    """Returns a system's tests, innermost level first. Raises InputError for one device."""
     if system.devices == 1:
         raise InputError(f"{system.name} has one device", hint="nothing is sent anywhere")
     found: dict[str, Experiment] = {}
     for groups in _all_groups(system):
-        for one in _experiments_on(system, groups):
-            found.setdefault(one.name, one)
+        for experiment in _experiments_on(system, groups):
+            found.setdefault(experiment.name, experiment)
     return tuple(found.values())
 
 
 def isolating_experiment(system: System, level: str) -> Experiment | None:
-    """The test that times one level alone, on its bandwidth; None if the level has one child."""
+    """Returns the test of one level's bandwidth alone; None if it has one child."""
     position = system.hierarchy.index(level)
     groups = next(_groups_at_level(system, position), None)
     return None if groups is None else next(_experiments_on(system, groups), None)
@@ -118,15 +119,15 @@ def isolating_experiment(system: System, level: str) -> Experiment | None:
 
 def _all_groups(system: System) -> Iterator[RankGroups]:
     counts = system.hierarchy.cardinalities
-    several = [level for level, count in enumerate(counts) if count > 1]
-    for level in reversed(several):
+    branching = [level for level, count in enumerate(counts) if count > 1]
+    for level in reversed(branching):
         yield from _groups_at_level(system, level)
-    for level in reversed(several):
+    for level in reversed(branching):
         yield from _groups_inside(system, level)
 
 
 def _groups_at_level(system: System, level: int) -> Iterator[RankGroups]:
-    """Groups whose ranks differ at one level only; in one outer unit where no split makes them."""
+    """Yields groups that span one level only; in one outer unit if no split makes them."""
     counts, name = system.hierarchy.cardinalities, system.hierarchy.names[level]
     if counts[level] == 1:
         return
@@ -143,12 +144,12 @@ def _groups_at_level(system: System, level: int) -> Iterator[RankGroups]:
         yield RankGroups(members, counts, f"AND 0x{rest:x}", where, f"{name}-alone")
     else:
         busy = tuple(1 if i < level else count for i, count in enumerate(counts))
-        one = f"{where}, in one {system.hierarchy.names[level - 1]}"
-        yield RankGroups(members, busy, f"MOD {inner}", one, f"{name}-alone")
+        description = f"{where}, in one {system.hierarchy.names[level - 1]}"
+        yield RankGroups(members, busy, f"MOD {inner}", description, f"{name}-alone")
 
 
 def _groups_inside(system: System, level: int) -> Iterator[RankGroups]:
-    """Groups of all ranks in one child of the next outer level; of all ranks at the outermost."""
+    """Yields groups of all ranks in one child of the next outer level, or of all ranks."""
     counts, names = system.hierarchy.cardinalities, system.hierarchy.names
     if not any(count > 1 for count in counts[level + 1 :]):
         return
@@ -162,7 +163,7 @@ def _groups_inside(system: System, level: int) -> Iterator[RankGroups]:
 
 
 def _experiments_on(system: System, groups: RankGroups) -> Iterator[Experiment]:
-    """The collectives to run on some groups, the most informative one first."""
+    """Yields the collectives to run on some groups, the most informative first."""
     names = system.hierarchy.names
     spans = [level for level, m in enumerate(groups.members) if m > 1]
     links = [system.links[level] for level in spans]
@@ -233,9 +234,9 @@ class LaunchLines:
 
 
 def launch_lines(system: System, experiment: Experiment) -> LaunchLines:
-    """The command lines, one rank a device; ``$TESTS`` is the build folder of either suite.
+    """Returns the command lines, one rank a device; ``$TESTS`` is either suite's build folder.
 
-    Where no level of the system is called node or host, ranks are left to the launcher to spread.
+    If no level of the system is called node or host, the launcher spreads the ranks.
     """
     busy, level = experiment.groups.busy, find_host_level(system)
     ranks = prod(busy)
@@ -249,7 +250,7 @@ def launch_lines(system: System, experiment: Experiment) -> LaunchLines:
 
 
 def log_command(command: str, experiment: Experiment) -> str:
-    """The command, with its notes and its output written to the experiment's log file."""
+    """Returns the command, with its notes and output written to the experiment's log file."""
     echoed = "; ".join(f"echo '{note}'" for note in experiment.notes)
     return f"({echoed}; {command}) > {experiment.file}"
 
@@ -259,28 +260,32 @@ def _is_power(number: int) -> bool:
 
 
 def describe_total(seconds: Iterable[float]) -> str:
-    """How long tests take together, in words: ``about 23.8 s in all``."""
+    """Returns the total time of tests in words: ``about 23.8 s in all``."""
     return f"about {format_duration(sum(seconds))} in all"
 
 
 def script(
     system: System, found: Sequence[Experiment], launcher: str = "mpirun", spec: str = ""
 ) -> str:
-    """All of them as a shell script whose comments say what each tells.
+    """Returns all experiments as a shell script whose comments say what each determines.
 
     ``spec`` is what the system is loaded by, to be used again with the logs.
     """
-    of, name = describe_total(one.seconds for one in found), quote(spec or system.name)
+    total, name = (
+        describe_total(experiment.seconds for experiment in found),
+        quote(spec or system.name),
+    )
     rows = [
-        f"# {len(found)} tests for {system.name}, {system.hierarchy}: {of}",
+        f"# {len(found)} tests for {system.name}, {system.hierarchy}: {total}",
         "# TESTS is the build folder of nccl-tests, or of rccl-tests: same names, same flags.",
         f"# {LOOK_HEADING}: collsynth doctor {name} *.txt",
         f"# {FIT_HEADING}, if nothing falls short: collsynth calibrate {name} *.txt -o my.toml",
         "TESTS=${TESTS:-./build}",
     ]
-    for number, one in enumerate(found, start=1):
-        how = launch_lines(system, one)
-        rows += ["", f"# {number}. {one.goal.value}, {one.groups.where}; about {one.seconds:.0f} s"]
-        rows.append(f"#    tells: {'; '.join(one.tells)}")
-        rows.append(log_command(how.srun if launcher == "srun" else how.mpirun, one))
+    for number, experiment in enumerate(found, start=1):
+        lines = launch_lines(system, experiment)
+        what = f"{experiment.goal.value}, {experiment.groups.where}"
+        rows += ["", f"# {number}. {what}; about {experiment.seconds:.0f} s"]
+        rows.append(f"#    tells: {'; '.join(experiment.tells)}")
+        rows.append(log_command(lines.srun if launcher == "srun" else lines.mpirun, experiment))
     return "\n".join(rows) + "\n"

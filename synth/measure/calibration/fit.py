@@ -41,8 +41,8 @@ PREFERRED = (MODEL, FASTEST)
 class FitResult:
     """A system with its calibration, and the rows that it was fitted to.
 
-    ``loss`` is what the fit minimised: of two descriptions of one machine that are fitted to the
-    same rows, the one with the lower loss explains them better.
+    ``loss`` is what the fit minimised: of two descriptions of one machine fitted to the same
+    rows, the one with the lower loss explains them better.
     """
 
     system: System
@@ -52,18 +52,21 @@ class FitResult:
 
 
 def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
-    """Latency and bandwidth per level, algorithm and protocol, from measurements of one system.
+    """Fits latency and bandwidth per level, algorithm and protocol to measurements of one system.
 
-    A calibration that the system has already is not looked at. Rows of no bytes are left out.
-    Raises InputError for nothing to fit, ranks that do not fit the system, groups of one rank,
-    fewer than ``FEWEST_SIZES`` sizes, a size twice in one measurement or the same measurement
-    twice, and times that are no positive, finite numbers.
+    An existing calibration of the system is ignored, and so are rows of no bytes. Raises
+    InputError for nothing to fit, ranks that do not fit the system, groups of one rank, fewer
+    than ``FEWEST_SIZES`` sizes, a size twice in one measurement or the same measurement twice,
+    and times that are not positive, finite numbers.
     """
     bare = replace(system, calibration=None)
     checked = [_check_measurement(measurement) for measurement in measurements]
     _check_together(checked)
-    tried = [(rows, solve(bare, rows)) for rows in (_rows(bare, checked, how) for how in PREFERRED)]
-    best = min(range(len(tried)), key=lambda which: tried[which][1].loss)
+    tried = [
+        (rows, solve(bare, rows))
+        for rows in (_rows(bare, checked, runtime) for runtime in PREFERRED)
+    ]
+    best = min(range(len(tried)), key=lambda index: tried[index][1].loss)
     rows, first = tried[best]
     away = find_outliers(rows.sizes, rows.seconds, first.fitted, rows.table)
     solution = solve(bare, rows, ~away) if away.any() else first
@@ -85,7 +88,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
 
 
 def _check_measurement(measurement: Measurement) -> Measurement:
-    """The measurement without rows of no bytes, its sizes ascending."""
+    """Returns the measurement without rows of no bytes, its sizes ascending."""
     where = measurement.source
     for sample in measurement.samples:
         if not isfinite(sample.seconds) or (sample.size_bytes > 0 and sample.seconds <= 0):
@@ -141,7 +144,9 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
         known = candidates(system, measurement)
         for sample in measurement.samples:
             taken = choose_algorithm(system, measurement, runtime, sample.size_bytes)
-            mine = [each for each in known if taken in (None, each.way.algorithm.value)] or known
+            mine = [
+                candidate for candidate in known if taken in (None, candidate.way.algorithm.value)
+            ] or known
             numbers += [len(sizes)] * len(mine)
             ways += mine
             sizes.append(float(sample.size_bytes))
@@ -153,13 +158,13 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 
 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
-    """The fitted numbers of each way, and the expected ones of ways that no row can have taken.
+    """Yields the fitted numbers of each way, and the expected ones of impossible ways.
 
-    Numbers of levels that no row crosses stay as they were expected.
+    Numbers of levels that no row crosses keep their expected values.
     """
     levels = len(system.links)
-    crossed = [any(each.waited[i] for each in rows.candidates) for i in range(levels)]
-    algorithms = {one.value: one for one in Algorithm}
+    crossed = [any(candidate.waited[i] for candidate in rows.candidates) for i in range(levels)]
+    algorithms = {algorithm.value: algorithm for algorithm in Algorithm}
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
     fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
     for key, unknowns in [
@@ -176,7 +181,7 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
             hop, gap, inverse, peer, loss = numbers[1 + level :: levels]
             if key[1] != Algorithm.DIRECT.value:
                 peer = 0.0
-            share, loss = (float(f"{each:.6g}") for each in (1 / inverse, -expm1(-loss)))
+            share, loss = (float(f"{number:.6g}") for number in (1 / inverse, -expm1(-loss)))
             found.append(
                 Crossing(
                     _round_seconds(hop),
@@ -197,7 +202,7 @@ def _undetermined(system: System, solution: Solution) -> Iterator[UndeterminedLe
 
 
 def _round_seconds(seconds: float) -> float:
-    """Rounded to tenths of nanoseconds: finer than any measured row, and short to write."""
+    """Rounds to tenths of nanoseconds: finer than any measured row, and short to write."""
     return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
 
@@ -239,7 +244,7 @@ def _is_forced(system: System, measurement: Measurement) -> bool:
 def _cross_validate(
     system: System, rows: Rows, solution: Solution, found: Sequence[FittedRow]
 ) -> tuple[FittedRow, ...]:
-    """The rows, each with its seconds by fits without it (cross-validation)."""
+    """Returns the rows, each with its seconds by fits without it (cross-validation)."""
     kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
     odd = (np.arange(len(found)) - starts) % 2

@@ -11,15 +11,16 @@ from synth.measure.calibration.prior import PARTS, Floats, Key
 from synth.measure.calibration.solver import Rows, Solution
 
 ALIKE = 0.02
-"""Below this singular value (of columns scaled to length 1) rows know only a sum of numbers: a hop
-may grow and a launch shrink, and no row changes much."""
+"""Below this singular value (of columns scaled to length 1) rows determine only a sum of numbers: a
+hop may grow and a launch shrink, and no row changes much.
+"""
 
 
 def explain_undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
-    """Sentences on the numbers that the rows cannot determine, the widest first.
+    """Returns sentences on the numbers that the rows cannot determine, the widest first.
 
-    Levels that no row crosses, ways that none went, and, from the singular values of the last least
-    squares, numbers of which the rows know only a sum: one can grow as another shrinks.
+    They are levels that no row crosses, ways that none took, and, from the singular values of
+    the last least squares, numbers known only as a sum: one can grow as another shrinks.
     """
     return (
         *_find_unseen_levels(system, rows),
@@ -45,17 +46,17 @@ def _find_unseen_ways(rows: Rows, solution: Solution) -> Iterator[str]:
 
 
 def _find_shared_numbers(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
-    """What the rows leave together, and what they never were limited by, of which ways."""
-    said: dict[str, list[str]] = {}
+    """Yields numbers known only as a sum, and those that never limited a row, by way."""
+    ways_by_text: dict[str, list[str]] = {}
     for way, text in _describe_left_together(system, rows, solution):
-        said.setdefault(text, []).append(way)
-    yield from (f"{' and '.join(ways)}: {text}" for text, ways in said.items())
+        ways_by_text.setdefault(text, []).append(way)
+    yield from (f"{' and '.join(ways)}: {text}" for text, ways in ways_by_text.items())
 
 
 def _describe_left_together(
     system: System, rows: Rows, solution: Solution
 ) -> Iterator[tuple[str, str]]:
-    """A way, and what the rows do not tell of it."""
+    """Yields a way, and what the rows do not determine of it."""
     names = _names(system)
     design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
     for place, key in enumerate(solution.keys):
@@ -63,9 +64,9 @@ def _describe_left_together(
             columns = design[:, place, :]
             lengths = np.linalg.norm(columns, axis=0)
             seen = np.flatnonzero(lengths > 0)
-            several = {frozenset(one) for one in _directions(columns[:, seen] / lengths[seen])}
-            for together in sorted(map(sorted, several)):
-                if not any(other < {*together} for other in several):
+            sums = {frozenset(each) for each in _directions(columns[:, seen] / lengths[seen])}
+            for together in sorted(map(sorted, sums)):
+                if not any(other < {*together} for other in sums):
                     numbers = " and ".join(names[seen[i]] for i in together)
                     yield _way(key), f"the rows tell only one sum of {numbers}"
             never = [
@@ -78,7 +79,7 @@ def _describe_left_together(
 
 
 def _directions(columns: Floats) -> Iterator[list[int]]:
-    """Sets of columns that are nearly linearly dependent."""
+    """Yields sets of columns that are nearly linearly dependent."""
     if not columns.size:
         return
     _, values, directions = np.linalg.svd(columns, full_matrices=True)

@@ -1,4 +1,4 @@
-"""What was timed: one collective over a range of sizes, among equal groups of ranks."""
+"""Measurements: one collective over a range of sizes, among equal groups of ranks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 SEND_RECEIVE = "send-receive"
 """nccl-tests' sendrecv: every rank sends to the next one of a circle."""
 FEWEST_SIZES = 3
-"""Sizes of one collective among the same groups: two fit a line, and a third one judges it."""
+"""Sizes of one collective among the same groups: two fit a line, and a third judges it."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row: a size as the tests count it (the largest buffer of a rank), and what it took."""
+    """One row: a size as the tests count it (the largest buffer of a rank), and its seconds."""
 
     size_bytes: int
     seconds: float
@@ -27,12 +27,12 @@ class Measurement:
     """One collective by one algorithm, timed among groups of ranks that run at once.
 
     ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``members`` has, for each
-    level of the system and outermost first, how many of its children one group has ranks in:
-    (2, 8) are 16 ranks on two nodes of eight, (2, 1) the groups of those with the same place in
-    both nodes. ``busy`` says the same of all ranks that took part, so (2, 8) for these groups too.
-    ``algorithm`` and ``protocol`` are what the runtime was forced to, None where it chose.
-    ``without`` are algorithms that it could not choose, by NCCL's names.
-    ``source`` names the file or publication.
+    level of the system and outermost first, how many of its children contain ranks of one
+    group: (2, 8) are 16 ranks on two nodes of eight, (2, 1) the groups of ranks with the same
+    place in both nodes. ``busy`` is the same for all ranks that took part, so (2, 8) for these
+    groups too. ``algorithm`` and ``protocol`` are what the runtime was forced to, None where it
+    chose. ``without`` are algorithms that it could not choose, by NCCL's names. ``source``
+    names the file or publication.
     """
 
     collective: str
@@ -46,5 +46,5 @@ class Measurement:
 
     @property
     def configuration(self) -> Configuration:
-        """What tables have in common that are runs of the same."""
+        """What repeated runs of the same test have in common."""
         return self.collective, self.members, self.algorithm, self.protocol, self.without

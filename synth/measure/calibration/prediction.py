@@ -1,7 +1,7 @@
 """The predicted time of a measured run, by the runtime's own choice and at best.
 
-Only the devices that took part are priced (``busy_part``), by the lines of the ways that a fit
-weighs (``price.ways``): a system has one answer to what a measurement should have taken.
+Only the devices that took part are priced (``busy_part``), by the price lines that a fit uses
+(``price.ways``), so a system has one prediction for a measurement.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
 
 @dataclass(frozen=True)
 class SizePrediction:
-    """One size: the price of the way that was forced or chosen, and of all ways there are.
+    """One size: the price of the way that was forced or chosen, and of all possible ways.
 
-    ``interval_of_program`` is the range that a calibration gives for the time; None without a
-    calibration.
+    ``interval`` is the range that a calibration gives for the time; None without a calibration.
     """
 
     way: str
@@ -47,7 +46,7 @@ class Predictor:
         self._measurement = measurement
         self._part = busy_part(system, measurement)
         found = possible_ways(self._part, measurement)
-        self._lines = {each.name: self._by_protocol(each) for each in found}
+        self._lines = {way.name: self._by_protocol(way) for way in found}
 
     def at(self, size_bytes: int) -> SizePrediction:
         found = self._taken(size_bytes)
@@ -56,16 +55,16 @@ class Predictor:
         return SizePrediction(found.chosen, price, found.seconds, margin)
 
     def bound(self, size_bytes: int) -> Bound:
-        """The time no schedule of a collective can beat; sends and receives have none."""
+        """Returns the lower bound of a collective; sends and receives have none."""
         goal = Goal(self._measurement.collective)
         return bound_of_roles(self._part.system, self._part.roles, size_bytes, goal)
 
-    def _by_protocol(self, each: PossibleWay) -> tuple[PriceLine, ...]:
-        """The lines of one way, one for each protocol; only fitted protocols, if any was fitted."""
+    def _by_protocol(self, possible: PossibleWay) -> tuple[PriceLine, ...]:
+        """Returns a way's lines, one for each protocol; only fitted ones, if any was fitted."""
         system = self._part.system
         fitted = system.calibration and system.calibration.protocols
-        known = [one for one in each.protocols if not fitted or one.value in fitted]
-        return tuple(each.way.line(system, one) for one in known or each.protocols)
+        known = [each for each in possible.protocols if not fitted or each.value in fitted]
+        return tuple(possible.way.line(system, each) for each in known or possible.protocols)
 
     def _taken(self, size_bytes: int) -> RuntimeDefaults:
         if self._measurement.collective == SEND_RECEIVE:

@@ -7,10 +7,10 @@ rounds cost beyond others is a *trait*, the same for every collective that has t
     way = its algorithm + the sum of its traits + what is its own
 
 each with a spread about 0 before any row is seen (partial pooling: Gelman and Hill, Data Analysis
-Using Regression, 2006). Numbers are those of one message and one byte on the wire, of which an
-all-reduce has as many as a reduce-scatter and an all-gather together: so it follows from these as
-their mean, which is their sum. What one way is cheaper than both may be a half-duplex medium; and
-of calls in a row, as benchmarks make them, a chain has several under way where a ring waits.
+Using Regression, 2006). Numbers are per message and per byte on the wire, of which an all-reduce
+has as many as a reduce-scatter and an all-gather together, so its numbers are their mean. If one
+way is cheaper than both ways, the medium may be half-duplex; and in back-to-back calls, as
+benchmarks make them, a chain overlaps several where a ring waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRAITS = {
 }
 """For each collective, the part of its rounds that has a trait."""
 PARTS = ("hop", "gap", "share", "peer", "loss")
-"""What a fit knows of each level, in the order of its columns; before them is the launch."""
+"""The fitted numbers of each level, in the order of their columns, which follow the launch's."""
 PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.3, 1.0, 1.0)
 """Expected deviations of launch, hop, gap, inverse share, peer and loss, as fractions of the
 description (a gap's and a peer's of its hop): of a protocol from the description, of an algorithm
@@ -54,24 +54,24 @@ OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
 
 
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
-"""Relative errors expected of rows from a size on."""
+"""Expected relative errors of rows, from a size in bytes on."""
 
 
 def noise(size_bytes: int) -> float:
-    """The relative error expected of a row of so many bytes."""
+    """Returns the expected relative error of a row."""
     return max((least, error) for least, error in NOISE if least <= size_bytes)[1]
 
 
 def part_of_column(column: int, levels: int) -> int:
-    """What a column of a fit's unknowns is: 0 launch, else one more than its place in ``PARTS``."""
+    """Returns the kind of a column of unknowns: 0 for launch, else 1 + its index in ``PARTS``."""
     return 0 if column == 0 else 1 + (column - 1) // levels
 
 
 def expected_prior(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
-    """The prior of all ways by one protocol, before any row: a matrix and a vector.
+    """Returns the prior of all ways by one protocol, before any row: a matrix and a vector.
 
-    Matrix x numbers - vector has independent entries of spread 1; ``what`` says which numbers (see
-    ``part_of_column``). The keys must contain the algorithm and the protocol of each way.
+    Matrix x numbers - vector has independent entries of spread 1; ``what`` selects the numbers
+    (see ``part_of_column``). The keys must contain the algorithm and the protocol of each way.
     """
     place = {key: number for number, key in enumerate(keys)}
     rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
@@ -94,28 +94,29 @@ def expected_prior(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
 def unmeasured_ways(
     keys: Sequence[Key], unknowns: Floats, lowest: Floats
 ) -> Iterator[tuple[Key, Floats]]:
-    """Ways that no row can have taken, by algorithms that some row can, with expected numbers.
+    """Yields ways that no row can have taken, with expected numbers.
 
-    ``unknowns`` are the fitted numbers, one row for each key, ``lowest`` their lower bounds,
-    equal for all ways by one protocol. The expectation is given all ways by the same protocol.
+    Their algorithms are those of some row. ``unknowns`` are the fitted numbers, one row for
+    each key, ``lowest`` their lower bounds, equal for all ways by one protocol. The expectation
+    is conditional on all ways by the same protocol.
     """
     for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
-        mine = [key for key in keys if key[2] == protocol]
-        known = np.array([unknowns[keys.index(key)] for key in mine])
-        for collective, by in RECIPES:
+        siblings = [key for key in keys if key[2] == protocol]
+        known = np.array([unknowns[keys.index(key)] for key in siblings])
+        for collective, recipe_algorithm in RECIPES:
             key = collective.value, algorithm, protocol
-            if by.value == algorithm and key not in mine:
+            if recipe_algorithm.value == algorithm and key not in siblings:
                 yield (
                     key,
                     np.maximum(
-                        _conditional_mean(key, mine, known),
+                        _conditional_mean(key, siblings, known),
                         lowest[keys.index(_generalize_key(key))],
                     ),
                 )
 
 
 def _conditional_mean(key: Key, others: Sequence[Key], known: Floats) -> Floats:
-    """A way's expectation given those of others: the conditional mean of a normal distribution."""
+    """Returns a way's normal conditional expectation, given those of others."""
     levels = (known.shape[1] - 1) // len(PARTS)
     place = {other: number for number, other in enumerate(others)}
     ways = [other for other in others if other[0]]
@@ -131,14 +132,14 @@ def _conditional_mean(key: Key, others: Sequence[Key], known: Floats) -> Floats:
 
 
 def _generalize_key(key: Key) -> Key:
-    """The key one step more general: an algorithm for any collective, or a protocol for any
+    """Returns the next more general key: an algorithm for any collective, or a protocol for any
     algorithm.
     """
     return ANY, key[1] if key[0] else ANY, key[2]
 
 
 def _covariance(ways: Sequence[Key], others: Sequence[Key], what: int) -> Floats:
-    """Covariance of the deviations of ways and others from their algorithms: (ways, others)."""
+    """Returns covariances of ways' deviations from their algorithms, shape (ways, others)."""
     spreads = np.array([spread[what] for spread in SPREADS.values()])
     found = (_weights(ways) * spreads) @ (_weights(others) * spreads).T
     for row, way in enumerate(ways):
@@ -154,5 +155,5 @@ def _weights(ways: Sequence[Key]) -> Floats:
 
 
 def _has_traits(way: Key) -> bool:
-    """Whether a way has traits: in-network ones do not, as switches reduce and copy on the way."""
+    """Whether a way has traits: in-network ones do not, because switches reduce and copy."""
     return way[1] != Algorithm.IN_NETWORK.value

@@ -1,10 +1,10 @@
-"""What a fit leaves over: how far rows lie from it, by way and class of sizes.
+"""The residuals of a fit: how far rows are from it, by way and class of sizes.
 
-Two questions, two answers. A price of something measured is off as much as rows are that the fit
-had not seen (``residuals``). A price of something else (another collective, number of ranks or
-algorithm, sizes outside) is off as much as whole tables are, left out one after the other
-(``table_residuals``): all rows of a table are off together, so a hundred rows of three tables say
-no more about a fourth table than three numbers can.
+There are two questions. A price of something measured errs as much as rows that the fit had not
+seen (``residuals``). A price of something else (another collective, number of ranks or algorithm,
+other sizes) errs as much as whole tables that are left out in turn (``table_residuals``): all rows
+of a table err together, so a hundred rows of three tables say no more about a fourth table than
+three numbers can.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ _FAR, _SPREADS = 2.0, 5.0
 MOST_DROPPED = 0.2
 """The share of a table's rows that may be outliers."""
 EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[3], 0.2, 1 << 24
-"""How far a table is expected to lie from a fit before any was left out, in logarithms: as far as
-the fit expects the shares of algorithms to stray, and less from a size on that only bytes limit. It
-counts as much as one table."""
+"""The expected logarithmic error of a table before any was left out: as much as the fit expects the
+shares of algorithms to stray, and less from a size on that only bytes limit. It counts as much as
+one table.
+"""
 
 
 @dataclass(frozen=True)
 class FittedRow:
-    """A measured row, the way it is taken to have been run by, and its fitted seconds.
+    """A measured row, its assumed way, and its fitted seconds.
 
     Two fits have not seen it: ``halves_seconds`` is by a fit to every other size,
-    ``tables_seconds`` by one without the tables of its configuration (0 where there are no others).
-    ``dropped``: the fit ignored the row, an outlier. ``forced``: no other algorithm can have run.
+    ``tables_seconds`` by one without the tables of its configuration (0 if there are no
+    others). ``dropped``: the fit ignored the row, an outlier. ``forced``: no other algorithm
+    can have run.
     """
 
     measurement: Measurement
@@ -61,18 +63,18 @@ class FittedRow:
 
     @property
     def times(self) -> float:
-        """How many times its fitted seconds it took."""
+        """Measured over fitted seconds."""
         return self.seconds / self.fitted_seconds
 
     @property
     def off(self) -> float:
-        """How far it is off, either way: the factor between measured and fitted, at least 1."""
+        """The factor between measured and fitted seconds, at least 1."""
         return max(self.times, 1 / self.times)
 
 
 @dataclass(frozen=True)
 class UnexpectedTiming:
-    """A row that took more or less than its price, and than all that other rows say of it."""
+    """A row outside the interval of its price given all other rows."""
 
     row: FittedRow
     low: float
@@ -82,17 +84,17 @@ class UnexpectedTiming:
 def find_outliers(
     sizes: Floats, seconds: Floats, fitted: Floats, tables: Integers
 ) -> npt.NDArray[np.bool_]:
-    """Which rows are outliers, ignored by the fit: off by more than a factor of 2 and 5 spreads.
+    """Returns which rows the fit ignores: off by more than a factor of 2 and 5 spreads.
 
-    The spread is the median distance of the rows of the same class, put to scale so that it is a
-    standard deviation where errors are normal (Hampel's rule). Where more than ``MOST_DROPPED`` of
-    a table's rows are off, it is the fit that is wrong about them, and none is ignored.
+    The spread is the median distance of the rows of the same class, scaled to a standard
+    deviation for normal errors (Hampel's rule). If more than ``MOST_DROPPED`` of a table's rows
+    are off, the fit is wrong about them, and none is ignored.
     """
     off = np.log(seconds / fitted)
     away = np.zeros(len(off), dtype=np.bool_)
     number = np.searchsorted(CLASSES, sizes, side="right")
-    for one in np.unique(number):
-        mine = number == one
+    for size_class in np.unique(number):
+        mine = number == size_class
         distance = np.abs(off[mine] - np.median(off[mine]))
         spread = 1.4826 * float(np.median(distance))
         away[mine] = distance > max(np.log(_FAR), _SPREADS * spread)
@@ -103,11 +105,11 @@ def find_outliers(
 
 
 def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
-    """Ratios of measured to fitted seconds, by fits that had not seen the row; also dropped rows.
+    """Returns ratios of measured to fitted seconds, by fits without the row; also of dropped rows.
 
-    Ratios for a collective measured among several sets of ranks, and those for any collective, are
-    by fits without the row's table. With one set of ranks only, a collective's own ratios are by
-    fits to every other size.
+    Ratios for a collective measured among several sets of ranks, and those for any collective,
+    are by fits without the row's table. With one set of ranks only, a collective's own ratios
+    are by fits to every other size.
     """
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for row in rows:
@@ -138,15 +140,15 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:
-    """What was measured: each collective and members, over ranges of sizes by their way.
+    """Returns what was measured: each collective and members, over ranges of sizes by way.
 
-    A range ends where the next one of the same runs begins: sizes between two rows are taken to go
-    the way of the smaller one.
+    A range ends where the next one of the same runs begins: sizes between two rows are assumed
+    to go the way of the smaller one.
     """
     kinds: dict[tuple[str, tuple[int, ...], bool], dict[int, set[tuple[str, str]]]] = {}
     for row in rows:
-        one = row.measurement
-        sizes = kinds.setdefault((one.collective, one.members, row.forced), {})
+        measurement = row.measurement
+        sizes = kinds.setdefault((measurement.collective, measurement.members, row.forced), {})
         sizes.setdefault(row.size_bytes, set()).add((row.way[1], row.way[2]))
     return tuple(
         MeasuredRange(collective, members, ways, smallest, largest, forced)
@@ -158,10 +160,10 @@ def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:
 def _ranges(
     sizes: Mapping[int, Collection[tuple[str, str]]], forced: bool
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], int, int]]:
-    """Ways with the range of sizes that they were assigned to; of forced runs one range for all."""
+    """Yields ways with the range of sizes assigned to them; for forced runs one range."""
     if forced:
-        every = {way for ways in sizes.values() for way in ways}
-        yield tuple(sorted(every)), min(sizes), max(sizes)
+        all_ways = {way for ways in sizes.values() for way in ways}
+        yield tuple(sorted(all_ways)), min(sizes), max(sizes)
         return
     starts = [
         (tuple(ways), next(group)[0])
@@ -174,29 +176,32 @@ def _ranges(
 
 
 def table_residuals(rows: Sequence[FittedRow]) -> tuple[TableResidual, ...]:
-    """For each class of sizes that has rows, the expected range for a row of a new table.
+    """Returns, for each class of sizes with rows, the expected range for a row of a new table.
 
-    The logarithms of ratios are taken to be normal about 0 with a spread of each table's own, whose
-    mean square is known from n tables and what was expected: Student's t with n + 1 degrees of
-    freedom, which is wide where tables are few. A table that lies beyond all others counts for as
-    much less as it was expected to be off more. All-to-alls are told by all-to-alls.
+    The logarithms of ratios are assumed normal about 0 with a spread of each table's own, whose
+    mean square is known from n tables and the expectation: Student's t with n + 1 degrees of
+    freedom, which is wide if tables are few. A table beyond all others is discounted by how
+    much more it was expected to be off. All-to-alls have ranges of their own.
     """
     classes: dict[tuple[str, int], dict[Configuration, list[float]]] = {}
     configurations = dict.fromkeys(row.measurement.configuration for row in rows)
     others = {
-        one: measured_ranges([row for row in rows if row.measurement.configuration != one])
-        for one in configurations
+        left_out: measured_ranges(
+            [row for row in rows if row.measurement.configuration != left_out]
+        )
+        for left_out in configurations
     }
     for row in rows:
-        one = row.measurement
-        whose = one.collective if one.collective == ALL_TO_ALL else ANY
+        measurement = row.measurement
+        collective, configuration = measurement.collective, measurement.configuration
+        whose = collective if collective == ALL_TO_ALL else ANY
         mine = classes.setdefault((whose, _class(row.size_bytes)), {})
         if row.tables_seconds:
-            known = others[one.configuration]
-            farther = extrapolation_spread(known, one.collective, one.members, row.size_bytes)
+            known, members = others[configuration], measurement.members
+            farther = extrapolation_spread(known, collective, members, row.size_bytes)
             off = float(np.log(row.seconds / row.tables_seconds))
             off /= float(np.hypot(1, farther / _expected_factor(row.size_bytes)))
-            mine.setdefault(one.configuration, []).append(off)
+            mine.setdefault(configuration, []).append(off)
     found = []
     for (whose, smallest), tables in sorted(classes.items()):
         squares = [float(np.mean(np.square(offs))) for offs in tables.values()]
@@ -211,10 +216,10 @@ def table_residuals(rows: Sequence[FittedRow]) -> tuple[TableResidual, ...]:
 
 
 def find_unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[UnexpectedTiming]:
-    """The sizes of which prices tell something else than was measured, the farthest off first.
+    """Yields the rows that contradict their prices, the farthest off first.
 
-    They lie outside of the interval that the calibration would have without them, by more than
-    ``WORTH``: with them a row that nothing is like would tell of itself.
+    They are outside the interval that the calibration would have without them, by more than
+    ``WORTH``: otherwise a row unlike all others would justify itself.
     """
     seen = set()
     for row in sorted(rows, key=lambda row: row.off, reverse=True):
@@ -223,7 +228,7 @@ def find_unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[U
             return
         if where not in seen:
             seen.add(where)
-            others = [one for one in rows if (one.measurement, one.size_bytes) != where]
+            others = [other for other in rows if (other.measurement, other.size_bytes) != where]
             rest = replace(known, residuals=residuals(others))
             low, high = widening_ratios(rest, row.way, row.measurement.members, row.size_bytes)
             if not low / (1 + WORTH) <= row.times <= high * (1 + WORTH):
@@ -245,12 +250,12 @@ def _round_ratio(ratio: float) -> float:
 def _residual(
     smallest: int, key: tuple[str, str, str], ratios: Sequence[float], sizes: int
 ) -> Residual:
-    """Order statistics that hold a new ratio with the probability that is stated.
+    """Returns order statistics that contain a new ratio with the stated probability.
 
-    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction). With
-    few rows they are the smallest and the largest, which hold a new ratio less often than stated:
-    then both lie farther from the median, by as much as for normal logarithms. ``sizes``: of how
-    many sizes the rows are.
+    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction).
+    With few rows they are the smallest and the largest, which contain a new ratio less often
+    than stated: then both are moved away from the median, as for normal logarithms. ``sizes``:
+    the number of distinct sizes of the rows.
     """
     ordered = sorted(ratios)
     outside = int(round((len(ordered) + 1) * (1 - COVERED) / 2, 9))

@@ -1,10 +1,10 @@
-"""Which level rows are slow by, where several that they cross would explain it.
+"""Chooses the level that made rows slow, where several that they cross would explain it.
 
-A table that crosses two levels and takes longer than such links need says that one of them is slow,
-not which. What tables of one level alone showed is known; of the others the busiest is taken, but
-for links inside a node only as far as machines with such links are known to lag: what is slower
-than that is taken for the network, whose congestion, lost rails and missing RDMA are common. Either
-way the levels are not told apart, which is said.
+A table that crosses two levels and takes longer than such links need shows that one of them is
+slow, not which. Levels that tables of one level alone timed are known; of the others the busiest is
+blamed, but links inside a node only as far as machines with such links are known to lag: what is
+slower is blamed on the network, whose congestion, lost rails and missing RDMA are common. In either
+case the levels are reported as not told apart.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from synth.measure.calibration.typical import load_typical, medium_of
 SHORT = 0.9
 """A run below this share of the predicted bandwidth falls short."""
 NINE_OF_TEN = 0.78
-"""The logarithm below which nine of ten lie, to that of nineteen of twenty: of a normal spread."""
+"""Ratio of the 90 % to the 95 % one-sided quantile of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class LargestRow:
-    """A table's largest row: how long it keeps each level busy, as expected, and what it took
-    beyond what passes without bytes; in seconds."""
+    """A table's largest row: expected seconds of each level, and its seconds beyond latency."""
 
     loads: tuple[float, ...]
     seconds: float
@@ -36,7 +35,7 @@ class LargestRow:
         return tuple(level for level, load in enumerate(self.loads) if load > 0)
 
     def times(self, level: int) -> float:
-        """How much longer than expected the level needs, if the row waits for it."""
+        """How many times its expected seconds the level takes, if the row waits for it."""
         return self.seconds / self.loads[level]
 
     def busiest(self, levels: Sequence[int]) -> int:
@@ -45,8 +44,9 @@ class LargestRow:
 
 @dataclass
 class Slowness:
-    """By level how much longer than expected tables that wait for it take; levels of which one is
-    slow, and not told which, each with the one that is taken to be."""
+    """By level, the slowdowns of tables that wait for it; and sets of levels of which an unknown
+    one is slow, each with the one that is assumed to be.
+    """
 
     times: dict[int, list[float]] = field(default_factory=dict)
     untold: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -56,14 +56,16 @@ class Slowness:
 
 
 def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
-    """What tables say of levels: those of few levels first, as they tell the others'."""
+    """Finds slow levels; tables that cross few levels come first, as they inform the others."""
     found = Slowness()
-    told: dict[int, float] = {}
+    slowdowns: dict[int, float] = {}
     for number in range(1, len(system.links) + 1):
         alone: dict[int, list[float]] = {}
         for end in (end for end in ends if len(end.crossed) == number):
-            unknown = [level for level in end.crossed if level not in told]
-            known = max((told[one] * end.loads[one] for one in {*end.crossed} & {*told}), default=0)
+            unknown = [level for level in end.crossed if level not in slowdowns]
+            known = max(
+                (slowdowns[i] * end.loads[i] for i in {*end.crossed} & {*slowdowns}), default=0
+            )
             busiest, least = end.busiest(end.crossed), SHORT * end.seconds
             if number == 1 or least <= end.loads[busiest]:
                 found.add(end, busiest)
@@ -74,12 +76,12 @@ def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
                     found.untold[tuple(unknown)] = level
             if len(unknown) == 1 and least > known:
                 alone.setdefault(unknown[0], []).append(end.times(unknown[0]))
-        told |= {level: median(times) for level, times in alone.items()}
+        slowdowns |= {level: median(times) for level, times in alone.items()}
     return found
 
 
 def choose_slow_level(system: System, end: LargestRow, levels: Sequence[int]) -> int:
-    """Of levels not told apart the busiest; not one inside a node if none is known to lag so."""
+    """Returns the busiest level, unless it is inside a node and none is known to lag so."""
     busiest, between = end.busiest(levels), innermost_network_level(system)
     outside = [level for level in levels if level <= between]
     if busiest > between and outside and end.times(busiest) > typical_lag(system, busiest):
@@ -88,10 +90,11 @@ def choose_slow_level(system: System, end: LargestRow, levels: Sequence[int]) ->
 
 
 def typical_lag(system: System, level: int) -> float:
-    """How many times as long as expected large rows take on nine of ten machines with such links;
-    infinite where none are known."""
+    """Returns the slowdown of large rows that nine of ten machines with such links do not exceed;
+    infinite if none are known.
+    """
     medium = medium_of(system.links[level])
-    known = [one for one in load_typical().spread if one.medium == medium]
+    known = [spread for spread in load_typical().spread if spread.medium == medium]
     if not known:
         return float("inf")
-    return float(max(known, key=lambda one: one.from_bytes).high ** NINE_OF_TEN)
+    return float(max(known, key=lambda spread: spread.from_bytes).high ** NINE_OF_TEN)

@@ -1,15 +1,15 @@
-"""The least squares of a calibration: which way each row went, and what the ways cost.
+"""The least squares of a calibration: the way of each row, and the cost of the ways.
 
-Unknown for every way (collective, algorithm, protocol) are a launch and, for each level, a hop, a
-gap, the inverse of a share, a cost for each peer, and the logarithm of what the inverse share grows
-by with each doubling of children. Given which way a row went and what it was limited by, its
-seconds are linear in them (nearly: in the last). So both are found by turns: the ways as the
-fastest at the last numbers, the numbers by non-negative least squares (scipy's) of relative errors,
-weighted anew each time by the soft-L1 loss so that a row far off pulls no harder than one near by.
+The unknowns of every way (collective, algorithm, protocol) are a launch and, for each level, a hop,
+a gap, the inverse of a share, a cost for each peer, and the logarithm of what the inverse share
+grows by with each doubling of children. Given its way and its limit, a row's seconds are linear in
+them (nearly: in the last). So both are found alternately: the ways as the fastest at the last
+numbers, the numbers by non-negative least squares (scipy's) of relative errors, reweighted each
+time by the soft-L1 loss, so that a row far off pulls no harder than a close one.
 
-What rows leave open comes from a prior (``prior``), added as rows of their own: a way is like its
-algorithm for other collectives whose rounds are of the same kinds, an algorithm like others by the
-same protocol, and a protocol like what such links reach elsewhere (``expectations``).
+What rows leave open comes from a prior (``prior``), added as rows: a way resembles its algorithm
+for other collectives whose rounds are of the same kinds, an algorithm others by the same protocol,
+and a protocol what such links reach elsewhere (``expectations``).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from synth.measure.calibration.slow_level import LargestRow, find_slowness
 Integers = npt.NDArray[np.int64]
 
 LEAST_LATENCY = 0.1
-"""No launch and no hop is fitted below this fraction of what was expected."""
+"""No launch and no hop is fitted below this fraction of its expected value."""
 MOST_SHARE = 2.0
 """No link is fitted to carry more than this many times its described bandwidth."""
 _ROUNDS, _ENOUGH = 40, 1e-6
 _UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
-"""Fits that only judge the last one start there, and need not be as exact."""
+"""Fits for cross-validation start from the full fit, and need not be as exact."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Measured rows with the ways each may have gone, one after the other.
+    """Measured rows with the ways each may have taken, in sequence.
 
-    ``row`` has the row's number for each candidate, ascending; ``table`` that of the measurement
-    of each row, whose sizes ascend.
+    ``row`` has the row's number for each candidate, ascending; ``table`` that of the
+    measurement of each row, whose sizes ascend.
     """
 
     sizes: Floats
@@ -64,10 +64,10 @@ class Rows:
 class Solution:
     """Unknowns by way, shape (ways, 1 + 5 levels): launch, and for each level those of ``PARTS``.
 
-    ``chosen`` is the candidate each row was taken to have gone by, ``fitted`` its seconds;
-    ``design`` the rows of the last least squares, scaled to expected errors, over all unknowns in
-    order; ``loss`` what was minimised; ``lowest`` what each unknown may be at least. ``untold`` are
-    levels of which one is slow and the rows do not tell which, with the one that is taken to be.
+    ``chosen`` is each row's assumed candidate, ``fitted`` its seconds; ``design`` the rows of
+    the last least squares, scaled to expected errors, over all unknowns in order; ``loss`` what
+    was minimised; ``lowest`` the unknowns' lower bounds. ``untold`` are sets of levels of which
+    the rows show one to be slow but not which, with the one that is assumed to be.
     """
 
     keys: tuple[Key, ...]
@@ -84,7 +84,7 @@ class Solution:
 
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
-    """The best fit from a few starts. ``keep`` masks the rows to fit; all rows get their ways."""
+    """Returns the best fit from a few starts. ``keep`` masks the rows to fit; all rows get ways."""
     problem = _Problem(system, rows)
     kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
     found = [problem.descend(start, kept) for start in problem.starts()]
@@ -98,7 +98,7 @@ def cross_validated_seconds(
     keep: npt.NDArray[np.bool_],
     groups: Integers,
 ) -> Floats:
-    """The seconds of each row by a fit without the row's group, started from ``solution``."""
+    """Returns the seconds of each row by a fit without the row's group, from ``solution``."""
     problem = _Problem(system, rows)
     found = solution.fitted.copy()
     for group in np.unique(groups):
@@ -139,13 +139,13 @@ class _Problem:
         self.prior, self.wanted = self._priors()
 
     def _correct(self) -> None:
-        """Scale the description to the rows: one factor for all latencies, one for each bandwidth.
+        """Scales the description to the rows: one factor for all latencies, one for each bandwidth.
 
-        Factors are medians over tables of measured / described seconds: first of the largest rows
-        that bytes limit, for bandwidths (of which level: ``slow_level``), then of the smallest that
-        wait, for latencies. Tables of large sizes alone say nothing of a latency, and those of
-        small ones of no bandwidth. What a peer costs is left as it is: work of the sender, and much
-        the same over TCP and RDMA.
+        Factors are medians over tables of measured / described seconds: first of the
+        largest rows that bytes limit, for bandwidths (of which level: ``slow_level``), then
+        of the smallest that wait, for latencies. Tables of large sizes alone do not
+        determine a latency, those of small ones no bandwidth. The cost of a peer is
+        unchanged: it is work of the sender, and similar over TCP and RDMA.
         """
         ends = [
             LargestRow(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
@@ -169,8 +169,9 @@ class _Problem:
             self.scale[:, 0] *= factor
 
     def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
-        """Of each table's smallest (0) or largest (-1) row: its way, its seconds as scaled so far,
-        and how many of them pass without bytes. No gaps are expected, so none are in them.
+        """Yields each table's smallest (0) or largest (-1) row: way, seconds, those without bytes.
+
+        Seconds are as scaled so far. No gaps are expected, so none are included.
         """
         expected = self.scale.copy()
         expected[:, self._part("gap")] = 0.0
@@ -182,7 +183,7 @@ class _Problem:
             yield pair, float(seconds[pair]), float(quiet[pair])
 
     def starts(self) -> list[Floats]:
-        """The scaled description, and three variants with gaps or other launches and hops."""
+        """Returns the scaled description, and variants with gaps or other latencies."""
         hops, gaps = self._part("hop"), self._part("gap")
         found = []
         for waited, kept, launch in (
@@ -199,7 +200,7 @@ class _Problem:
         return found
 
     def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
-        """Seconds of each candidate; its limit: -1 for gaps, a level, ``levels`` for memory."""
+        """Returns candidates' seconds and limits: -1 gaps, a level, ``levels`` memory."""
         mine = unknowns[self.place]
         hops = (self.waited * mine[:, self._part("hop")]).sum(axis=1)
         peers = (self.peers * mine[:, self._part("peer")]).sum(axis=1)
@@ -209,18 +210,18 @@ class _Problem:
         return mine[:, 0] + hops + peers + limits.max(axis=1), limit - 1
 
     def _part(self, name: str) -> slice:
-        """The columns of one of ``PARTS``."""
+        """Returns the columns of one of ``PARTS``."""
         first = 1 + PARTS.index(name) * self.levels
         return slice(first, first + self.levels)
 
     def _loads(self, unknowns: Floats) -> Floats:
-        """How long each candidate keeps each level busy."""
+        """Returns the seconds for which each candidate keeps each level busy."""
         mine = unknowns[self.place]
         grown = mine[:, self._part("share")] * np.exp(self.doublings * mine[:, self._part("loss")])
         return np.asarray(self.size[:, None] * self.busy * grown)
 
     def choose(self, seconds: Floats) -> Integers:
-        """The fastest candidate of each row."""
+        """Returns the fastest candidate of each row."""
         least = np.minimum.reduceat(seconds, self.first)
         fastest = np.flatnonzero(seconds <= least[self.rows.row])
         return np.asarray(fastest[np.searchsorted(self.rows.row[fastest], np.arange(len(least)))])
@@ -232,9 +233,9 @@ class _Problem:
         rounds: int = _ROUNDS,
         enough: float = _ENOUGH,
     ) -> Solution:
-        """Improve ways and numbers by turns while the loss falls; a step that fails is halved.
+        """Improves ways and numbers alternately while the loss falls; halves steps that fail.
 
-        At most so many ``rounds``, and while one wins more than this share of the loss.
+        It ends after ``rounds``, or once a round gains less than ``enough`` of the loss.
         """
         best = self._solution(start, kept)
         step = 1.0
@@ -261,7 +262,7 @@ class _Problem:
         return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.untold)
 
     def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
-        """How each row's seconds grow with each unknown (in units of what is described)."""
+        """Returns the derivative of each row's seconds by each unknown (in described units)."""
         design = np.zeros((len(chosen), *self.scale.shape))
         number, place = np.arange(len(chosen)), self.place[chosen]
         design[number, place, 0] = 1.0
@@ -282,7 +283,7 @@ class _Problem:
         )
 
     def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
-        """The numbers by least squares, with the ways and limits of a solution kept."""
+        """Returns the numbers by least squares, with the ways and limits of a solution kept."""
         off = (now.fitted / self.rows.seconds - 1) / self.noise
         weight = (1 + off**2) ** -0.25 * kept
         known = (
@@ -291,21 +292,23 @@ class _Problem:
             @ (now.unknowns / self.scale).ravel()
         )
         aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
-        asked = self._asked(now.design[kept])
-        expected = np.abs(self.prior[:, asked]).any(axis=1)
-        matrix = np.vstack([now.design[:, asked] * weight[:, None], self.prior[expected][:, asked]])
+        informed = self._informed(now.design[kept])
+        expected = np.abs(self.prior[:, informed]).any(axis=1)
+        matrix = np.vstack(
+            [now.design[:, informed] * weight[:, None], self.prior[expected][:, informed]]
+        )
         target = np.concatenate([aims * weight, self.wanted[expected]])
-        lowest = (self.lowest / self.scale).ravel()[asked]
+        lowest = (self.lowest / self.scale).ravel()[informed]
         found = self.unasked.ravel().copy()
-        found[asked], _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
-        found[asked] += lowest
+        found[informed], _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
+        found[informed] += lowest
         return np.asarray(found.reshape(self.scale.shape) * self.scale)
 
-    def _asked(self, design: Floats) -> npt.NDArray[np.bool_]:
-        """Which unknowns some row tells of, by the same protocol at least.
+    def _informed(self, design: Floats) -> npt.NDArray[np.bool_]:
+        """Returns which unknowns some row informs, at least through the same protocol.
 
-        All others are what the prior expects: to leave them out changes nothing and saves half of
-        the time.
+        All others equal the prior's expectation: leaving them out changes nothing and saves
+        half the time.
         """
         used = np.asarray(np.any(design.reshape(len(design), *self.scale.shape), axis=0))
         for protocol in dict.fromkeys(key[2] for key in self.keys):
@@ -314,9 +317,10 @@ class _Problem:
         return np.asarray(used.ravel())
 
     def _priors(self) -> tuple[Floats, Floats]:
-        """The prior as rows, in units of what is described.
+        """Returns the prior as rows, in described units.
 
-        It is made for all ways by one protocol together; its rows are independent, of spread 1.
+        It is made for all ways by one protocol together; its rows are independent, of
+        spread 1.
         """
         width = self.scale.shape[1]
         rows, wanted = [], []

@@ -1,11 +1,11 @@
-"""Prices before any calibration: what links of such media reach on clusters of other people.
+"""Prices before any calibration: what links of such media reach on other people's clusters.
 
-A data sheet says what a link could carry; collectives reach three quarters of it by NVLink and a
-seventh by TCP. ``apply_typical.toml`` has what was learned from published measurements by medium
-and way (``python -m results.typical`` makes it, and judges it by families of machines left out):
-launches, hops, shares, what a doubling of nodes loses, and how far machines lie from each other,
-which is the interval of such a price. It is no measurement of yours: a calibration replaces it, and
-the bound takes the description.
+A data sheet states what a link could carry; collectives reach three quarters of it by NVLink and a
+seventh by TCP. ``typical.toml`` has what was learned from published measurements by medium and way
+(``python -m results.typical`` makes it, and judges it by leaving out families of machines):
+launches, hops, shares, the loss for each doubling of nodes, and how far machines differ, which is
+the interval of such a price. It is not a measurement of the user's machine: a calibration replaces
+it, and bounds use the description.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.collective.algorithms.protocols import Protocol
 
 WAYS = (ANY, *(algorithm.value for algorithm in Algorithm))
 SWITCHED = "pcie switched"
-"""PCIe through switches, where it is described so; ``pcie`` is one medium for all (a bus)."""
+"""PCIe through switches, if described so; ``pcie`` is one medium for all (a bus)."""
 
 
 class _TypicalPart(BaseModel):
@@ -41,7 +41,7 @@ class Medium(_TypicalPart):
 
 
 class Spread(_TypicalPart):
-    """Between which ratios to the price machines lie, from a size on; of one medium."""
+    """The range of machines' ratios to the price, from a size on, for one medium."""
 
     medium: str
     from_bytes: int
@@ -51,10 +51,10 @@ class Spread(_TypicalPart):
 
 
 class TypicalNumbers(_TypicalPart):
-    """What was learned. Factors of ways and protocols are to a ring's share by Simple.
+    """The learned numbers. Factors of ways and protocols multiply a ring's share by Simple.
 
-    ``loss``: of the bandwidth between nodes, with each doubling of these; ``wide``: what trees have
-    from three nodes on; ``copied_GB_per_s``: what a processor copies, of TCP.
+    ``loss``: of the bandwidth between nodes, for each doubling of nodes; ``wide``: the share of
+    trees from three nodes on; ``copied_GB_per_s``: what a processor copies, for TCP.
     """
 
     source: str
@@ -77,19 +77,19 @@ class TypicalNumbers(_TypicalPart):
 
 @cache
 def load_typical() -> TypicalNumbers:
-    """The numbers of ``apply_typical.toml``."""
+    """Returns the numbers of ``typical.toml``."""
     text = files("synth.measure.calibration").joinpath("typical.toml").read_text(encoding="utf-8")
     return TypicalNumbers.model_validate(tomllib.loads(text))
 
 
 def medium_of(link: Link) -> str:
-    """The medium of a link as priors have it; "" where none is stated."""
+    """Returns the medium of a link in these numbers; "" if none is stated."""
     return SWITCHED if link.medium == "pcie" and link.domain is not Domain.BUS else link.medium
 
 
 def apply_typical(system: System, known: TypicalNumbers | None = None) -> System:
-    """The system priced by what its links' media reach; as it is where it is calibrated, where no
-    medium is known, and where its numbers are effective ones.
+    """Returns the system priced by what its links' media reach; unchanged if it is calibrated, if
+    no medium is known, and if its numbers are effective ones.
     """
     known = known or load_typical()
     media = [known.of(medium_of(link)) for link in system.links]
@@ -138,10 +138,10 @@ def _crossing(
 
 
 def _residuals(media: list[Medium | None], known: TypicalNumbers) -> tuple[Residual, ...]:
-    """The spread of the outermost level's medium: what joins most of the machine."""
+    """Returns the spread of the outermost level's medium, which joins most of the machine."""
     outermost = next(medium for medium in media if medium)
     return tuple(
-        Residual(each.from_bytes, each.families, each.low, 1.0, each.high)
-        for each in known.spread
-        if each.medium == outermost.name
+        Residual(spread.from_bytes, spread.families, spread.low, 1.0, spread.high)
+        for spread in known.spread
+        if spread.medium == outermost.name
     )

@@ -1,13 +1,12 @@
-r"""Measured runs beside the prediction: what they should reach, and which level limits them.
+r"""Compares measured runs with the prediction, and finds the level that limits them.
 
-Take a level whose links need S seconds at the bandwidth described. A run of T seconds shows that
-the level delivers at least S/T of that bandwidth, as it was busy for at most T. Where a run falls
-short, some level delivers just that share, or what ran is not what was predicted. A level is
-cleared by any other run in which it delivered more than that; if one level is left, it is named.
-What runs of few levels told is known of all others (``blame``). Nothing is concluded that these
-numbers do not show.
+Take a level whose links need S seconds at the described bandwidth. A run of T seconds shows that
+the level delivers at least S/T of that bandwidth, because it was busy for at most T. Where a run
+falls short, some level delivers just that share, or another algorithm ran than was predicted. Any
+other run in which a level delivered more clears it; if one level is left, it is named. Runs of few
+levels inform the others (``blame``). Nothing is concluded that these numbers do not show.
 
-Prices that are typical of such links, or calibrated, have an interval: what lies in it is as
+Prices that are typical of such links, or calibrated, have an interval: a time inside it is as
 expected. A level then falls short of what its medium reaches elsewhere, not of its data sheet.
 
 >>> from hierarchies import load

@@ -1,9 +1,8 @@
-"""Which level explains that a run falls short: its own, one that another run told, or none.
+"""Finds the level that explains why a run falls short, perhaps known from another run.
 
-Runs of one level come first, as they leave no choice. What they told is what the machine is, and
-longer ways are judged by that: a run over a network that was found slow is explained by it, if the
-algorithm that was predicted, or another, takes so long there. Only what this leaves is asked of
-other levels.
+Runs of one level come first, as they leave no choice. Longer ways are judged by what they showed: a
+run over a network that was found slow is explained by it, if the predicted algorithm, or another,
+takes as long there. Only what this leaves is blamed on other levels.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from synth.measure.doctor.runs import MeasuredRun
 CLEARED = 1.1
 """A level is cleared if it delivered this many times the share of this run in another run."""
 PORT_FIT = 0.02
-"""A share this close to 1/2, 1/4, ... is reported as so many of the ports carrying traffic."""
+"""A share this close to 1/2, 1/4, ... is reported as that fraction of ports carrying traffic."""
 
 FindingKind = Literal[
     "as-predicted",
@@ -47,8 +46,8 @@ FindingKind = Literal[
 class Finding:
     """One statement, and the level it is about ("" for none).
 
-    ``tests`` are the names of the experiments that would tell the ``suspects`` apart, ``then``
-    what to run to find what is slow in the level.
+    ``tests`` are the experiments that would distinguish the ``suspects``, ``then`` what to run
+    to find what is slow in the level.
     """
 
     kind: FindingKind
@@ -63,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class SlowLevel:
-    """What a level delivers of its bandwidth, as the run named ``source`` showed."""
+    """The share of bandwidth that a level delivers, as the run named ``source`` showed."""
 
     share: float
     source: str
@@ -74,23 +73,26 @@ SlowLevels = Mapping[str, SlowLevel]
 
 
 def blame_levels(system: System, runs: Sequence[MeasuredRun]) -> list[tuple[Finding, ...]]:
-    """For each run, in order, which level explains that it falls short; nothing if it does not."""
+    """Returns, for each run in order, the findings on why it falls short; empty if it does not."""
     found: dict[int, tuple[Finding, ...]] = {}
-    told: dict[str, SlowLevel] = {}
+    slow_levels: dict[str, SlowLevel] = {}
     for crossed in range(1, len(system.links) + 1):
-        mine = [at for at, run in enumerate(runs) if run.short and len(run.delivered) == crossed]
-        found |= {at: tuple(_blame_run(system, runs[at], runs, dict(told))) for at in mine}
-        for one in (one for at in mine for one in found[at]):
-            if one.kind == "level-short" and one.share:
-                slow = SlowLevel(one.share, one.source)
-                told[one.level] = max(told.get(one.level, slow), slow, key=lambda each: each.share)
+        current = [at for at, run in enumerate(runs) if run.short and len(run.delivered) == crossed]
+        found |= {
+            at: tuple(_blame_run(system, runs[at], runs, dict(slow_levels))) for at in current
+        }
+        for finding in (finding for at in current for finding in found[at]):
+            if finding.kind == "level-short" and finding.share:
+                slow = SlowLevel(finding.share, finding.source)
+                known = slow_levels.get(finding.level, slow)
+                slow_levels[finding.level] = max(known, slow, key=lambda level: level.share)
     return [found.get(at, ()) for at in range(len(runs))]
 
 
 def _blame_run(
-    system: System, run: MeasuredRun, runs: Sequence[MeasuredRun], told: SlowLevels
+    system: System, run: MeasuredRun, runs: Sequence[MeasuredRun], slow_levels: SlowLevels
 ) -> Iterator[Finding]:
-    known = {name: one for name, one in told.items() if name in run.delivered}
+    known = {name: slow for name, slow in slow_levels.items() if name in run.delivered}
     explained = _explain_by_known(system, run, known) if known else None
     if explained:
         yield explained
@@ -98,24 +100,25 @@ def _blame_run(
     for name, share in run.delivered.items():
         if share > 1 / CLEARED or (explained and name in known):
             continue
-        shower = max(runs, key=lambda other: other.delivered.get(name, 0.0))
-        best = shower.delivered[name]
+        witness = max(runs, key=lambda other: other.delivered.get(name, 0.0))
+        best = witness.delivered[name]
         if best < share * CLEARED:
             left[name] = share
         else:
-            no = (
+            verdict = (
                 f"level {name!r} is slow, but not so slow"
                 if name in known
                 else f"not level {name!r}"
             )
-            text = f"{no}: it delivers {best:.0%} in {shower.source}, and {share:.0%} would do here"
+            delivers = f"it delivers {best:.0%} in {witness.source}"
+            text = f"{verdict}: {delivers}, and {share:.0%} would do here"
             yield Finding("cleared", text, name, run.source, best)
     if not explained:
         yield from _blame_remaining(system, run, left)
 
 
 def _explain_by_known(system: System, run: MeasuredRun, known: SlowLevels) -> Finding | None:
-    """What is known to be slow explains the run: by the predicted way, else by another."""
+    """Explains the run by known slow levels: by the predicted way, else by another."""
     links = tuple(
         replace(
             link, bandwidth_bytes_per_second=link.bandwidth_bytes_per_second * known[name].share
@@ -125,11 +128,11 @@ def _explain_by_known(system: System, run: MeasuredRun, known: SlowLevels) -> Fi
         for name, link in zip(system.hierarchy.names, system.links, strict=True)
     )
     slow = Predictor(replace(system, links=links), run.matched.measurement)
-    ways = _find_fitting_ways(run, [slow.at(one.size_bytes).options for one in run.large])
+    ways = _find_fitting_ways(run, [slow.at(reading.size_bytes).options for reading in run.large])
     if not ways:
         return None
     shown = " and ".join(
-        f"level {name!r} ({one.share:.0%} in {one.source})" for name, one in known.items()
+        f"level {name!r} ({level.share:.0%} in {level.source})" for name, level in known.items()
     )
     text = f"{shown} {'explains' if len(known) == 1 else 'explain'} it"
     if run.way in ways:
@@ -141,7 +144,7 @@ def _explain_by_known(system: System, run: MeasuredRun, known: SlowLevels) -> Fi
 
 
 def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -> Iterator[Finding]:
-    """The level that no other run clears, or that there are several, or none."""
+    """Blames the only level that no other run clears, or reports several or none."""
     others = _explain_by_other_way(run)
     if len(left) == 1 and not others:
         [(name, share)] = left.items()
@@ -161,7 +164,7 @@ def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -
 def _open_finding(
     system: System, run: MeasuredRun, left: dict[str, float], others: Sequence[str]
 ) -> Finding:
-    """The finding where more than one level, or another algorithm, would explain the run."""
+    """Returns the finding where several levels, or another algorithm, explain the run."""
     names = system.hierarchy.names
     busy = LargestRow(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)
     likely = names[choose_slow_level(system, busy, [names.index(name) for name in left])]
@@ -175,30 +178,30 @@ def _open_finding(
             why = "its links are busy longest, so the least fault of theirs explains it"
         text = f"{listed}: not told apart; most likely {likely!r}: {why}"
     found = [isolating_experiment(system, name) for name in left]
-    tests = tuple(one.name for one in found if one is not None)
+    tests = tuple(test.name for test in found if test is not None)
     then = next_steps(system, likely)
     return Finding("open", text, likely, run.source, left[likely], tuple(left), tests, then)
 
 
 def _describe_expected(system: System) -> str:
-    """What the share of a level is a share of: what ..."""
+    """Returns what a level's share refers to: what ..."""
     if system.prices == "typical":
         return "such links reach"
     return "was measured before" if system.prices == "calibrated" else "is described"
 
 
 def _explain_by_other_way(run: MeasuredRun) -> list[str]:
-    """Other ways than the predicted one that have about the measured time at large sizes."""
+    """Returns other ways with about the measured time at large sizes."""
     found = _find_fitting_ways(run, [reading.predicted.options for reading in run.large])
     return [] if run.matched.measurement.algorithm else [way for way in found if way != run.way]
 
 
 def _find_fitting_ways(run: MeasuredRun, options: Sequence[Mapping[str, float]]) -> list[str]:
-    """Of the seconds of each way at large sizes the ways that have about the measured ones."""
+    """Returns the ways whose seconds at large sizes are about the measured ones."""
     found = []
     for way in options[-1] if options else ():
         rows = zip(run.large, options, strict=True)
-        shares = [priced[way] / one.seconds for one, priced in rows if way in priced]
+        shares = [priced[way] / reading.seconds for reading, priced in rows if way in priced]
         if abs(median(shares) - 1) <= 1 - SHORT:
             found.append(way)
     return found
@@ -218,9 +221,9 @@ def _how_to_tell(run: MeasuredRun) -> str:
 
 
 def _describe_ports(system: System, level: str, share: float) -> str:
-    """``; as if 4 of its 8 ports carried``, where the arithmetic fits."""
+    """Returns ``; as if 4 of its 8 ports carried``, if the arithmetic fits."""
     ports = system.links[system.hierarchy.index(level)].ports
-    some = round(share * ports)
-    if 0 < some < ports and ports % some == 0 and abs(share - some / ports) <= PORT_FIT:
-        return f"; as if {some} of its {ports} ports carried"
+    active = round(share * ports)
+    if 0 < active < ports and ports % active == 0 and abs(share - active / ports) <= PORT_FIT:
+        return f"; as if {active} of its {ports} ports carried"
     return ""

@@ -1,11 +1,11 @@
-"""What measured rows say of the links themselves: which share of their stated rate they carried.
+"""The share of their stated rate that links carried in measured rows.
 
-The shares of a fit are those of an algorithm by a protocol: trees over switches reach less of the
-same network than rings do, and where the runtime chose, rows do not say which of them ran. Rings
-need 1.9 times the bytes of such trees on a node's ports, so 0.6 of a network by rings looks like a
-third of it by trees. Here a level's share is of its links, whatever ran: as far as rows fall short
-of what their way is expected to reach, of the share that the best way reaches there. It is told for
-every way that may have run, but for those for which the links would carry more than is stated.
+The shares of a fit are those of an algorithm by a protocol: trees over switches reach less of a
+network than rings do, and where the runtime chose, rows do not say which of them ran. Rings need
+1.9 times the bytes of such trees on a node's ports, so 0.6 of a network by rings looks like a third
+of it by trees. Here a level's share is of its links, whatever ran: the measured part of what the
+way is expected to reach, times the share that the best way reaches there. It is reported for every
+way that may have run, except those for which the links would carry more than is stated.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor.runs import LARGE, delivered_shares
 
 ALIKE = 1.1
-"""Shares that differ by less are one."""
+"""Shares that differ by less than this factor are equal."""
 
 
 @dataclass(frozen=True)
 class CarriedShare:
-    """Of one level's stated rate the share that its links carried, by the way that may have run.
+    """The share of one level's stated rate that its links carried, by the way that may have run.
 
-    ``least``: they may do more, as another level may have limited the rows.
+    ``least``: they may do more, because another level may have limited the rows.
     """
 
     level: str
@@ -54,33 +54,33 @@ class CarriedShare:
 
 
 def carried_shares(system: System, measurements: Sequence[Measurement]) -> tuple[CarriedShare, ...]:
-    """What the rows say of each level that large ones cross, outermost first.
+    """Returns the shares of each level that large rows cross, outermost first.
 
-    Of tables of few levels first, as these tell what limits the others; of several tables that
-    which tells most, and then that by which links do most. Raises InputError for ways and ranks
-    that the system does not have.
+    Tables of few levels come first, because they show what limits the others; of several tables
+    the most informative wins, then the one with the highest share. Raises InputError for ways
+    and ranks that the system does not have.
     """
     bare = apply_typical(replace(system, calibration=None))
-    tables = [(one.source, _parts_by_way(bare, one)) for one in measurements]
+    tables = [(each.source, _parts_by_way(bare, each)) for each in measurements]
     known: dict[str, CarriedShare] = {}
     for crossed in range(1, len(system.links) + 1):
         found: dict[str, CarriedShare] = {}
         for source, ways in tables:
-            if crossed == max((len(one) for one in ways.values()), default=0):
-                for one in _shares_of_table(bare, source, ways, known):
-                    found[one.level] = max(found.get(one.level, one), one, key=_sort_key)
-        for name, one in found.items():
-            if name not in known or _sort_key(one)[:2] > _sort_key(known[name])[:2]:
-                known[name] = one
+            if crossed == max((len(parts) for parts in ways.values()), default=0):
+                for share in _shares_of_table(bare, source, ways, known):
+                    found[share.level] = max(found.get(share.level, share), share, key=_sort_key)
+        for name, share in found.items():
+            if name not in known or _sort_key(share)[:2] > _sort_key(known[name])[:2]:
+                known[name] = share
     return tuple(known[name] for name in system.hierarchy.names if name in known)
 
 
-def _sort_key(one: CarriedShare) -> tuple[bool, bool, float]:
-    return one.told, not one.least, one.low
+def _sort_key(share: CarriedShare) -> tuple[bool, bool, float]:
+    return share.told, not share.least, share.low
 
 
 def _parts_by_way(bare: System, measurement: Measurement) -> dict[str, dict[str, float]]:
-    """For each way that may have run: by level the part of what it is expected to reach there."""
+    """Returns, for each way that may have run, by level the part reached of what is expected."""
     found = {}
     for way in possible_ways(busy_part(bare, measurement), measurement):
         forced = measurement.algorithm or way.name
@@ -126,8 +126,8 @@ def _has_slack(level: str, share: float, known: Mapping[str, CarriedShare]) -> b
 
 
 def _best_share(bare: System, level: str) -> float:
-    """The share of its stated rate that the best way is expected to reach among two."""
+    """Returns the share of its stated rate that the best way is expected to reach among two."""
     if bare.calibration is None:
         return 1.0
     at = bare.hierarchy.index(level)
-    return max(one.levels[at].share for one in bare.calibration.fits if one.collective == ANY)
+    return max(fit.levels[at].share for fit in bare.calibration.fits if fit.collective == ANY)

@@ -1,4 +1,4 @@
-"""What runs say, one by one: what they reached, whom it is blamed on, and what is off besides."""
+"""Findings run by run: the bandwidth reached, the level blamed, and other deviations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOSTLY = 0.5
 """Latency's share of the prediction from which on a size mostly waits for messages."""
 
 
-def is_collective(one: MatchedLog) -> bool:
+def is_collective(matched: MatchedLog) -> bool:
     """Whether a run is of a collective, which has a prediction and a bound."""
-    return one.measurement.collective != SEND_RECEIVE
+    return matched.measurement.collective != SEND_RECEIVE
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All runs, and what they say together."""
+    """All runs, and their findings."""
 
     system: System
     runs: tuple[MeasuredRun, ...]
@@ -33,16 +33,16 @@ class Diagnosis:
 
     @property
     def contradictions(self) -> tuple[Finding, ...]:
-        """Rows that beat the bound: either the description is wrong, or the log is of another."""
-        return tuple(one for one in self.findings if one.kind == "below-bound")
+        """Rows that beat the bound: the description is wrong, or the log is another machine's."""
+        return tuple(finding for finding in self.findings if finding.kind == "below-bound")
 
 
 def diagnose(system: System, matched: Sequence[MatchedLog]) -> Diagnosis:
-    """Compare runs with the prediction. Raises InputError for what cannot be priced.
+    """Compares runs with the prediction. Raises InputError for what cannot be priced.
 
-    Sends and receives are left out: no bound is known of them.
+    Sends and receives are left out, because they have no bound.
     """
-    runs = tuple(run_of(system, one) for one in matched if is_collective(one))
+    runs = tuple(run_of(system, log) for log in matched if is_collective(log))
     return Diagnosis(system, runs, tuple(_findings(system, runs)))
 
 
@@ -77,7 +77,7 @@ def _describe_reached(system: System, run: MeasuredRun) -> Iterator[Finding]:
 
 
 def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
-    """A finding on a run whose sizes that mostly wait for messages fall short as large ones do."""
+    """Yields a finding if sizes that mostly wait for messages fall as short as large ones."""
     waits = [r for r in run.readings if r.waiting >= MOSTLY]
     if not waits or run.share is None:
         return
@@ -106,7 +106,7 @@ def _find_too_fast(run: MeasuredRun) -> Finding:
 
 
 def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> Finding:
-    """What was measured and what the description allows, with the place of either."""
+    """Returns the measured time and the description's bound, with the level of the bound."""
     level = "" if worst.bound.level == "latency" else worst.bound.level
     limit = "one message takes"
     if level:
@@ -128,7 +128,7 @@ def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> F
 
 
 def _find_small_sizes(run: MeasuredRun) -> Iterator[Finding]:
-    """A finding on small sizes. The prices have a call's launch, so it is on what is above that."""
+    """Yields a finding on small sizes, beyond the launch that prices include."""
     if run.slower is None or run.extra_seconds is None:
         return
     small = [r for r in run.readings if r.waiting >= SMALL]
@@ -141,7 +141,7 @@ def _find_small_sizes(run: MeasuredRun) -> Iterator[Finding]:
 
 
 def _find_middle_sizes(run: MeasuredRun) -> Iterator[Finding]:
-    """A finding on middle sizes, of both latency and bandwidth: how far the worst is off."""
+    """Yields a finding on the worst middle size, where both latency and bandwidth matter."""
     middle = [r for r in run.readings if LARGE < r.waiting < SMALL]
     if not middle:
         return

@@ -1,9 +1,9 @@
-"""What to run where a level falls short: which node, rail or link of it is slow, and by what way.
+"""What to run where a level falls short: tests that find its slow node, rail, link or path.
 
-Tests of ``calibrate --plan`` tell levels apart, not what in one of them is slow. That tell the
-tools of its links (perftest between NICs, copies from GPU to GPU, what the driver says of NVLink)
-and the runtime itself: NICs that pass bytes through the host's memory, or sockets in their place,
-are slow on a network that is not. Sources: github.com/linux-rdma/perftest; NCCL's ``net.cc``
+Tests of ``calibrate --plan`` distinguish levels, not the parts of one. Tools for its links do
+(perftest between NICs, copies from GPU to GPU, the driver's NVLink status) and so does the runtime:
+NICs that pass bytes through the host's memory, or sockets in their place, are slow on a fast
+network. Sources: github.com/linux-rdma/perftest; NCCL's ``net.cc``
 (``via NET/IB/0/GDRDMA`` of a channel) and ``enqueue.cc`` (``Bytes -> Algo`` of a call), which RCCL
 has too; ``nvidia-smi nvlink -h``; github.com/NVIDIA/nvbandwidth;
 rocm.docs.amd.com/projects/TransferBench ("presets").
@@ -21,7 +21,7 @@ from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_s
 
 
 def next_steps(system: System, level: str) -> tuple[str, ...]:
-    """What tells which part of a level is slow; nothing where no tool of its links is known."""
+    """Returns commands that find a level's slow part; empty if its links have no known tool."""
     by, at = runtime_of_system(system), system.hierarchy.index(level)
     medium = system.links[at].medium
     if not by.told:
@@ -37,12 +37,12 @@ def next_steps(system: System, level: str) -> tuple[str, ...]:
 
 
 def _next_steps_between(by: CollectiveRuntime, medium: str) -> tuple[str, ...]:
-    """Which nodes or NICs are slow; and which way bytes go, and by what algorithm."""
+    """Returns tests for slow nodes or NICs, and for the path and algorithm in use."""
     pairs = f"{by.value.lower()}-tests on two nodes at a time"
     if medium in ("infiniband", "roce"):
         pairs = f"ib_write_bw (perftest) between two NICs at a time, or {pairs},"
-    said = (
+    debug_advice = (
         f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,TUNING has {by.value} say how each channel "
         "goes ('via NET/...', with /GDRDMA where GPUDirect RDMA is on) and which algorithm ran"
     )
-    return f"{pairs} shows which node or rail is slow", said
+    return f"{pairs} shows which node or rail is slow", debug_advice

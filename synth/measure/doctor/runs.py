@@ -1,4 +1,4 @@
-"""One log beside the prediction: its readings, and what its large sizes say of each level."""
+"""One log compared with the prediction: readings by size, and shares of each level."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from synth.measure.logs.matching import MatchedLog
 from synth.measure.logs.tables import busbw_factor
 
 ROUNDING = 0.001
-"""By what a time may be below its bound as printed: tests print three or four digits."""
+"""How far a time may be below its bound: tests print three or four digits."""
 LARGE, SMALL = 0.1, 0.9
 """Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
 
 
 @dataclass(frozen=True)
 class SizeReading:
-    """One size of a run: what it took, what it should have, and what no schedule can beat."""
+    """One size of a run: its measured time, its prediction, and its lower bound."""
 
     size_bytes: int
     in_place: bool
@@ -43,7 +43,8 @@ class SizeReading:
     def explained(self) -> bool:
         """Whether the measured time is at most the upper end of the prices' interval.
 
-        Nineteen of twenty machines are below that: of machines in general what nine of ten take.
+        That contains nineteen of twenty machines; for machines in general the limit is nine
+        of ten.
         """
         margin = self.predicted.interval
         if margin is None:
@@ -60,9 +61,9 @@ class SizeReading:
 
     @property
     def beats_bound(self) -> bool:
-        """Whether it took less than can be, so that the description or the log is wrong.
+        """Whether it is faster than possible, so that the description or the log is wrong.
 
-        A calibrated bound is known no better than the rows that it was fitted to.
+        A calibrated bound is no more exact than the rows that it was fitted to.
         """
         margin = self.predicted.interval
         measured = margin is not None and not margin.among_machines
@@ -71,18 +72,19 @@ class SizeReading:
 
     @property
     def waiting(self) -> float:
-        """The share of the prediction that is waiting for messages."""
+        """Latency's share of the prediction."""
         return self.predicted.price.latency_seconds / self.predicted.seconds
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One log: its readings, and what its large sizes say of each level.
+    """One log: its readings, and what its large sizes show of each level.
 
-    ``share`` is the median of predicted/measured at large sizes, ``slower`` of measured/predicted
-    at small ones, ``extra_seconds`` what small ones take beyond the prediction; each None without
-    such sizes. ``delivered_shares`` are the shares of its described bandwidth that each level
-    delivers at least; ``limited_by`` is the level the prediction waits for longest.
+    ``share`` is the median of predicted/measured at large sizes, ``slower`` of
+    measured/predicted at small ones, ``extra_seconds`` the time of small ones beyond the
+    prediction; each None without such sizes. ``delivered`` has the least share of its described
+    bandwidth that each level delivers; ``limited_by`` is the level the prediction waits for
+    longest.
     """
 
     matched: MatchedLog
@@ -100,7 +102,7 @@ class MeasuredRun:
 
     @property
     def large(self) -> tuple[SizeReading, ...]:
-        """The sizes that are no matter of latency."""
+        """The sizes without much latency."""
         return tuple(r for r in self.readings if r.waiting <= LARGE)
 
     @property
@@ -115,7 +117,7 @@ class MeasuredRun:
 
     @property
     def beating(self) -> SizeReading | None:
-        """The reading farthest below its bound, if any is: it contradicts the description."""
+        """The reading farthest below its bound, if any: it contradicts the description."""
         found = [reading for reading in self.readings if reading.beats_bound]
         return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
 
@@ -126,12 +128,12 @@ class MeasuredRun:
         return busbw_factor(measurement.collective, prod(measurement.members))
 
 
-def run_of(system: System, one: MatchedLog) -> MeasuredRun:
-    """A log priced size by size. Raises InputError for what cannot be priced."""
-    predictor = Predictor(system, one.measurement)
+def run_of(system: System, matched: MatchedLog) -> MeasuredRun:
+    """Prices a log size by size. Raises InputError for what cannot be priced."""
+    predictor = Predictor(system, matched.measurement)
     known: dict[int, tuple[SizePrediction, Bound]] = {}
     readings = []
-    for sample in one.measurement.samples:
+    for sample in matched.measurement.samples:
         size = sample.size_bytes
         if size not in known:
             known[size] = predictor.at(size), predictor.bound(size)
@@ -140,7 +142,7 @@ def run_of(system: System, one: MatchedLog) -> MeasuredRun:
     small = [r for r in readings if r.waiting >= SMALL]
     last = max(readings, key=lambda r: r.size_bytes)
     return MeasuredRun(
-        one,
+        matched,
         tuple(readings),
         median(r.share for r in large) if large else None,
         median(1 / r.share for r in small) if small else None,
@@ -152,9 +154,9 @@ def run_of(system: System, one: MatchedLog) -> MeasuredRun:
 
 
 def delivered_shares(large: Sequence[tuple[float, InstructionPrice]]) -> dict[str, float]:
-    """For each level, the median share of its bandwidth used at large sizes.
+    """Returns, for each level, the median share of its bandwidth used at large sizes.
 
-    Of measured seconds, each beside the price of the way that ran.
+    ``large`` has measured seconds, each with the price of the way that ran.
     """
     shares: dict[str, list[float]] = {}
     for seconds, price in large:

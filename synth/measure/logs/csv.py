@@ -1,4 +1,4 @@
-"""A table of one's own: comment lines that say what was run, and columns of bytes and seconds.
+"""A user's own table: comment lines that say what was run, and columns of bytes and seconds.
 
 # source: our cluster, 2026-10-02
 # collective: all_gather
@@ -23,15 +23,15 @@ _NAN = float("nan")
 
 
 def is_plain_csv(text: str) -> bool:
-    """Whether the first line that is no comment names a column of bytes."""
+    """Whether the first line that is not a comment names a column of bytes."""
     lines = (line for line in text[:100_000].splitlines() if line.strip())
     return next((line for line in lines if not line.startswith("#")), "").startswith("bytes,")
 
 
 def parse_plain_table(text: str, source: str) -> Table:
-    """The one table of such a text; lines that are no numbers count as broken.
+    """Returns the table of such a text; lines without numbers count as broken.
 
-    Raises InputError where there are too many.
+    Raises InputError for too many lines.
     """
     facts, body = RunFacts(Table(source)), []
     for line in text.splitlines():
@@ -46,9 +46,9 @@ def parse_plain_table(text: str, source: str) -> Table:
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The cells of every line that a test may have printed: a row for each, whatever is quoted.
+    """Yields the cells of every line of plausible length, whatever is quoted.
 
-    So a quotation mark that nothing closes takes no more than its line. Never raises.
+    A quotation mark that nothing closes affects only its line. Never raises.
     """
     for line in lines:
         if len(line) <= LONGEST_LINE:

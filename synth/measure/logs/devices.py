@@ -1,64 +1,21 @@
-"""The devices that logs name, held to those of a system: a log of another machine says nothing.
-
-Names are spelled in many ways (``NVIDIA H100 80GB HBM3``, ``H100 SXM5 80 GB``). All of them have
-the model, and most the form, which decides whether there are NVLinks at all:
-
->>> models("NVIDIA H100 80GB HBM3") & models("H100 SXM5 80 GB")
-frozenset({'H100'})
->>> sorted(models("Blackwell B200 (GB200)")), models("a GPU")
-(['GB200'], frozenset())
->>> form("NVIDIA A100 80GB PCIe"), form("NVIDIA A100-SXM4-80GB"), form("NVIDIA L40S")
-('PCIE', 'SXM4', '')
-"""
+"""Compares the devices that logs name with a system's: logs must be of the same machine."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from hierarchies import InputError, System, catalogue, load
+from hierarchies.device_names import is_same_device, model_words
 from synth.measure.logs.matching import find_host_level
 from synth.measure.logs.tables import CheckedLog
 
-_MODEL = re.compile(r"\b(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})\b")
-_IN_BRACKETS = re.compile(r"\(([^()]*)\)")
-_FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCIE|NVL|OAM|DGXS|FHHL|MXM)(?![A-Z])")
-_BARE_SXM = frozenset(("H100", "H200", "H800", "H20"))
-"""Models of which the driver names cards by their form (``H100 PCIe``, ``H200 NVL``), and SXM
-without."""
 _MOST_NAMED = 4
-
-
-def model_words(name: str) -> frozenset[str]:
-    """The words of a device's name that may be its model; none where nothing looks like one.
-
-    A name in brackets is the one that the driver gives the chip.
-    """
-    inner = _IN_BRACKETS.search(name)
-    return frozenset((inner and _MODEL.findall(inner[1])) or _MODEL.findall(name))
-
-
-def form_factor(name: str) -> str:
-    """The form of a device by its name (``SXM4``, ``PCIE``, ``NVL``); "" where that is silent."""
-    found = _FORM.search(name.upper())
-    return found[1] if found else ""
-
-
-def is_same_device(logged: str, described: str) -> bool:
-    """Whether a driver's name in a log may be that of a described device; also where one does not
-    tell. Memory sizes of one model differ, and its links do not.
-    """
-    if not (model_words(logged) and model_words(described)):
-        return True
-    given = form_factor(logged) or ("SXM" if model_words(logged) & _BARE_SXM else "")
-    longer, shorter = sorted((given, form_factor(described)), key=len, reverse=True)
-    return bool(model_words(logged) & model_words(described)) and longer.startswith(shorter)
 
 
 def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
     """Raises InputError for a log of a device that the system does not have.
 
-    Nothing is said of devices whose name has no model, nor where the system names none.
+    Devices whose name has no model are accepted, and all are if the system names none.
     """
     for log in logs:
         others = [name for name in log.devices if not is_same_device(name, system.device)]
@@ -72,10 +29,10 @@ def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
 
 
 def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
-    """The machines of the catalogue that all logs may be of, with as many hosts as ran.
+    """Returns the catalogue's machines that all logs may be of, with as many hosts as ran.
 
-    They have the devices that the logs name, and enough of them in a host. Those of makers come
-    before those of clouds, whose network is not as likely.
+    They have the devices that the logs name, and enough of them in a host. Vendors' machines
+    come before those of clouds, whose network is less likely.
     """
     hosts = max((log.hosts or 1 for log in logs), default=1)
     in_a_host = max((-(-(log.ranks or 1) // (log.hosts or 1)) for log in logs), default=1)
@@ -98,7 +55,7 @@ def _spell_system(system: System) -> str:
 
 
 def _is_of_system(system: System, devices: Iterable[str]) -> bool:
-    """Whether every device that tells its model is one that the system has, and some does."""
+    """Whether all devices with a known model are the system's, and there is one."""
     named = [name for name in devices if model_words(name)]
     return (
         bool(named)

@@ -1,9 +1,9 @@
-"""What forces a run: variables of its command line, exports before it, and the runtime's own words.
+"""Settings of a run: variables on its command line, exports before it, and the runtime's output.
 
-A file may hold several runs. What is exported lasts until it is exported anew or unset; what stands
-on a command line, or what the runtime prints, is of that run alone. Of all variables only those
-are kept that choose an algorithm, a protocol or groups, each as one of few known words: logs hold
-whole environments, which may be private.
+A file may hold several runs. An export lasts until it is repeated or unset; variables on a command
+line or in the runtime's output apply to that run alone. Only variables that choose an algorithm, a
+protocol or groups are kept, each as one of a few known words: logs contain whole environments,
+which may be private.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ ForcedNames = Mapping[str, frozenset[str]]
 
 
 def find_program(line: str) -> str | None:
-    """The collective whose test a line names (``all_reduce_perf``), in the tests' words."""
+    """Returns the collective whose test a line names, in the tests' words."""
     found = _PROGRAM.search(line)
     return found[1] if found else None
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is one that starts a test: a call, behind a prompt, variables or a launcher.
+    """Whether a line starts a test: a call, after a prompt, variables or a launcher.
 
     >>> [is_command(line) for line in ("$ ./all_reduce_perf -g 8", "NCCL_ALGO=Tree all_reduce_perf",
     ...  "# Collective test starting: all_reduce_perf", "all_reduce_perf: not found")]
@@ -69,7 +69,7 @@ def is_command(line: str) -> bool:
 
 
 def parse_split(text: str) -> str | None:
-    """``MOD 8`` of ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` of ``NCCL_TESTS_SPLIT_MASK=0x7``."""
+    """Returns ``MOD 8`` for ``NCCL_TESTS_SPLIT="%8"``, ``AND 7`` for ``..._MASK=0x7``."""
     found = _SPLIT.search(text)
     if not found:
         return None
@@ -88,7 +88,7 @@ def parse_split(text: str) -> str | None:
 class ForcedChoice:
     """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
 
-    ``unknown`` are variables whose values name nothing that we know.
+    ``unknown`` are variables with unknown values.
     """
 
     algorithm: str | None = None
@@ -100,13 +100,13 @@ class ForcedChoice:
 
 @dataclass
 class Environment:
-    """The variables that hold for the run that is being read, of known words only."""
+    """The variables of the run that is being read, with known words only."""
 
     _lasting: dict[str, ForcedNames | str] = field(default_factory=dict)
     _of_run: dict[str, ForcedNames | str] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
-        """Take the variables that a line sets or unsets, for its run or from here on."""
+        """Applies the variables that a line sets or unsets, for its run or from here on."""
         if "NCCL_" not in line:
             return
         one_run = "NCCL INFO" in line or find_program(line) is not None
@@ -121,11 +121,11 @@ class Environment:
             held["TESTS_SPLIT"] = split
 
     def after_run(self) -> Environment:
-        """The variables for the next run: what was exported."""
+        """Returns the variables for the next run: the exported ones."""
         return Environment(dict(self._lasting))
 
     def forced(self, collective: str | None) -> ForcedChoice:
-        """What the variables force a test of this collective to use, by the tests' name."""
+        """Returns what the variables force a test (by the tests' name) to use."""
         held = {**self._lasting, **self._of_run}
         function = (collective or "").replace("_", "")
         ways = {
@@ -150,18 +150,18 @@ class Environment:
 
 
 def _parse_choice(name: str, value: str) -> ForcedNames:
-    """What ``ring,tree;allgather:^nvls`` leaves, by collective; no words where it names unknown
-    ones, and no entry where the value is empty, which is as if unset (parseList in NCCL's tuning).
+    """Returns what ``ring,tree;allgather:^nvls`` leaves, by collective. Unknown words give an empty
+    set, and an empty value gives no entry, like an unset one (parseList in NCCL's tuning).
     """
     known = {"ALGO": ALGORITHMS, "PROTO": PROTOCOLS, "NVLS_ENABLE": {"0": "0", "1": "1", "2": "2"}}
     words = known[name]
     found = {}
     for part in value.lower().split(";"):
         function, colon, listed = part.rpartition(":")
-        names = [one.strip() for one in listed.lstrip("^").split(",") if one.strip()]
+        names = [name.strip() for name in listed.lstrip("^").split(",") if name.strip()]
         if not names and not colon:
             continue
-        chosen = frozenset(words[one] for one in names if one in words)
+        chosen = frozenset(words[name] for name in names if name in words)
         if len(chosen) < len({*names}):
             chosen = frozenset()
         elif listed.startswith("^"):

@@ -1,4 +1,4 @@
-"""Logs from files: of any size up to a bound, in any encoding, whatever else is in them."""
+"""Reads logs from files: of any size up to a bound, in any encoding, with any other content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_BYTES = 2**28
 
 
 def read_log_text(path: str | Path) -> str:
-    """The text of a log; what is no text in it is replaced by U+FFFD.
+    """Returns the text of a log; undecodable bytes become U+FFFD.
 
     Raises InputError for a file that cannot be read, or is too large for a log.
     """

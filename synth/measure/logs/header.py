@@ -1,8 +1,8 @@
-"""What a file says about a run besides its rows; only numbers and known words are kept.
+"""Facts about a run in its file besides the rows; only numbers and known words are kept.
 
-Logs hold whole environments, command lines and host names, which may be private. Only what this
+Logs contain whole environments, command lines and host names, which may be private. Only what this
 module and ``environment`` understand is kept: the name of a test, variables that choose ways, each
-as one of few known values, and hosts as numbers.
+as one of a few known values, and hosts as numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from synth.measure.logs.tables import COLLECTIVES, MOST_ROWS, UNREAD, LogRow, Ra
 
 
 def color(split: str, rank: int) -> int:
-    """The group that NCCL_TESTS_SPLIT puts a rank in (nccl-tests, src/common.cu)."""
+    """Returns the group that NCCL_TESTS_SPLIT puts a rank in (nccl-tests, src/common.cu)."""
     rule, value = split.split()
     number = int(value)
     match rule:
@@ -40,10 +40,10 @@ def check_rows(count: int, source: str) -> None:
 
 @dataclass
 class RunFacts:
-    """Gathers what a file says of a run until the table of the run has been read.
+    """Collects a file's facts about a run until the table of the run has been read.
 
-    ``stated`` is that table as far as it is known; ``environment`` what forces the run; ``ended``:
-    a table of the run was read to its end.
+    ``stated`` is that table so far; ``environment`` the settings of the run; ``ended``: a table
+    of the run was read to its end.
     """
 
     stated: Table
@@ -53,24 +53,24 @@ class RunFacts:
     _hosts: dict[str, int] = field(default_factory=dict)
 
     def add(self, **facts: Any) -> None:
-        """Take facts by the names that they have in a table."""
+        """Sets facts by their names in a table."""
         self.stated = replace(self.stated, **facts)
 
     def host_number(self, name: str) -> int:
-        """The number of a host, in the order in which their names come up."""
+        """Returns the number of a host, in order of first occurrence."""
         return self._hosts.setdefault(name, len(self._hosts))
 
     def note(self, key: str, value: str) -> None:
-        """Take a comment line ``# key: value`` that states a fact of the run."""
+        """Reads a comment line ``# key: value`` that states a fact of the run."""
         if key in _NOTES:
             name, read = _NOTES[key]
             if found := read(value):
                 self.add(**{name: found})
 
     def table(self, rows: Iterable[LogRow | None]) -> Table:
-        """What is known, with these rows; those that could not be read (None) are counted.
+        """Returns the table with these rows; unreadable rows (None) are counted.
 
-        Raises InputError where there are too many.
+        Raises InputError for too many rows.
         """
         found = list(islice(rows, MOST_ROWS + 1))
         check_rows(len(found), self.stated.source)
@@ -91,10 +91,11 @@ class RunFacts:
         )
 
     def afresh(self, keep_places: bool = False) -> RunFacts:
-        """The facts for the next run in the same file: comment notes stay, what a run printed goes.
+        """Returns the facts for the next run in the file: comment notes stay, a run's output goes.
 
-        A run's list of devices and its command line go with its table, unless more tables follow
-        without a list of their own (a test of several types or roots prints one list).
+        A run's list of devices and its command line go with its table, unless more tables
+        follow without a list of their own (a test of several types or roots prints one
+        list).
         """
         return RunFacts(
             replace(self.stated, single_size=False, columns=()),
@@ -127,4 +128,4 @@ _NOTES: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "members": ("members", _wholes),
     "busy": ("busy", _wholes),
 }
-"""The facts that comment lines state: the name of each in a table, and how it is read."""
+"""The facts that comment lines state: the name of each in a table, and its parser."""

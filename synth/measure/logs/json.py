@@ -1,7 +1,7 @@
 """Reads the files that nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write.
 
-nccl-tests' files hold the whole environment of the run. It is thrown away while the file is read,
-except the values of the variables for algorithm, protocol and split, if they are known words.
+nccl-tests' files contain the whole environment of the run. It is discarded while the file is read,
+except for known values of the variables for algorithm, protocol and split.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def is_csv(text: str) -> bool:
 
 
 def parse_json_tables(text: str, source: str) -> list[Table]:
-    """The table of an nccl-tests file, or the tables of rccl-tests' lines.
+    """Returns the table of an nccl-tests file, or the tables of rccl-tests' lines.
 
-    Raises InputError for what is neither, never quoting the text, as it may be private.
+    Raises InputError for other JSON, without quoting the text, because it may be private.
     """
     whole, lines = _parse_documents(text)
     if isinstance(whole, dict) and "results" in whole:
@@ -56,7 +56,7 @@ def parse_json_tables(text: str, source: str) -> list[Table]:
 
 
 def check_json(text: str, source: str) -> None:
-    """Raises InputError for JSON of more objects than logs have, or in which none has a size."""
+    """Raises InputError for JSON of more objects than logs have, or without any size."""
     if (count := text.count("{")) > MOST_OBJECTS:
         hint = f"at most {MOST_OBJECTS} are read"
         raise InputError(f"JSON of {count} objects", where=source, hint=hint)
@@ -70,9 +70,9 @@ def _no_log_error(source: str) -> InputError:
 
 
 def parse_csv_tables(text: str, source: str) -> list[Table]:
-    """The tables of rccl-tests' CSV. Its head names fewer columns than its rows have.
+    """Returns the tables of rccl-tests' CSV, whose head has fewer columns than its rows.
 
-    Raises InputError where there are too many.
+    Raises InputError for too many rows.
     """
     rows: list[dict[str, str]] = []
     for cells in csv_rows(text.splitlines()[1:]):
@@ -85,7 +85,7 @@ def parse_csv_tables(text: str, source: str) -> list[Table]:
 
 
 def _parse_documents(text: str) -> tuple[Any, list[Any]]:
-    """A JSON document, or its lines where each is one."""
+    """Returns a JSON document, or its lines if each is one."""
     try:
         return _loads(text), []
     except (ValueError, RecursionError):
@@ -106,7 +106,7 @@ _BARE = re.compile(r"(?<=:)\s*(?!true|false|null|nan\b)([A-Za-z][\w/]*)(?=\s*[,}
 
 
 def _quote_bare_words(text: str) -> str:
-    """rccl-tests writes ``"wrong":N/A`` and names without quotes."""
+    """Quotes the words that rccl-tests leaves bare, such as ``"wrong":N/A`` and names."""
     return re.sub(r":\s*nan\b", ': "nan"', _BARE.sub(r'"\1"', text))
 
 
@@ -119,7 +119,7 @@ def _integer(text: str) -> int | float:
 
 
 def _strip_environment(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of ``env`` only the variables for algorithm, protocol and split are kept."""
+    """Returns a JSON object whose ``env`` keeps only algorithm, protocol and split."""
     return {key: _parse_known_ways(value) if key == "env" else value for key, value in pairs}
 
 
@@ -151,10 +151,10 @@ def _nccl(run: Mapping[str, Any], source: str) -> Table:
 
 def _read_configuration(facts: RunFacts, config: Mapping[str, Any]) -> None:
     devices = config.get("devices")
-    each = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
+    per_process = _amount(config.get("nthreads"), 1) * _amount(config.get("ngpus"), 1)
     devices = devices if isinstance(devices, list) else []
-    each = min(each, 1024)
-    if len(devices) * each > MOST_RANKS:
+    per_process = min(per_process, 1024)
+    if len(devices) * per_process > MOST_RANKS:
         raise InputError(f"more than {MOST_RANKS} ranks", hint="is it a log?")
     for device in devices:
         if not isinstance(device, dict):
@@ -166,7 +166,7 @@ def _read_configuration(facts: RunFacts, config: Mapping[str, Any]) -> None:
         name = str(device.get("device_info", ""))[:80].strip()
         # Of a process with several devices only the first is recorded; the others follow it.
         facts.places += [
-            RankRecord(first[0] + i, group, number, first[1] + i, name) for i in range(each)
+            RankRecord(first[0] + i, group, number, first[1] + i, name) for i in range(per_process)
         ]
     ranks = {place.rank for place in facts.places}
     if len(ranks) < len(facts.places):  # then every device was recorded
@@ -212,7 +212,7 @@ def _timing(values: Sequence[Any], wrong: Any) -> Timing | None:
 
 
 def _half_digit(value: Any) -> float:
-    """Half a unit of the last digit: C++ streams print six significant ones, %lf six decimals."""
+    """Returns half a last digit: C++ streams print six significant digits, %lf six decimals."""
     number = _number(value)
     if not number or number != number or abs(number) == float("inf"):
         return 0.5e-6
@@ -230,7 +230,7 @@ def _number(value: Any) -> float | None:
 
 
 def _rccl(rows: Iterable[Mapping[str, Any]], source: str) -> list[Table]:
-    """One log for each test, its in-place rows put beside the others of the same size."""
+    """Returns one table for each test, with in-place rows joined to the others of the same size."""
     runs: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         keys = ("name", "ranks", "nodes", "gpus", "type", "redop")
@@ -254,7 +254,7 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
 
 
 def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogRow | None]:
-    """A row for each size and turn: an in-place time joins the out-of-place one before it."""
+    """Yields a row for each size and turn; an in-place time joins the one before it."""
     good: list[LogRow] = []
     for row in rows:
         timing = _timing([row.get(key) for key in ("time", "algBw", "busBw")], row.get("wrong"))

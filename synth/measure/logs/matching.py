@@ -1,8 +1,8 @@
-"""Which devices of a system a log's ranks ran on: from hosts and groups to members per level.
+"""The devices of a system that a log's ranks ran on: from hosts and groups to members per level.
 
 Launchers fill hosts one by one, and a log gives a rank's host and its place there. So ranks are
-assumed to fill the first children at each level. What that leaves open raises an error that asks
-for it; nothing is guessed.
+assumed to fill the first children at each level. Missing information raises an error that asks for
+it; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.measure.logs.tables import CheckedLog
 
 @dataclass(frozen=True)
 class CallerFacts:
-    """What the caller says where logs do not: hosts in all, or members of each level."""
+    """The caller's facts that logs lack: the number of hosts, or members of each level."""
 
     hosts: int | None = None
     members: tuple[int, ...] | None = None
@@ -30,14 +30,14 @@ class CallerFacts:
 
 @dataclass(frozen=True)
 class MatchedLog:
-    """A log, and the devices of a system it was taken on."""
+    """A log, and its measurement on a system's devices."""
 
     log: CheckedLog
     measurement: Measurement
 
 
 def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None) -> MatchedLog:
-    """Map a log onto a system. Raises InputError for what does not fit, or is not stated."""
+    """Maps a log onto a system. Raises InputError for what does not fit, or is not stated."""
     try:
         _check_counts(system, log, given or CallerFacts())
         members, busy = _members(system, log, given or CallerFacts())
@@ -47,7 +47,7 @@ def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None)
 
 
 def find_host_level(system: System) -> int | None:
-    """The level whose children are hosts; -1 if the whole system is one, None if nothing tells."""
+    """Returns the level whose children are hosts; -1 if the system is one host, None if unknown."""
     found = level_of_hosts(system.hierarchy)
     return found if found >= 0 or len(system.links) == 1 else None
 
@@ -74,7 +74,7 @@ def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...
 def _members(
     system: System, log: CheckedLog, given: CallerFacts
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The members of a group at each level, and of all that took part."""
+    """Returns the members of a group at each level, and of all ranks that took part."""
     table = log.table
     if table.members or given.members:
         members = table.members or given.members or ()
@@ -94,8 +94,9 @@ def _members(
 
 
 def _check_counts(system: System, log: CheckedLog, given: CallerFacts) -> None:
-    """Raises InputError where the log's list of devices contradicts the description or the caller:
-    another number of hosts, more devices in a host than it has.
+    """Raises InputError if the log's list of devices contradicts the description or the caller:
+
+    another number of hosts, or more devices in a host than it has.
     """
     if given.hosts and log.hosts and given.hosts != log.hosts:
         raise InputError(
@@ -125,7 +126,7 @@ def _check_counts(system: System, log: CheckedLog, given: CallerFacts) -> None:
 
 
 def _suggest_larger(system: System, devices: int) -> str:
-    """What to name instead of a system that is too small: the same of more outermost units."""
+    """Returns the spelling of the same system with more outermost units."""
     units = ceil(devices / system.hierarchy.devices_in_child(0))
     counts = [units, *system.hierarchy.cardinalities[1:]]
     return f"name the system as large as the one measured: {spell_machine(system.name, counts)}"
@@ -137,14 +138,14 @@ def _check_stated(
     cardinalities = system.hierarchy.cardinalities
     for counts, what in ((members, "members"), (busy, "busy")):
         fits = len(counts) == len(cardinalities) and all(
-            1 <= some <= most for some, most in zip(counts, cardinalities, strict=True)
+            1 <= count <= most for count, most in zip(counts, cardinalities, strict=True)
         )
         if not fits:
             raise InputError(
                 f"{what} {join_with_commas(counts)} are not of {system.hierarchy}",
                 hint=_members_hint(system),
             )
-    if any(one > all_ for one, all_ in zip(members, busy, strict=True)):
+    if any(count > most for count, most in zip(members, busy, strict=True)):
         raise InputError(
             f"members {join_with_commas(members)} are more than are busy, {join_with_commas(busy)}"
         )
@@ -165,7 +166,7 @@ def _check_stated(
 
 
 def _total(log: CheckedLog) -> int | None:
-    """The ranks of a whole run, all groups together."""
+    """Returns the ranks of a whole run, all groups together."""
     if log.groups > 1:
         return len(log.table.places)
     if log.table.split is not None and not log.table.places:
@@ -174,7 +175,7 @@ def _total(log: CheckedLog) -> int | None:
 
 
 def _busy_counts(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
-    """How many children of each level hold ranks, if hosts are filled one by one."""
+    """Returns how many children of each level hold ranks, if hosts are filled one by one."""
     cardinalities = system.hierarchy.cardinalities
     level = find_host_level(system)
     if level is None:
@@ -216,7 +217,7 @@ def _busy_counts(system: System, total: int, hosts: int | None) -> tuple[int, ..
 
 
 def _fill_levels(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
-    """``count`` units as members of each level, if only one way is possible; else None."""
+    """Returns ``count`` units as members of each level if only one way is possible, else None."""
     if count == prod(cardinalities):
         return tuple(cardinalities)
     if count == 1 or sum(1 for size in cardinalities if size > 1) <= 1:
@@ -230,7 +231,7 @@ def _fill_levels(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | 
 
 
 def _colors(log: CheckedLog, total: int) -> list[int]:
-    """The group of each rank, in the order of their numbers; none where all are in one."""
+    """Returns the group of each rank, in the order of ranks; empty if all are in one."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if log.groups > 1:
         return [place.group for place in places]
@@ -243,11 +244,11 @@ def _colors(log: CheckedLog, total: int) -> list[int]:
 def _members_of_group(
     log: CheckedLog, busy: tuple[int, ...], colors: Sequence[int]
 ) -> tuple[int, ...]:
-    """The members of one group at each level. Raises InputError unless all groups are alike."""
+    """Returns a group's members at each level. Raises InputError for unequal groups."""
     spots = _spots(log, len(colors))
     shapes = set()
-    for one in set(colors):
-        mine = [spots[i] for i, other in enumerate(colors) if other == one]
+    for group in set(colors):
+        mine = [spots[i] for i, other in enumerate(colors) if other == group]
         digits = np.unravel_index(mine, busy)
         members = tuple(len(np.unique(column)) for column in digits)
         if prod(members) != len(mine):
@@ -260,7 +261,7 @@ def _members_of_group(
 
 
 def _spots(log: CheckedLog, total: int) -> list[int]:
-    """The place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
+    """Returns the place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if len(places) != total or any(place.host is None for place in places):
         return list(range(total))
@@ -277,5 +278,5 @@ def _members_hint(system: System) -> str:
 
 
 def join_with_commas(numbers: Sequence[int]) -> str:
-    """Numbers of levels as ``--members`` and notes in logs have them."""
+    """Joins numbers of levels as in ``--members`` and notes in logs."""
     return ",".join(str(number) for number in numbers)

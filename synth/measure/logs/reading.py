@@ -1,6 +1,6 @@
-"""Reads what nccl-tests and rccl-tests wrote, and checks it against itself before it is believed.
+"""Reads logs of nccl-tests and rccl-tests, and checks their consistency.
 
-Three things tell how many ranks a table is of: the list of devices, busbw / algbw, and for tests
+Three sources give the number of ranks of a table: the list of devices, busbw / algbw, and for tests
 of pieces size / (count x type). They must agree. A size is the largest buffer of a rank in all
 tests (src/common.cu prints the greater of what is sent and received), which is our payload.
 """
@@ -43,11 +43,11 @@ _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
 def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[CheckedLog, ...]:
-    """Every table of a log, checked. ``collective`` says what was run where the log does not.
+    """Returns every table of a log, checked. ``collective`` says what was run if the log does not.
 
-    ``source`` names the log in errors and warnings. Tables of tests that measure no request of ours
-    are left out with a warning. Raises InputError for a text that holds no other table, and for
-    tables that contradict themselves.
+    ``source`` names the log in errors and warnings. Tables of tests without a request of ours
+    are left out with a warning. Raises InputError for a text without other tables, and for
+    inconsistent tables.
     """
     if collective is not None:
         collective = _parse_collective(collective)
@@ -73,9 +73,9 @@ def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[C
 
 
 def check_log(text: str, source: str) -> None:
-    """Raises InputError for a text in which nothing is even like a row, or that has too many lines.
+    """Raises InputError for a text without anything like a row, or with too many lines.
 
-    It takes far less than a second however long the text is.
+    It takes far less than a second for any text.
     """
     if (count := text.count("\n")) > _MOST_LINES:
         raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
@@ -97,7 +97,7 @@ def _no_table_error(source: str) -> InputError:
 
 
 def _parse_collective(name: str) -> str:
-    """A collective by our name or the tests'. Raises InputError for others."""
+    """Returns a collective given by our name or the tests'. Raises InputError for others."""
     known = {**COLLECTIVES, **{ours: ours for ours in COLLECTIVES.values()}}
     if name not in known:
         hint = suggest_nearest(name, known)
@@ -106,7 +106,7 @@ def _parse_collective(name: str) -> str:
 
 
 def _check_table(table: Table, collective: str | None) -> CheckedLog:
-    """One table, believed. Raises InputError for what contradicts itself."""
+    """Checks one table. Raises InputError if it is inconsistent."""
     try:
         _check_distinct_ranks(table)
         what = _collective(table, collective)
@@ -137,9 +137,10 @@ def _check_distinct_ranks(table: Table) -> None:
 
 
 def _collective(table: Table, given: str | None) -> str:
-    """What was measured: as the file tells, else as the rows do, else as the caller says.
+    """Returns the collective: from the file, else from the caller, else from the rows.
 
-    Raises InputError where nothing tells, where two disagree, and for what is no request of ours.
+    Raises InputError if none determines it, if two disagree, and for tests without a request of
+    ours.
     """
     if table.collective in UNREAD:
         hint = f"those that are: {', '.join(COLLECTIVES)}"
@@ -162,7 +163,7 @@ def _collective(table: Table, given: str | None) -> str:
 
 
 def _collectives_by_rows(table: Table) -> list[str]:
-    """What the rows can be of, by their reduction operation, root, counts, and ratios."""
+    """Returns the possible collectives by operation, root, counts and ratios of rows."""
     return [what for what in COLLECTIVES.values() if _explain_mismatch(table, what) == ""]
 
 
@@ -172,7 +173,7 @@ def _check_rows_of(table: Table, what: str) -> None:
 
 
 def _explain_mismatch(table: Table, what: str) -> str:
-    """Why rows cannot be of a collective; "" where they can."""
+    """Returns why rows cannot be of a collective, or ""."""
     if table.columns != BARE and (why := _why_not_named(table, what)):
         return why
     low, high = _rank_range_by_counts(table, what)
@@ -184,7 +185,7 @@ def _explain_mismatch(table: Table, what: str) -> str:
 
 
 def _why_not_named(table: Table, what: str) -> str:
-    """Why the columns of operation and root cannot be of a collective; "" where they can."""
+    """Returns why the columns of operation and root cannot be of a collective, or ""."""
     row = max(table.rows, key=lambda row: row.size_bytes)
     reduces = what in ("all-reduce", "reduce-scatter", "reduce")
     operation = row.operation if row.operation != "none" else None
@@ -203,8 +204,8 @@ def _why_not_named(table: Table, what: str) -> str:
 
 
 def _explain_wrong_columns(table: Table, what: str) -> str:
-    """Why the checked columns cannot be of a collective, "" where they can: all-to-all and
-    send-receive tests never check in-place results.
+    """Returns why the checked columns cannot be of a collective, or "": all-to-all and send-receive
+    tests never check in-place results.
     """
     inside = [row.in_place.wrong is not None for row in table.rows if row.in_place]
     outside = [row.out_of_place.wrong is not None for row in table.rows if row.out_of_place]
@@ -217,7 +218,7 @@ def _explain_wrong_columns(table: Table, what: str) -> str:
 
 
 def _rank_range_by_counts(table: Table, what: str) -> tuple[float, float]:
-    """The least and the greatest number of ranks by size / (count x type)."""
+    """Returns the least and greatest number of ranks by size / (count x type)."""
     low, high = 1.0, inf
     for row in table.rows:
         word = WORD_BYTES.get(row.kind)
@@ -233,7 +234,7 @@ def _rank_range_by_counts(table: Table, what: str) -> tuple[float, float]:
 
 
 def _rank_range_by_ratio(table: Table, what: str) -> tuple[float, float] | None:
-    """The least and the greatest number of ranks by busbw / algbw; None if there is none."""
+    """Returns the least and greatest number of ranks by busbw / algbw, or None."""
     ratios = [timing.ratio() for row in table.rows for timing in row.timings]
     low = max((low for low, _ in ratios), default=0.0) * (1 - 1e-6)
     high = min((high for _, high in ratios), default=inf) * (1 + 1e-6)
@@ -250,7 +251,7 @@ def _rank_range_by_ratio(table: Table, what: str) -> tuple[float, float] | None:
 
 
 def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
-    """The least and the greatest n with low <= (n - 1)/n <= high."""
+    """Returns the least and the greatest n with low <= (n - 1)/n <= high."""
     if low >= 1:
         return None
     least = max(1.0, 1 / (1 - low) if low > 0 else 1.0)
@@ -259,7 +260,7 @@ def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
 
 
 def _groups(table: Table) -> dict[int, int]:
-    """How many ranks each group has, by the device list or by NCCL_TESTS_SPLIT."""
+    """Returns how many ranks each group has, by the device list."""
     if not _is_complete(table):
         return {}
     return dict(Counter(place.group for place in table.places))
@@ -271,9 +272,9 @@ def _is_complete(table: Table) -> bool:
 
 
 def _hosts(table: Table) -> int | None:
-    hosts, each, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
-    if hosts and each and ranks and hosts * each != ranks:
-        raise InputError(f"{hosts} nodes of {each} ranks are stated, and {ranks} ranks")
+    hosts, per_host, ranks = table.stated_hosts, table.stated_per_host, table.stated_ranks
+    if hosts and per_host and ranks and hosts * per_host != ranks:
+        raise InputError(f"{hosts} nodes of {per_host} ranks are stated, and {ranks} ranks")
     if not _is_complete(table) or any(place.host is None for place in table.places):
         return table.stated_hosts
     listed = len({place.host for place in table.places})
@@ -285,7 +286,7 @@ def _hosts(table: Table) -> int | None:
 
 
 def _ranks(table: Table, what: str) -> int | None:
-    """The ranks of one group. Raises InputError where what tells them disagrees."""
+    """Returns the ranks of one group. Raises InputError if its sources disagree."""
     stated: dict[str, tuple[float, float]] = {}
     groups = _groups(table)
     if groups and len(set(groups.values())) > 1:
@@ -338,15 +339,15 @@ def _check_times(table: Table, what: str, ranks: int | None) -> None:
             if ranks and what in PIECES and timing.agrees(row.size_bytes, (ranks - 1) / ranks):
                 continue
             shown = timing.algbw_bytes_per_second / 1e9
-            took = timing.seconds * 1e6
+            microseconds = timing.seconds * 1e6
             raise InputError(
-                f"{row.size_bytes} bytes in {took:g} us are not {shown:g} GB/s",
+                f"{row.size_bytes} bytes in {microseconds:g} us are not {shown:g} GB/s",
                 hint="the columns do not belong together, or the time is in another unit",
             )
 
 
 def _select_usable(rows: Iterable[LogRow]) -> Iterator[LogRow]:
-    """Rows above 0 bytes, without the times that must not be used."""
+    """Yields rows above 0 bytes, without unusable times."""
     for row in rows:
         out, inside = (
             t if t and not t.unusable else None for t in (row.out_of_place, row.in_place)
@@ -356,7 +357,7 @@ def _select_usable(rows: Iterable[LogRow]) -> Iterator[LogRow]:
 
 
 def _warnings(table: Table) -> Iterator[str]:
-    """Warnings: rows left out, sizes measured twice, an incomplete list of devices."""
+    """Yields warnings: rows left out, sizes measured twice, an incomplete list of devices."""
     if table.columns == BARE:
         yield "a table of mscclpp-test: it times kernels of MSCCL++, and prices are of NCCL or RCCL"
     if table.broken:
@@ -383,6 +384,6 @@ def _warnings(table: Table) -> Iterator[str]:
 
 
 def _spell_sizes(sizes: Sequence[int]) -> str:
-    several = sorted(set(sizes))
-    shown = ", ".join(str(size) for size in several[:4])
-    return f"{shown}{', ...' if len(several) > 4 else ''} bytes"
+    distinct = sorted(set(sizes))
+    shown = ", ".join(str(size) for size in distinct[:4])
+    return f"{shown}{', ...' if len(distinct) > 4 else ''} bytes"

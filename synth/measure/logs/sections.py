@@ -24,9 +24,9 @@ def has_sections(text: str) -> bool:
 
 
 def parse_sections(text: str, source: str) -> list[Table]:
-    """The tables of all parts in JSON or CSV, each forced by the nearest command line before it.
+    """Returns the tables of all JSON or CSV parts, with the settings of the preceding command.
 
-    Raises InputError where such a part is no log.
+    Raises InputError if such a part is not a log.
     """
     found = []
     for environment, part in _split_into_sections(text):
@@ -57,7 +57,7 @@ def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
 
 
 def _add_forced(table: Table, environment: Environment) -> Table:
-    """The table with what its command line forces, where its own part does not say."""
+    """Returns the table with its command line's settings, if its own part states none."""
     forced = environment.forced(table.collective)
     if table.algorithm or table.protocol or table.without or table.split:
         return table

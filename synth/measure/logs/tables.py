@@ -1,4 +1,4 @@
-"""One table of nccl-tests or rccl-tests as it was printed: nothing is mapped or averaged yet."""
+"""One table of nccl-tests or rccl-tests as printed: nothing is mapped or averaged yet."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ COLLECTIVES = {
 }
 """The tests that are read, by the names of their programs, and what they measure in our words."""
 UNREAD = ("gather", "scatter", "hypercube", "alltoallv", "all_reduce_bias", "bisection")
-"""The tests that measure what is no request of ours; longer names before those they contain."""
+"""Tests without a request of ours; longer names precede those they contain."""
 PIECES = ("reduce-scatter", "all-gather", "all-to-all")
 """Those whose count is of one piece: their size is count x type x ranks."""
 BARE = ("size", "count")
-"""The columns before times of mscclpp-test, which names no type: its elements are ``int``, and
-in-place times come first (microsoft/mscclpp, test/mscclpp-test/common.cc, at 071859f)."""
+"""The columns before the times of mscclpp-test, which names no type: its elements are ``int``, and
+in-place times come first (microsoft/mscclpp, test/mscclpp-test/common.cc, at 071859f).
+"""
 MOST_ROWS = 20_000
-"""Of all tables of a log: a run of a test has some dozens."""
+"""In all tables of a log; a run of a test has some dozens."""
 WORD_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16"), 2),
     **dict.fromkeys(("float", "int32", "uint32", "int"), 4),
     **dict.fromkeys(("double", "int64", "uint64"), 8),
 }
-"""The element types the tests know, by name, and the bytes of one."""
+"""The bytes of each element type of the tests."""
 
 
 def busbw_factor(collective: str, ranks: int) -> float:
-    """What nccl-tests multiply size/time by to get busbw (their doc/PERFORMANCE.md)."""
+    """Returns nccl-tests' factor from size/time to busbw (their doc/PERFORMANCE.md)."""
     if collective == "all-reduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if collective in PIECES else 1.0
@@ -44,10 +45,10 @@ def busbw_factor(collective: str, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Timing:
-    """The columns of one half of a row: microseconds and GB/s are SI here, as printed otherwise.
+    """One half of a row, in SI units (printed as microseconds and GB/s).
 
-    ``slack`` are half a unit of the last digit printed, of each of the three. ``wrong`` is None
-    where nothing was checked. A number that was no number is NaN.
+    ``slack`` is half a unit of the last digit printed, for each of the three. ``wrong`` is None
+    if nothing was checked. A number that could not be parsed is NaN.
     """
 
     seconds: float
@@ -68,7 +69,7 @@ class Timing:
         return ""
 
     def ratio(self) -> tuple[float, float]:
-        """The least and the greatest busbw/algbw that would be printed so."""
+        """Returns the least and the greatest busbw/algbw that would be printed so."""
         _, of_algbw, of_busbw = self.slack
         algbw, busbw = self.algbw_bytes_per_second, self.busbw_bytes_per_second
         if not (algbw > of_algbw and busbw > of_busbw):
@@ -76,7 +77,7 @@ class Timing:
         return (busbw - of_busbw) / (algbw + of_algbw), (busbw + of_busbw) / (algbw - of_algbw)
 
     def agrees(self, size_bytes: int, factor: float = 1.0) -> bool:
-        """Whether algbw is size x factor / time, as far as the digits printed can say."""
+        """Whether algbw is size x factor / time, within the printed digits."""
         of_time, of_algbw, _ = self.slack
         if self.unusable or isnan(self.algbw_bytes_per_second):
             return True
@@ -90,8 +91,8 @@ class Timing:
 class LogRow:
     """One size: the largest buffer of a rank in bytes, as all tests print it, and its times.
 
-    ``count`` is the number of elements the test prints, -1 where it prints none; ``kind`` their
-    type; ``operation`` and ``root`` are None where the layout has no such column.
+    ``count`` is the printed number of elements, or -1; ``kind`` their type; ``operation`` and
+    ``root`` are None if the layout has no such column.
     """
 
     size_bytes: int
@@ -109,7 +110,7 @@ class LogRow:
 
 @dataclass(frozen=True)
 class RankRecord:
-    """One line of the list of devices; hosts are numbered as they come up, their names dropped."""
+    """One line of the list of devices; hosts are numbered by occurrence, their names dropped."""
 
     rank: int
     group: int
@@ -120,15 +121,15 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class Table:
-    """One table, and what its file tells of the run.
+    """One table, and its file's facts about the run.
 
     ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, and
-    ``stated_per_host`` ranks of each of its hosts, where a file says so; ``notes`` what its own
-    comment lines state (``# members: 2,8``), ``places`` its device list. ``algorithm`` and
-    ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and ``split`` the value of
-    NCCL_TESTS_SPLIT; ``without`` the algorithms that the runtime was kept from, where it had a
-    choice of several. ``broken`` counts rows that other output tore apart; ``columns`` are those
-    that the head of the table names, up to the first time.
+    ``stated_per_host`` ranks of each of its hosts, if a file states them; ``members`` and
+    ``busy`` are from comment lines (``# members: 2,8``), ``places`` is the device list.
+    ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and
+    ``split`` the value of NCCL_TESTS_SPLIT; ``without`` the algorithms that were excluded where
+    several remained. ``broken`` counts rows that other output tore apart; ``columns`` are those
+    in the table's head, up to the first time.
     """
 
     source: str
@@ -152,17 +153,17 @@ class Table:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes above 0 that were timed, ascending, each once."""
+        """The sizes above 0 that were timed, ascending, without repeats."""
         return tuple(sorted({row.size_bytes for row in self.rows if row.size_bytes}))
 
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """A table that was checked: what it measured, among how many ranks, and what is doubtful.
+    """A consistent table: what it measured, among how many ranks, and its warnings.
 
-    ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``ranks`` are those of one
-    group, None where nothing tells; ``groups`` ran at once. ``hosts`` is None where unknown.
-    ``rows`` are those of sizes above 0 with at least one time that may be used.
+    ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``ranks`` are those of
+    one group, or None; ``groups`` ran at once. ``hosts`` is None if unknown. ``rows`` are those
+    of sizes above 0 with at least one usable time.
     """
 
     table: Table
@@ -179,5 +180,5 @@ class CheckedLog:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The models of the devices that took part, each once."""
+        """The distinct models of the devices that took part."""
         return tuple(sorted({place.name for place in self.table.places if place.name}))

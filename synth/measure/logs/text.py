@@ -1,4 +1,4 @@
-"""The tables that nccl-tests and rccl-tests print, out of whatever a launcher mixed into them."""
+"""The tables that nccl-tests and rccl-tests print, extracted from a launcher's output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synth.measure.logs.header import RunFacts, check_rows
 from synth.measure.logs.tables import BARE, WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096
-"""No test prints longer ones; what does is not looked at."""
+"""Longer lines are skipped: no test prints them."""
 MOST_DIGITS = 18
 _DEVICE = re.compile(
     r"Rank +(?P<rank>\d{1,9}) +(?:Group +(?P<group>\d{1,9}) +)?Pid +\d+ +(?:on +(?P<host>\S+) +)?"
@@ -28,12 +28,12 @@ _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test con
 
 
 def tables(lines: Iterable[str], source: str) -> list[Table]:
-    """Every table of a text, in order.
+    """Returns every table of a text, in order.
 
-    A table ends where the tests say so, or announce the next. Rows that other output tore apart
-    are put together again where what is left of them follows on a line of its own; others are
-    counted as broken. Tables of one size each, as scripts make that start a test per size, become
-    one if the runs were the same. Raises InputError where there are too many rows.
+    A table ends where the tests say so, or announce the next. Rows torn apart by other output
+    are rejoined if their rest follows on a line of its own; others are counted as broken.
+    Tables of one size each, as from scripts that start a test per size, are merged if the runs
+    were the same. Raises InputError for too many rows.
     """
     reader = _LogReader(RunFacts(Table(source)))
     for line in join_lines(lines):
@@ -44,7 +44,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
 
 
 def join_lines(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, a command that goes on behind a backslash as one."""
+    """Yields the lines, joining commands continued by a backslash."""
     kept: list[str] = []
     for line in lines:
         if line.rstrip().endswith("\\") and len(kept) < _MOST_JOINED:
@@ -57,7 +57,7 @@ def join_lines(lines: Iterable[str]) -> Iterator[str]:
 
 @dataclass
 class _LogReader:
-    """Reads line by line: facts gather until rows come, rows until the table ends."""
+    """Reads line by line: collects facts until rows come, and rows until the table ends."""
 
     facts: RunFacts
     logs: list[Table] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _LogReader:
         return self.facts.stated.columns == BARE
 
     def close(self, ended: bool = False) -> None:
-        """End the table, if there is one; the facts of the run go with it."""
+        """Ends the table, if there is one, and the facts of its run."""
         self._settle()
         if self._rows:
             self.logs.append(self.facts.table(self._rows))
@@ -96,7 +96,7 @@ class _LogReader:
         self.facts.ended = self.facts.ended or (ended and bool(self.logs))
 
     def _begin(self) -> None:
-        """Begin a run at its command line: what was said of another run does not hold for it."""
+        """Begins a run at its command line: facts of other runs do not apply to it."""
         self.close()
         self.facts = self.facts.afresh()
 
@@ -143,7 +143,7 @@ _VERSIONS = (
 
 
 def find_version(line: str) -> str:
-    """The version of NCCL or RCCL that a line names, without the build; "" if it names none."""
+    """Returns the version of NCCL or RCCL that a line names, without the build, or ""."""
     for pattern in _VERSIONS:
         if found := pattern.search(line):
             return version_text(found[1])
@@ -151,7 +151,7 @@ def find_version(line: str) -> str:
 
 
 def version_text(text: str) -> str:
-    """``2.16.5+cuda11.8`` and ``21605`` as ``2.16.5``."""
+    """Returns ``2.16.5`` for ``2.16.5+cuda11.8`` and ``21605``."""
     if text.isdigit() and len(text) >= 4:
         code = int(text)
         scale = 10000 if code >= 10000 else 1000
@@ -161,7 +161,7 @@ def version_text(text: str) -> str:
 
 @dataclass
 class _TornRow:
-    """A row as far as it was read: its head, the numbers after it, and if only one half can be."""
+    """A row so far: its head, the numbers after it, and whether it can have only one half."""
 
     size_bytes: int
     count: int
@@ -172,7 +172,7 @@ class _TornRow:
     junk: bool
 
     def continues(self, line: str) -> bool:
-        """Take the rest of the row, if this line is nothing else. Whole rows take no more."""
+        """Adds the rest of the row, if the line contains only that. Whole rows are unchanged."""
         if len(self.numbers) in _FULL or (len(self.numbers) in _HALF and not self.junk):
             return False
         more = _strip_rank_mark(line).split()
@@ -184,7 +184,7 @@ class _TornRow:
         return True
 
     def row(self) -> LogRow | None:
-        """The row, or None if it is incomplete: 4 columns of each half, and perhaps a root."""
+        """Returns the row, or None if incomplete: 4 columns of each half, and perhaps a root."""
         numbers = self.numbers
         if len(numbers) not in _FULL + _HALF:
             return None
@@ -201,7 +201,7 @@ class _TornRow:
 
 
 def _find_row_head(line: str) -> _TornRow | None:
-    """The head of a row (size, count, type) anywhere in a line, and what numbers follow it."""
+    """Returns the head of a row (size, count, type) in a line, and the numbers after it."""
     tokens = line.split()
     for i in range(2, len(tokens)):
         if tokens[i] not in WORD_BYTES:
@@ -213,7 +213,7 @@ def _find_row_head(line: str) -> _TornRow | None:
 
 
 def _bare_row(line: str) -> _TornRow | None:
-    """A row of mscclpp-test: no type, and one half, which is in-place unless it is behind a gap."""
+    """Returns a row of mscclpp-test: no type, and one half, in-place unless it follows a gap."""
     match _strip_rank_mark(line).split():
         case [size, count, *numbers] if (
             len(numbers) in (3, 4)
@@ -244,7 +244,7 @@ def _begin_row(line: str, tokens: Sequence[str], i: int, amounts: tuple[int, int
 
 
 def _wide_gap(line: str) -> bool:
-    """Whether the first half of a row was left blank: only the in-place time was taken."""
+    """Whether the first half of a row is blank: only the in-place time was measured."""
     return " " * _GAP in line.strip()
 
 
@@ -258,13 +258,13 @@ def _timing(columns: Sequence[str]) -> Timing | None:
 
 
 def _wrong(column: str) -> float:
-    """The number of wrong elements; old tests print the largest error, which is below 1."""
+    """Returns the number of wrong elements; old tests print the largest error, which is below 1."""
     error = float(column)
     return 0.0 if 0 <= error < 1e-2 else error
 
 
 def _value(text: str, power: int) -> tuple[float, float] | None:
-    """A printed number times ten to a power, and half a unit of its last digit."""
+    """Returns a printed number times a power of ten, and half a unit of its last digit."""
     if text.lower().lstrip("-") == "nan":
         return float("nan"), 0.0
     try:
@@ -291,13 +291,13 @@ _MARK = re.compile(r"\s*(?:\[[^\]]{0,40}\](?:<\w{1,10}>)?:?|\d{1,7}:)\s")
 
 
 def _strip_rank_mark(line: str) -> str:
-    """A line without the tag of its rank: ``[1,0]<stdout>:``, ``[STAT]:``, ``0:``."""
+    """Returns a line without its rank's tag: ``[1,0]<stdout>:``, ``[STAT]:``, ``0:``."""
     mark = _MARK.match(line)
     return line[mark.end() :] if mark else line
 
 
 def _merge_single_sizes(logs: Iterable[Table]) -> list[Table]:
-    """Tables of one size each that follow each other become one, where all else is the same."""
+    """Merges consecutive tables of one size each if all else is the same."""
     found: list[Table] = []
     for log in logs:
         if found and _is_same_run(found[-1], log):
@@ -308,7 +308,7 @@ def _merge_single_sizes(logs: Iterable[Table]) -> list[Table]:
     return found
 
 
-def _is_same_run(one: Table, other: Table) -> bool:
+def _is_same_run(first: Table, second: Table) -> bool:
     def alike(log: Table) -> tuple[object, ...]:
         kinds = {(row.kind, row.operation, row.root) for row in log.rows}
         return (
@@ -319,5 +319,7 @@ def _is_same_run(one: Table, other: Table) -> bool:
             kinds if len(kinds) == 1 else log.rows,
         )
 
-    new = set(other.sizes) - set(one.sizes)
-    return len(other.rows) == 1 and bool(new) and other.single_size and alike(one) == alike(other)
+    new = set(second.sizes) - set(first.sizes)
+    return (
+        len(second.rows) == 1 and bool(new) and second.single_size and alike(first) == alike(second)
+    )

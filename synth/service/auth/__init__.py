@@ -1,9 +1,9 @@
-"""Who asks, by which key, and how much they may ask for.
+"""Authentication of callers, rate limits and quotas.
 
-A key admits its team, as often a second as the key allows, and for so many jobs a day. The page has
-sessions, which begin with a key or with what a trusted proxy says of who has signed in there.
-Secrets are not kept, only digests of them, and are compared in constant time. A key that asks too
-often is refused, with the time to wait: a token bucket holds two seconds' worth of requests.
+A key admits its team, with a limit of requests per second and of jobs per day. The page has
+sessions, which begin with a key or with the user whom a trusted proxy has signed in. Only digests
+of secrets are kept, and they are compared in constant time. A key that exceeds its rate is refused
+with the time to wait: a token bucket holds two seconds' worth of requests.
 
 >>> from synth.service.auth.keys import RateLimiter
 >>> rates = RateLimiter(clock=lambda: 0.0)

@@ -14,10 +14,10 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class Caller:
-    """A team; where keys are needed, also the id, name and daily quota of the key it used.
+    """A team; if keys are required, also the id, name and daily quota of the key it used.
 
-    Whom a proxy has signed in has a name and no key. ``session`` is the digest of the token with
-    which the request came.
+    A person signed in by a proxy has a name and no key. ``session`` is the digest of the request's
+    session token.
     """
 
     team: str = LOCAL
@@ -29,13 +29,13 @@ class Caller:
 
     @property
     def admin(self) -> bool:
-        """Whether it sees to the jobs of all teams. Where no keys are needed there is one team."""
+        """Whether the caller may manage the jobs of all teams. Without keys there is one team."""
         return Scope.ADMIN in self.scopes
 
     def check(self, *scopes: Scope) -> None:
-        """Raises RefusalError (403) where its key has none of these scopes."""
+        """Raise RefusalError (403) if the caller has none of these scopes."""
         if not self.scopes.intersection(scopes):
-            whose = "this key" if self.key_id else "this sign-in"
-            problem = f"{whose} is not for that: it may {' and '.join(sorted(self.scopes))}"
+            credential = "this key" if self.key_id else "this sign-in"
+            problem = f"{credential} is not for that: it may {' and '.join(sorted(self.scopes))}"
             hint = f"'collsynth keys create --scope {scopes[0].value}' makes one that is"
             raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)

@@ -1,4 +1,4 @@
-"""API keys and sessions: checked in constant time, limited in rate; each stands for a team."""
+"""API keys and sessions: each stands for a team, is checked in constant time and rate-limited."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _REMEMBERED_BYTES = 2**24
 _ENTRY_BYTES = 400
 _MINUTE_SECONDS = 60.0
 KEY_SESSION_SECONDS = 7 * 24 * 3600
-"""How long who has signed in to the page with a key stays so."""
+"""How long a session of the page lasts that began with a key."""
 PERSON_SESSION_SECONDS = 12 * 3600
-"""How long who has signed in at a proxy stays so: until groups are looked at again."""
+"""How long a session lasts that began at a proxy; then the person's groups are read again."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
 Principal: TypeAlias = Key | Person
 log = logging.getLogger("collsynth.service")
@@ -38,14 +38,14 @@ log = logging.getLogger("collsynth.service")
 
 @dataclass
 class _Bucket:
-    """How many requests may come at once, as of a moment."""
+    """How many requests are allowed at a moment ``at``."""
 
     tokens: float
     at: float
 
 
 class RateLimiter:
-    """A token bucket for each key: a rate in requests a second, in bursts of seconds' worth."""
+    """Token buckets by key: a rate in requests per second, with bursts of ``burst_seconds``."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, burst_seconds: float = 2.0
@@ -55,14 +55,14 @@ class RateLimiter:
         self._buckets: LruCache[str, _Bucket] = LruCache(_REMEMBERED_BYTES)
 
     def take(self, name: str, per_second: float, problem: str = "") -> None:
-        """Count a request. Raises RefusalError, which says when to come again, if too many came."""
+        """Count a request. Raises RefusalError with the seconds to wait if too many came."""
         now = self._clock()
-        most = max(1.0, self._burst_seconds * per_second)
+        capacity = max(1.0, self._burst_seconds * per_second)
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = _Bucket(most, now)
+            bucket = _Bucket(capacity, now)
             self._buckets.put(name, bucket, _ENTRY_BYTES)
-        bucket.tokens = min(most, bucket.tokens + (now - bucket.at) * per_second)
+        bucket.tokens = min(capacity, bucket.tokens + (now - bucket.at) * per_second)
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
@@ -72,10 +72,10 @@ class RateLimiter:
 
 
 class Authenticator:
-    """Admits requests by their keys, or by sessions that began with a key or at a proxy.
+    """Admits requests by key, or by a session that began with a key or at a proxy.
 
-    A key that is revoked is admitted for some seconds still; a session is looked up each time, so
-    that it is over as soon as anybody has ended it.
+    Keys are cached, so a revoked key is still admitted for ``_FRESH_SECONDS``. Sessions are looked
+    up each time, so they end at once.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -88,12 +88,11 @@ class Authenticator:
         self._known: LruCache[str, tuple[Key, float]] = LruCache(_REMEMBERED_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
-        """The caller that a key stands for; ``address``: where the request comes from.
+        """Return the caller of a key; ``address`` is where the request comes from.
 
-        Raises RefusalError without a key (401), for a wrong, revoked or expired one (403), and for
-        one that is used too often, or where too many wrong ones came from an address (429).
-        Whatever is wrong with a key, exactly one digest is compared, so that the time taken says
-        nothing about it.
+        Raises RefusalError without a key (401), for a wrong, revoked or expired one (403), and if
+        the key exceeds its rate or too many wrong keys came from the address (429). Whatever is
+        wrong with a key, exactly one digest is compared, so that the time reveals nothing.
         """
         if secret is None:
             raise RefusalError(
@@ -102,105 +101,122 @@ class Authenticator:
                 hint="send it as 'Authorization: Bearer cs_...' or as 'X-API-Key: cs_...'",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        return await self._caller(await self._admitted(secret, address))
+        return await self._admit(await self._find_key(secret, address))
 
     async def sign_in(self, secret: str, address: str) -> str:
-        """Begin a session with a key: its token, for a cookie. Raises as ``admit``."""
-        key = await self._admitted(secret, address)
-        await self._caller(key)
+        """Begin a session with a key; return its token, for a cookie. Raises as ``admit``."""
+        key = await self._find_key(secret, address)
+        await self._admit(key)
         return await self._threads.do(self._store.keys.begin_session, key, KEY_SESSION_SECONDS)
 
     async def sign_in_person(self, person: Person) -> str:
-        """Begin a session of somebody whom a proxy has signed in: its token, for a cookie.
+        """Begin a session of a person signed in by a proxy; return its token, for a cookie.
 
-        Raises RefusalError where they ask for one too often.
+        Raises RefusalError if the person exceeds the request rate.
         """
-        await self._caller(person)
+        await self._admit(person)
         begin = self._store.keys.begin_session
         return await self._threads.do(begin, person, PERSON_SESSION_SECONDS)
 
     async def admit_session(self, token: str, address: str) -> Caller:
-        """The caller that a session stands for. Raises as ``admit``."""
+        """Return the caller of a session. Raises as ``admit``."""
         session = digest_of(token)
-        found = await self._threads.do(self._of_session, session)
-        if isinstance(found, RefusalError):
-            raise self._counted(found, session, address)
-        return await self._caller(found, session)
+        principal = await self._threads.do(self._read_principal, session)
+        if isinstance(principal, RefusalError):
+            raise self._count_failure(principal, session, address)
+        return await self._admit(principal, session)
 
     async def sign_out(self, token: str) -> None:
         """End a session."""
         await self._threads.do(self._store.keys.end_session, digest_of(token))
 
-    async def _caller(self, who: Principal, session: str | None = None) -> Caller:
-        """The caller; counts one of their requests."""
-        scopes = frozenset(Scope(scope) for scope in who.scopes.split())
-        often = self._limits.requests_per_second
-        if isinstance(who, Person):
-            problem = f"you may ask {often:g} times a second"
-            self._rates.take(f"person {who.name}", often, problem)
-            return Caller(who.team, name=who.name, scopes=scopes, session=session)
-        self._rates.take(who.id, often if who.rate_per_second is None else who.rate_per_second)
-        if time.monotonic() - (self._noted.get(who.id) or -_MINUTE_SECONDS) >= _MINUTE_SECONDS:
-            self._noted.put(who.id, time.monotonic(), _ENTRY_BYTES)
-            await self._threads.do(self._store.keys.used, who.id)
-        return Caller(who.team, who.id, who.name or None, who.jobs_per_day, scopes, session)
+    async def _admit(self, principal: Principal, session: str | None = None) -> Caller:
+        """Count a request of a principal, and return it as a caller."""
+        scopes = frozenset(Scope(scope) for scope in principal.scopes.split())
+        per_second = self._limits.requests_per_second
+        if isinstance(principal, Person):
+            problem = f"you may ask {per_second:g} times a second"
+            self._rates.take(f"person {principal.name}", per_second, problem)
+            return Caller(principal.team, name=principal.name, scopes=scopes, session=session)
+        self._rates.take(
+            principal.id,
+            per_second if principal.rate_per_second is None else principal.rate_per_second,
+        )
+        if (
+            time.monotonic() - (self._noted.get(principal.id) or -_MINUTE_SECONDS)
+            >= _MINUTE_SECONDS
+        ):
+            self._noted.put(principal.id, time.monotonic(), _ENTRY_BYTES)
+            await self._threads.do(self._store.keys.used, principal.id)
+        return Caller(
+            principal.team,
+            principal.id,
+            principal.name or None,
+            principal.jobs_per_day,
+            scopes,
+            session,
+        )
 
-    def _counted(self, refusal: RefusalError, given: str, address: str) -> RefusalError:
-        """A refusal to admit somebody, counted and logged.
+    def _count_failure(self, refusal: RefusalError, credential: str, address: str) -> RefusalError:
+        """Count and log a refused sign-in, and return the refusal.
 
-        Raises another where too many came from their network, or for one key from anywhere.
+        Raises another refusal if too many came from the network, or for one key from anywhere.
         """
-        most = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
-        network, key = network_of(address), _BEGINNING.match(given)
-        self._failed.take(network, most, f"too many that are not admitted ask from {network}")
+        per_second = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
+        network, key = network_of(address), _BEGINNING.match(credential)
+        self._failed.take(network, per_second, f"too many that are not admitted ask from {network}")
         if key:
             self._failed.take(
-                key[0], most, f"too many ask with wrong keys that begin with {key[0]}"
+                key[0], per_second, f"too many ask with wrong keys that begin with {key[0]}"
             )
         logged = {"address": address, "key": key["id"] if key else None, "why": refusal.problem}
         log.warning("not admitted", extra={"logged": logged})
         return refusal
 
     async def still_admits(self, caller: Caller) -> bool:
-        """Whether the key or session that a caller came with has not ended since."""
+        """Whether the caller's key or session is still valid."""
         if caller.session is not None:
-            who = await self._threads.do(self._of_session, caller.session)
-            return not isinstance(who, RefusalError)
+            principal = await self._threads.do(self._read_principal, caller.session)
+            return not isinstance(principal, RefusalError)
         key = await self._threads.do(self._store.keys.one, caller.key_id)
         return key is not None and key.valid
 
-    async def _admitted(self, secret: str, address: str) -> Key:
-        """The key of a secret, remembered or found in the store.
+    async def _find_key(self, secret: str, address: str) -> Key:
+        """Return the key of a secret, from the cache or the store.
 
-        Only what is admitted is remembered; anything else is looked up each time, so that the time
-        taken does not reveal which ids exist.
+        Only valid keys are cached; others are looked up each time, so that the time taken does not
+        reveal which ids exist.
         """
         name = digest_of(secret)
-        known = self._known.get(name)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
-        found = await self._threads.do(self._of_secret, secret)
-        if isinstance(found, RefusalError):
-            raise self._counted(found, secret, address)
-        self._known.put(name, (found, time.monotonic() + _FRESH_SECONDS), _ENTRY_BYTES)
-        return found
+        remembered = self._known.get(name)
+        if remembered is not None and remembered[1] > time.monotonic():
+            return remembered[0]
+        key = await self._threads.do(self._read_key, secret)
+        if isinstance(key, RefusalError):
+            raise self._count_failure(key, secret, address)
+        self._known.put(name, (key, time.monotonic() + _FRESH_SECONDS), _ENTRY_BYTES)
+        return key
 
-    def _of_secret(self, secret: str) -> Key | RefusalError:
+    def _read_key(self, secret: str) -> Key | RefusalError:
         match = _SHAPE.fullmatch(secret)
         key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
         if not key.belongs_to(secret):
             return _refusal("this key is not admitted", "check that all of it was copied")
         return key if key.valid else _refuse_ended_key(key)
 
-    def _of_session(self, session: str) -> Principal | RefusalError:
-        who = self._store.keys.of_session(session)
-        if who is None:
+    def _read_principal(self, session: str) -> Principal | RefusalError:
+        principal = self._store.keys.of_session(session)
+        if principal is None:
             return _refusal("this session is over", "sign in again")
-        return _refuse_ended_key(who) if isinstance(who, Key) and not who.valid else who
+        return (
+            _refuse_ended_key(principal)
+            if isinstance(principal, Key) and not principal.valid
+            else principal
+        )
 
 
 def _refuse_ended_key(key: Key) -> RefusalError:
-    """What is said of a key that was right once: only to who has the whole of it."""
+    """The refusal of a once valid key, for callers who have its whole secret."""
     hint = "ask who runs this service for another: 'collsynth keys create' makes one"
     if key.revoked or key.expires is None:
         return _refusal("this key has been revoked", hint)

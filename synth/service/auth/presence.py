@@ -1,7 +1,7 @@
-"""What of each team is under way in this server: requests that are answered, and their bodies.
+"""Requests of each team in this server at one time, and the bytes of their bodies.
 
-A request may wait for its job, or follow one for hours, and a body stays in memory until its
-question is answered. Without bounds a team could use up the connections and the memory of all.
+A request may wait for its job or follow it for hours, and its body stays in memory until the
+question is answered. Without bounds one team could exhaust the connections and memory of all.
 
 >>> from synth.service.limits import Limits
 >>> presence = Presence(Limits(requests_at_once_per_team=1))
@@ -25,7 +25,7 @@ from synth.service.limits import Limits
 
 @dataclass
 class _TeamLoad:
-    """How many requests of a team are under way, and what their bodies come to."""
+    """A team's number of current requests, and the bytes of their bodies."""
 
     requests: int = 0
     body_bytes: int = 0
@@ -33,7 +33,7 @@ class _TeamLoad:
 
 @dataclass
 class Visit:
-    """One request of a team, from when its caller is known until it is answered."""
+    """One request of a team, from its authentication until it is answered."""
 
     limits: Limits
     team: _TeamLoad
@@ -41,16 +41,16 @@ class Visit:
     gone: bool = False
 
     def hold(self, more_bytes: int) -> None:
-        """Count bytes of its body. Raises RefusalError where all of the team's are too many."""
-        most = self.limits.body_bytes_at_once_per_team
-        if self.team.body_bytes + more_bytes > most:
-            problem = f"what your team sends at this moment comes to more than {most} bytes"
+        """Count bytes of the body. Raises RefusalError if the team exceeds its limit."""
+        most_bytes = self.limits.body_bytes_at_once_per_team
+        if self.team.body_bytes + more_bytes > most_bytes:
+            problem = f"what your team sends at this moment comes to more than {most_bytes} bytes"
             raise too_many(problem, 1, "send one body after the other")
         self.team.body_bytes += more_bytes
         self.body_bytes += more_bytes
 
     def leave(self) -> None:
-        """End it: what it held is free again."""
+        """Release the request and its bytes."""
         if not self.gone:
             self.gone = True
             self.team.requests -= 1
@@ -59,18 +59,18 @@ class Visit:
 
 @dataclass
 class Presence:
-    """The teams that are here. On the event loop only."""
+    """The teams with current requests. For the event loop only."""
 
     limits: Limits
     _teams: WeakValueDictionary[str, _TeamLoad] = field(default_factory=WeakValueDictionary)
-    """Each as long as there is a visit."""
+    """Entries live as long as a visit refers to them."""
 
     def enter(self, team: str) -> Visit:
-        """Begin a request of a team. Raises RefusalError where it has too many under way."""
-        found = self._teams.get(team) or _TeamLoad()
-        self._teams[team] = found
+        """Begin a request of a team. Raises RefusalError if it has too many."""
+        load = self._teams.get(team) or _TeamLoad()
+        self._teams[team] = load
         most = self.limits.requests_at_once_per_team
-        if found.requests >= most:
+        if load.requests >= most:
             raise too_many(f"{most} requests of your team are being answered", 1, "let some end")
-        found.requests += 1
-        return Visit(self.limits, found)
+        load.requests += 1
+        return Visit(self.limits, load)

@@ -1,9 +1,8 @@
-"""A proxy in front: what its headers say of where a request comes from, and who has signed in.
+"""Headers of a trusted reverse proxy: the client's address and the user signed in.
 
-Anybody could send such headers. So they count only where the request comes from an address that the
-server was told of and, if a secret is shared with the proxy, where that comes along. Who has signed
-in, as by OpenID Connect, counts only beside a secret: a proxy that was not set up for it passes on
-what its clients send.
+Anybody could send such headers. So they count only if the request comes from a configured address
+and, if a secret is shared with the proxy, carries it. The user signed in, as by OpenID Connect,
+counts only with a secret: a proxy that is not set up for it passes on its clients' headers.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _NAME, _GROUPS, _ADDRESSES = "x-forwarded-email", "x-forwarded-groups", "x-forwa
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxies that are trusted, by their networks; with a secret they sign people in.
+    """The trusted proxies, by network; with a secret they sign people in.
 
-    ``teams``: the team of people of a group; of several the first here counts. Without any, the
-    first of a person's groups is the team, and who has none is a team alone. ``admins``: groups
-    whose people have the scope ``admin``.
+    ``teams`` maps groups to teams; the first match in its order counts. Without ``teams``, the
+    team is the person's first group, or the person alone. ``admins``: groups with the scope
+    ``admin``.
     """
 
     networks: tuple[Network, ...]
@@ -41,30 +40,32 @@ class Proxy:
     admins: frozenset[str] = frozenset()
 
     def address(self, peer: str, headers: Headers) -> str:
-        """Where a request comes from: the last address that is not a trusted proxy's."""
-        if not self._sent(peer, headers):
+        """Return where a request comes from: the last address that is not a trusted proxy's."""
+        if not self._is_from_proxy(peer, headers):
             return peer
-        told = ",".join(headers.getlist(_ADDRESSES)).split(",")
-        for one in reversed(told):
-            if not self._trusts(one.strip()):
-                return peer if address_in(one.strip()) is None else one.strip()
+        addresses = ",".join(headers.getlist(_ADDRESSES)).split(",")
+        for address in reversed(addresses):
+            if not self._is_trusted(address.strip()):
+                return peer if address_in(address.strip()) is None else address.strip()
         return peer
 
     def person(self, peer: str, headers: Headers) -> Person | None:
-        """Who has signed in; None where the proxy does not say so.
+        """Return the person signed in, or None if the proxy names none.
 
-        Raises RefusalError (403) where none of their groups has a team.
+        Raises RefusalError (403) if none of their groups has a team.
         """
         name = self.name(peer, headers)
         if name is None:
             return None
-        groups = [one.strip() for one in _single_header(headers, _GROUPS).split(",") if one.strip()]
+        groups = [
+            group.strip() for group in _single_header(headers, _GROUPS).split(",") if group.strip()
+        ]
         scopes = [Scope.ASK, Scope.KEEP, *([Scope.ADMIN] if self.admins & {*groups} else [])]
         return Person(name, self._team(name, groups), " ".join(scopes))
 
     def name(self, peer: str, headers: Headers) -> str | None:
-        """The name of who has signed in; None where the proxy does not say so, or in no letters."""
-        if self.secret is None or not self._sent(peer, headers):
+        """Return the name of the person signed in, or None if it is missing or not printable."""
+        if self.secret is None or not self._is_from_proxy(peer, headers):
             return None
         name = _single_header(headers, _NAME)
         return name if name.isprintable() and name else None
@@ -79,21 +80,21 @@ class Proxy:
         problem = f"none of the groups of {name[:80]} has a team here"
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)
 
-    def _sent(self, peer: str, headers: Headers) -> bool:
+    def _is_from_proxy(self, peer: str, headers: Headers) -> bool:
         """Whether a request comes from a trusted proxy."""
-        given = _single_header(headers, SECRET_HEADER).encode()
-        knows = self.secret is None or compare_digest(given, self.secret.encode())
-        return knows and self._trusts(peer)
+        secret = _single_header(headers, SECRET_HEADER).encode()
+        knows = self.secret is None or compare_digest(secret, self.secret.encode())
+        return knows and self._is_trusted(peer)
 
-    def _trusts(self, address: str) -> bool:
-        found = address_in(address)
-        return found is not None and any(found in network for network in self.networks)
+    def _is_trusted(self, address: str) -> bool:
+        parsed = address_in(address)
+        return parsed is not None and any(parsed in network for network in self.networks)
 
 
 def _single_header(headers: Headers, name: str) -> str:
-    """The text of a header that came once; "" for one that came twice, as a client's own might.
+    """The text of a header sent once; "" if sent twice, as a client's own would be.
 
-    And for one that is not UTF-8: texts that differ must not become one.
+    Also "" if it is not UTF-8: different texts must not become equal.
     """
     values = headers.getlist(name)
     if len(values) != 1:

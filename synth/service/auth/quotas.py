@@ -1,4 +1,4 @@
-"""Quotas: jobs of a key and work of a team in a day, and how much of a team may wait at once."""
+"""Quotas: daily jobs of a key, daily work of a team, and a team's queued jobs and bytes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _DAY = timedelta(days=1)
 
 @dataclass
 class _Count:
-    """How much there is by the last count, which holds ``until`` then."""
+    """An amount counted in the store, valid ``until`` a time."""
 
     amount: float
     until: float
 
 
 class Quotas:
-    """Enforces quotas by a count in the store every few seconds, plus what this server has added.
+    """Enforces quotas by counting in the store every few seconds and adding new jobs here.
 
-    So quotas are not exact: several servers of a store may together exceed one by what they accept
-    within those seconds, and one server by the jobs that are being written while it counts. What is
-    worked is known only when it is done. What waits is counted once more before it is too much, as
-    jobs may have ended since.
+    So quotas are not exact: servers of one store may together exceed them by what they accept
+    within those seconds, and one server by the jobs being written while it counts. Work is counted
+    when it ends. Queued jobs are counted again before a refusal, as some may have ended since.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -48,26 +47,26 @@ class Quotas:
         self._turn = asyncio.Lock()
 
     async def take(self, caller: Caller, size_bytes: int) -> None:
-        """Count one more job. Raises RefusalError where it would be too many."""
-        async with self._turn:  # else two could pass by the same count
+        """Count one more job. Raises RefusalError if a quota would be exceeded."""
+        async with self._turn:  # else two jobs could pass by the same count
             await self._check(caller, size_bytes)
             self._add(caller, 1, size_bytes)
 
     def give_back(self, caller: Caller, size_bytes: int) -> None:
-        """Take back one count: the job was not made."""
+        """Undo ``take``: the job was not created."""
         self._add(caller, -1, -size_bytes)
 
     async def _check(self, caller: Caller, size_bytes: int) -> None:
         team, limits, jobs = caller.team, self._limits, self._store.jobs
         most = limits.queued_jobs_per_team
-        if await self._waiting(self._queued, team, self._queued_jobs, most - 1) >= most:
+        if await self._recounted(self._queued, team, self._queued_jobs, most - 1) >= most:
             raise too_many(
                 f"{most} jobs of your team are waiting already",
                 _RETRY_QUEUED_SECONDS,
                 "let some end, or cancel some",
             )
         most, left = limits.queued_bytes_per_team, limits.queued_bytes_per_team - size_bytes
-        if await self._waiting(self._bytes, team, jobs.waiting_bytes, left) > left:
+        if await self._recounted(self._bytes, team, jobs.waiting_bytes, left) > left:
             raise too_many(
                 f"the waiting jobs of your team come to {most} bytes already",
                 _RETRY_QUEUED_SECONDS,
@@ -90,31 +89,31 @@ class Quotas:
             raise _refuse_until(((came or datetime.now(UTC)) + _DAY).timestamp(), problem)
 
     def _add(self, caller: Caller, jobs: int, size_bytes: int) -> None:
-        for known, more in (
+        for counted, added in (
             (self._queued.get(caller.team), jobs),
             (self._today.get(caller.key_id or ""), jobs),
             (self._bytes.get(caller.team), size_bytes),
         ):
-            if known is not None:
-                known.amount += more
+            if counted is not None:
+                counted.amount += added
 
     async def _counted(
-        self, kept: dict[str, _Count], whose: str, count: Callable[[str], float]
+        self, counts: dict[str, _Count], owner: str, count: Callable[[str], float]
     ) -> float:
-        known = kept.get(whose)
-        if known is None or known.until < time.monotonic():
-            amount = await self._threads.do(count, whose)
-            known = kept[whose] = _Count(amount, time.monotonic() + _FRESH_SECONDS)
-        return known.amount
+        counted = counts.get(owner)
+        if counted is None or counted.until < time.monotonic():
+            amount = await self._threads.do(count, owner)
+            counted = counts[owner] = _Count(amount, time.monotonic() + _FRESH_SECONDS)
+        return counted.amount
 
-    async def _waiting(
-        self, kept: dict[str, _Count], team: str, count: Callable[[str], float], most: float
+    async def _recounted(
+        self, counts: dict[str, _Count], team: str, count: Callable[[str], float], most: float
     ) -> float:
-        """How much of a team waits: more than ``most`` only if that is so now."""
-        amount = await self._counted(kept, team, count)
+        """The amount of a team in the queue, counted afresh if it is above ``most``."""
+        amount = await self._counted(counts, team, count)
         if amount > most:
-            del kept[team]
-            amount = await self._counted(kept, team, count)
+            del counts[team]
+            amount = await self._counted(counts, team, count)
         return amount
 
     def _queued_jobs(self, team: str) -> int:
@@ -124,14 +123,14 @@ class Quotas:
         return self._store.jobs.since(key_id, datetime.now(UTC) - _DAY)
 
     def _free_at(self, team: str) -> float:
-        """When the team's work of a day is less than it may be, as a timestamp; 0: it is now."""
+        """The timestamp at which the team's work of a day falls below its limit; 0: it is below."""
         most = self._limits.work_seconds_per_day
         came = self._store.jobs.worked_since(team, datetime.now(UTC) - _DAY, most)
         return 0.0 if came is None else (came + _DAY).timestamp()
 
 
 def _refuse_until(free_at: float, problem: str) -> RefusalError:
-    """A refusal that says when to come again."""
+    """A refusal with the time from which jobs are accepted again."""
     when = datetime.fromtimestamp(free_at, UTC)
     hint = f"from {when:%Y-%m-%d %H:%M} UTC on; known answers are still given"
     return too_many(problem, ceil(free_at - time.time()), hint)

@@ -28,5 +28,5 @@ async def get_answer(
 ) -> Response:
     """A complete answer with its question, for as long as it is kept."""
     broker = state_of(request).broker
-    found = await broker.answer(caller, key)
-    return Response(await broker.beside(caller.team, answer_json, found), media_type=JSON)
+    answer = await broker.answer(caller, key)
+    return Response(await broker.run_in_turn(caller.team, answer_json, answer), media_type=JSON)

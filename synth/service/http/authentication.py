@@ -1,4 +1,4 @@
-"""Authentication of requests: by a key in a header, or a session in the page's cookie."""
+"""Authentication of requests by a key in a header, or a session in the page's cookie."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ async def authenticate(
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     header: Annotated[str | None, Security(_HEADER)],
 ) -> Caller:
-    """The caller of a request, which counts as one of the team's from here to its end.
+    """Return the caller of a request, and count the request as the team's until it ends.
 
-    Raises RefusalError where a key is needed and none is admitted, and where the team has too many
-    requests under way.
+    Raises RefusalError if a key is required and none is admitted, or if the team has too many
+    current requests.
     """
-    found = await _caller(request, bearer, header)
+    caller = await _caller(request, bearer, header)
     if visit_of(request) is None:
-        request.state.visit = state_of(request).presence.enter(found.team)
-    return found
+        request.state.visit = state_of(request).presence.enter(caller.team)
+    return caller
 
 
 async def _caller(
@@ -50,17 +50,17 @@ async def _caller(
     secret = bearer.credentials if bearer else header
     token = request.cookies.get(COOKIE)
     if secret is None and token is not None:
-        found = await state.keys.admit_session(token, address)
-        _check_person(request, found)
+        caller = await state.keys.admit_session(token, address)
+        _check_person(request, caller)
     else:
-        found = await state.keys.admit(secret, address)
-    whose = {"person": found.name} if found.key_id is None else {"key": found.key_id}
-    request.state.logged = {"team": found.team, **whose}
-    return found
+        caller = await state.keys.admit(secret, address)
+    identity = {"person": caller.name} if caller.key_id is None else {"key": caller.key_id}
+    request.state.logged = {"team": caller.team, **identity}
+    return caller
 
 
 def _check_person(request: Request, caller: Caller) -> None:
-    """Raises RefusalError for the session of somebody other than who has signed in at the proxy."""
+    """Raise RefusalError if the session is not of the person signed in at the proxy."""
     proxy = state_of(request).proxy
     if caller.key_id is not None:
         return
@@ -73,9 +73,9 @@ def _check_person(request: Request, caller: Caller) -> None:
 
 
 def refuse_key_in_address(request: Request) -> RefusalError | None:
-    """The refusal of a request with a key in its address, where histories and logs have it.
+    """Refuse a request with a key in its URL, as histories and logs would keep the key.
 
-    It is refused whatever it asks, even where no key is needed, so that nobody gets used to it.
+    It is refused even where no key is required, so that nobody gets used to it.
     """
     address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
     if mask_keys(unquote(address)) == unquote(address):
@@ -86,22 +86,22 @@ def refuse_key_in_address(request: Request) -> RefusalError | None:
 
 
 def peer_of(request: Request) -> str:
-    """The address that a request was sent from: a proxy's, if there is one."""
+    """Return the address of the TCP peer, which may be a proxy's."""
     return request.client.host if request.client else ""
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from, for counting wrong keys."""
+    """Return the address of the client, for counting wrong keys."""
     proxy, peer = state_of(request).proxy, peer_of(request)
     return peer if proxy is None else proxy.address(peer, request.headers)
 
 
 _SCOPES: dict[Callable[..., Any], Sequence[Scope]] = {}
-"""By each dependency the scopes of which it asks for one."""
+"""The scopes of each dependency, of which a caller needs one."""
 
 
 def _admit_scopes(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
-    """A dependency: a caller with one of these scopes. It raises RefusalError for any other."""
+    """A dependency that raises RefusalError for callers with none of these scopes."""
 
     async def admitted(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
         caller.check(*scopes)
@@ -112,7 +112,7 @@ def _admit_scopes(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
 
 
 def scopes_of(dependant: Dependant) -> Sequence[Scope]:
-    """The scopes of which a route's key needs one; none of a route that asks for no key."""
+    """Return the scopes of which a route's caller needs one; empty if the route needs no key."""
     own = _SCOPES.get(dependant.call, ()) if dependant.call else ()
     return own or next(filter(None, map(scopes_of, dependant.dependencies)), ())
 

@@ -1,11 +1,10 @@
-"""Protection against cross-site requests: pages of other sites that use a visitor's browser.
+"""Protection against cross-site requests and DNS rebinding.
 
-A server without keys trusts every request from its own machine, and a page of any site that is open
-in a browser there can send some. So requests that change something are refused if they come from
-another origin; with keys, too, as the browser sends the page's cookie along, and where that cookie
-comes the origin must be said. And without keys the server answers only under names of this
-machine: that stops DNS rebinding, where a site points its own name at this address so as to count
-as the same origin.
+A server without keys trusts every request from its own machine, but any site open in a browser
+there can send some. So unsafe requests from another origin are refused. With keys, too: the browser
+sends the page's cookie along, and a request with that cookie must state its origin. Without keys
+the server answers only under names of this machine. That stops DNS rebinding, where a site points
+its own name at this address to count as the same origin.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class CrossSiteGuard:
     """Refuses requests of other sites.
 
-    ``own_names`` are the hosts it answers to, beside names of this machine; None: to any.
+    ``own_names`` are allowed hosts besides loopback names; None: any host.
     """
 
     own_names: frozenset[str] | None
 
     def __call__(self, request: Request) -> RefusalError | None:
-        """The refusal of a request; None where it is admitted."""
+        """Return the refusal of a request, or None if it is admitted."""
         return self._foreign_host(request.headers) or _foreign_origin(request)
 
     def _foreign_host(self, headers: Headers) -> RefusalError | None:
@@ -65,12 +64,12 @@ def _foreign_origin(request: Request) -> RefusalError | None:
 
 
 def host_of(headers: Headers) -> str:
-    """The name by which a server is asked; empty where none can be read."""
+    """Return the name in the Host header; empty if there is no valid one."""
     return _parts(f"//{headers.get('host', '')}").hostname or ""
 
 
 def _parts(address: str) -> SplitResult:
-    """The parts of an address; empty ones where it is none."""
+    """Split a URL; the parts are empty if it is invalid."""
     try:
         return urlsplit(address)
     except ValueError:

@@ -51,7 +51,7 @@ class Health(BaseModel):
 
 
 def problems(*statuses: int) -> Responses:
-    """The refusals of a route: those of the given statuses, and those that any route has."""
+    """Return the refusals of a route: the given statuses, and those of every route."""
     return {
         status: {
             "description": _MEANINGS[status],
@@ -66,7 +66,7 @@ def _header(description: str) -> dict[str, Any]:
 
 
 def question_responses(verb: str) -> Responses:
-    """The responses to a question: its answer, a job, or a refusal."""
+    """Return the responses of a verb's route: its answer, a job, or a refusal."""
     return {
         200: {
             "description": (
@@ -90,7 +90,7 @@ def question_responses(verb: str) -> Responses:
 
 
 def question_body(verb: str) -> dict[str, Any]:
-    """The body of a verb's route: the schema of its question, and an example."""
+    """Return the request body of a verb's route: the schema of its question and an example."""
     name = VERBS[verb].question.__name__
     content = {
         "schema": {"$ref": _COMPONENTS.format(model=name)},
@@ -100,9 +100,9 @@ def question_body(verb: str) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> None:
-    """Make an app's document include the models of all questions; it is made on first request.
+    """Add the models of all questions to an app's OpenAPI document, generated on first request.
 
-    It is written out once: anybody may ask for it, and to write it takes longer than most answers.
+    Its JSON is cached: anybody may request it, and encoding takes longer than most answers.
     """
 
     def described() -> Mapping[str, Any]:
@@ -115,14 +115,14 @@ def describe(app: FastAPI) -> None:
         return json.dumps(described()).encode()
 
     async def document(request: Request) -> Response:
-        return Response(await state_of(request).broker.beside("", text), media_type=JSON)
+        return Response(await state_of(request).broker.run_in_turn("", text), media_type=JSON)
 
     app.openapi = described  # type: ignore[method-assign, assignment]
     app.add_api_route("/openapi.json", document, include_in_schema=False)
 
 
 def _schema(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(
+    schema = get_openapi(
         title="collsynth",
         version=edition(),
         summary="Synthesizes, proves and ranks hierarchical collectives for clusters.",
@@ -134,18 +134,21 @@ def _schema(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
         separate_input_output_schemas=False,
     )
-    known: list[type[BaseModel]] = [Problem, *(verb.question for verb in VERBS.values())]
-    asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [(one, "validation") for one in known]
-    _, found = models_json_schema(asked, ref_template=_COMPONENTS)
-    made.setdefault("components", {}).setdefault("schemas", {}).update(found["$defs"])
-    _name_scopes(app, made["paths"])
-    return made
+    models: list[type[BaseModel]] = [Problem, *(verb.question for verb in VERBS.values())]
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (model, "validation") for model in models
+    ]
+    _, definitions = models_json_schema(modes, ref_template=_COMPONENTS)
+    schema.setdefault("components", {}).setdefault("schemas", {}).update(definitions["$defs"])
+    _name_scopes(app, schema["paths"])
+    return schema
 
 
 def _name_scopes(app: FastAPI, paths: Mapping[str, Any]) -> None:
-    """Say by each operation of which scopes a key needs one: each of them is a way in."""
-    described = (one for one in app.state.routes if isinstance(one, APIRoute))
-    for route in filter(lambda one: one.include_in_schema, described):
+    """Add to each operation the scopes of which a key needs one, as alternatives."""
+    for route in app.state.routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
         scopes = scopes_of(route.dependant)
         for method in route.methods or ():
             operation = paths[route.path_format][method.lower()]

@@ -1,4 +1,4 @@
-"""An example question of every verb: /openapi.json shows them, and the tests ask them."""
+"""An example question of every verb, shown in /openapi.json and asked by the tests."""
 
 from __future__ import annotations
 

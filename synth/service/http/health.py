@@ -31,10 +31,10 @@ async def healthz() -> Health:
 @router.get("/readyz", operation_id="ready", response_model=Health, responses=_NOT_READY)
 async def readyz(request: Request) -> JSONResponse:
     """Jobs are accepted and worked on: the store answers, workers are there, nobody stops it."""
-    found = await reasons(request)
-    status = "not ready" if found else "ok"
-    body = Health(status=status, edition=edition(), problems=found)
-    return JSONResponse(body.model_dump(), 503 if found else 200, {"Cache-Control": "no-store"})
+    problems = await reasons(request)
+    status = "not ready" if problems else "ok"
+    body = Health(status=status, edition=edition(), problems=problems)
+    return JSONResponse(body.model_dump(), 503 if problems else 200, {"Cache-Control": "no-store"})
 
 
 @router.get(
@@ -49,23 +49,23 @@ async def readyz(request: Request) -> JSONResponse:
 async def metrics(request: Request, caller: AdminCaller) -> Response:
     """What this server has counted, for Prometheus."""
     state_of(request).metrics.ready.set(not await reasons(request))
-    text = await state_of(request).broker.beside("", state_of(request).metrics.text)
+    text = await state_of(request).broker.run_in_turn("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def reasons(request: Request) -> list[str]:
     """Why the server is not ready; empty if it is."""
     broker = state_of(request).broker
-    found = ["the service is being stopped"] if broker.draining else []
+    problems = ["the service is being stopped"] if broker.draining else []
     unready = state_of(request).dispatcher.unready()
     if unready and not broker.draining:
-        found.append(unready)
+        problems.append(unready)
     try:
         async with asyncio.timeout(_STORE_SECONDS):
             await broker.check_store()
     except TimeoutError:
-        found.append(StoreError.told)
+        problems.append(StoreError.told)
     except RefusalError as refusal:
         error = refusal.__cause__
-        found.append(error.told if isinstance(error, StoreError) else StoreError.told)
-    return list(dict.fromkeys(found))
+        problems.append(error.told if isinstance(error, StoreError) else StoreError.told)
+    return list(dict.fromkeys(problems))

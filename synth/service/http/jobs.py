@@ -24,7 +24,7 @@ _ID = "^[0-9a-f]{32}$"
 
 
 async def own_job(request: Request, caller: FollowCaller, job_id: JobId) -> StoredJob:
-    """The job in the address. Raises RefusalError where the caller's team has none of that id."""
+    """Return the job in the URL. Raises RefusalError if the caller's team has none of that id."""
     return await state_of(request).broker.job(caller, job_id)
 
 
@@ -48,16 +48,16 @@ async def list_jobs(
     order: JobOrder = JobOrder.NEWEST,
 ) -> JobList:
     """Your team's jobs, without their partial answers, and without the parts of pages."""
-    wanted = JobFilter(status, verb, day, text)
-    found = await state_of(request).broker.jobs(caller, limit, after, wanted, order)
-    following = found[-1].id if len(found) == limit else None
-    return JobList(jobs=[JobBody.of(job) for job in found], next=following)
+    job_filter = JobFilter(status, verb, day, text)
+    listed = await state_of(request).broker.jobs(caller, limit, after, job_filter, order)
+    following = listed[-1].id if len(listed) == limit else None
+    return JobList(jobs=[JobBody.of(job) for job in listed], next=following)
 
 
 @router.get("/v1/jobs/{job_id}", operation_id="look-at-job", responses=problems(404))
-async def get_job(found: OwnJob) -> JobBody:
+async def get_job(job: OwnJob) -> JobBody:
     """A job: how far it is, the best answers so far, and in the end where its answer is."""
-    return JobBody.of(found)
+    return JobBody.of(job)
 
 
 @router.post(
@@ -65,9 +65,9 @@ async def get_job(found: OwnJob) -> JobBody:
     operation_id="cancel-job",
     responses=problems(404),
 )
-async def cancel_job(request: Request, caller: FollowCaller, found: OwnJob) -> JobBody:
+async def cancel_job(request: Request, caller: FollowCaller, job: OwnJob) -> JobBody:
     """End a job before its time; what was found until then stays with it. One that ended stays."""
-    return JobBody.of(await state_of(request).broker.cancel(caller, found.id))
+    return JobBody.of(await state_of(request).broker.cancel(caller, job.id))
 
 
 @router.get(
@@ -79,7 +79,7 @@ async def cancel_job(request: Request, caller: FollowCaller, found: OwnJob) -> J
 async def follow_events(
     request: Request,
     caller: FollowCaller,
-    found: OwnJob,
+    job: OwnJob,
     last_event_id: Annotated[str | None, Header(description="The last revision seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: ``progress``, ``best`` (a partial answer) and ``end`` (the whole job).
@@ -90,7 +90,7 @@ async def follow_events(
     broker, keys = state_of(request).broker, state_of(request).keys
     ended = False
     try:
-        async for event in broker.events(caller, found.id, _revision(last_event_id)):
+        async for event in broker.events(caller, job.id, _revision(last_event_id)):
             if keys is not None and not await keys.still_admits(caller):
                 yield ServerSentEvent(comment="this key is not admitted any more")
                 return
@@ -104,9 +104,9 @@ async def follow_events(
 
 
 def _sse_of(event: JobEvent) -> ServerSentEvent:
-    """An event as it is sent; only the last event of a revision has the revision as its id.
+    """Convert an event; only the last event of a revision has the revision as its id.
 
-    So a client that reconnects after the first of two gets both again, and misses none.
+    So a client that reconnects after the first of two gets both again and misses none.
     """
     mark = str(event.job.revision) if event.last else None
     match event.kind:
@@ -119,6 +119,6 @@ def _sse_of(event: JobEvent) -> ServerSentEvent:
     return ServerSentEvent(raw_data=data, event=event.kind, id=mark)
 
 
-def _revision(given: str | None) -> int:
-    """The revision in ``Last-Event-ID``; -1, nothing seen, for anything else."""
-    return int(given) if given is not None and given.isdecimal() and len(given) < 19 else -1
+def _revision(header: str | None) -> int:
+    """The revision in ``Last-Event-ID``, or -1 for anything else."""
+    return int(header) if header is not None and header.isdecimal() and len(header) < 19 else -1

@@ -1,4 +1,4 @@
-"""The log of a server: lines of JSON, without secrets or questions."""
+"""The log of a server: JSON lines without secrets or questions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _KEY = re.compile(r"(cs_[0-9a-f]{16}_)[0-9a-f]+")
 class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message and further fields.
 
-    The fields are given as ``extra={"logged": {...}}``. A key in any of them is cut off after its
-    id.
+    The fields are given as ``extra={"logged": {...}}``. API keys in them are cut off after the id.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -34,18 +33,18 @@ class JsonLines(logging.Formatter):
 
 
 def mask_keys(text: str) -> str:
-    """A text in which of every key there is only what it is listed by.
+    """Cut off every API key in a text after its id.
 
-    >>> without_keys(f"/login?key=cs_0123456789abcdef_{'0' * 64}&next=/")
+    >>> mask_keys(f"/login?key=cs_0123456789abcdef_{'0' * 64}&next=/")
     '/login?key=cs_0123456789abcdef_...&next=/'
     """
     return _KEY.sub(r"\1...", text)
 
 
 def json_log(stream: TextIO) -> logging.Handler:
-    """A handler that writes this process's log to a stream, as lines of JSON.
+    """Return a handler that writes this process's log to a stream as JSON lines.
 
-    It sets libraries that log much to warnings only.
+    Also limits verbose libraries to warnings.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())

@@ -1,4 +1,4 @@
-"""Middleware around all requests: gives each an id, logs it, counts it, and handles our bugs."""
+"""Middleware that gives each request an id, logs and counts it, and handles our bugs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(SERVICE)
 
 @dataclass
 class _ResponseRecord:
-    """What was observed of a response while it was sent."""
+    """Status and size of a response, recorded while it is sent."""
 
     status: int = 0
     sent_bytes: int = 0
@@ -37,9 +37,9 @@ class _ResponseRecord:
 class RequestMiddleware:
     """ASGI middleware around the whole app.
 
-    The id of a request is its ``X-Request-ID`` if that is sane, else a new one; the response has
-    it, too. What ``refused`` refuses gets no further. An error that nobody handled becomes a
-    refusal with the request's id, and the log has the traceback under it.
+    The id of a request is its ``X-Request-ID`` if that is valid, else a new one; the response
+    carries it, too. Requests that ``refused`` refuses do not reach the app. An unhandled error
+    becomes a refusal with the request's id, under which the log has the traceback.
     """
 
     app: ASGIApp
@@ -55,17 +55,17 @@ class RequestMiddleware:
         begun = time.perf_counter()
         request = Request(scope)
         request.state.request_id = _id_of(request)
-        seen = _ResponseRecord()
+        record = _ResponseRecord()
 
         async def watched(message: Message) -> None:
             match message:
                 case {"type": "http.response.start", "status": status}:
-                    seen.status = status
+                    record.status = status
                     headers = MutableHeaders(scope=message)
                     headers.append("x-request-id", request.state.request_id)
                     headers.append("x-content-type-options", "nosniff")
                 case {"type": "http.response.body", "body": body}:
-                    seen.sent_bytes += len(body)
+                    record.sent_bytes += len(body)
             await send(message)
 
         try:
@@ -74,24 +74,24 @@ class RequestMiddleware:
             await answer(scope, receive, watched)
         except Exception:
             log.exception("unforeseen", extra={"logged": {"request_id": request.state.request_id}})
-            if not seen.status:
+            if not record.status:
                 response = self.respond(request, refuse_unforeseen(request))
                 await response(scope, receive, watched)
         finally:
             if (visit := visit_of(request)) is not None:
                 visit.leave()
-            self._note(request, seen, time.perf_counter() - begun)
+            self._note(request, record, time.perf_counter() - begun)
 
-    def _note(self, request: Request, seen: _ResponseRecord, seconds: float) -> None:
+    def _note(self, request: Request, record: _ResponseRecord, seconds: float) -> None:
         route = template(request.scope)
-        self.metrics.answered(request.method, route, seen.status, seconds)
+        self.metrics.answered(request.method, route, record.status, seconds)
         logged: dict[str, Any] = {
             "request_id": request.state.request_id,
             "method": request.method[:16],
             "route": route,
-            "status": seen.status,
+            "status": record.status,
             "seconds": round(seconds, 6),
-            "sent_bytes": seen.sent_bytes,
+            "sent_bytes": record.sent_bytes,
             **getattr(request.state, "logged", {}),
             **({"path": request.scope.get("path", "")[:200]} if route == UNMATCHED else {}),
         }
@@ -99,11 +99,11 @@ class RequestMiddleware:
 
 
 def template(scope: Scope) -> str:
-    """The path of the route that served a request, with the names of its parameters in it."""
+    """Return the path template of the route that served a request."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else UNMATCHED
 
 
 def _id_of(request: Request) -> str:
-    given = request.headers.get("x-request-id", "")
-    return given if _SANE_ID.fullmatch(given) else uuid4().hex
+    request_id = request.headers.get("x-request-id", "")
+    return request_id if _SANE_ID.fullmatch(request_id) else uuid4().hex

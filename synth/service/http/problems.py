@@ -1,4 +1,4 @@
-"""Refusals as application/problem+json (RFC 9457), those of the framework among them."""
+"""Refusals as application/problem+json (RFC 9457), including those of the framework."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from synth.service.errors import RefusalError, bad_input
 
 PROBLEM_JSON = "application/problem+json"
 Respond = Callable[[Request, RefusalError], Response]
-"""Makes the response to a refused request: JSON for the API, a page for browsers."""
+"""Creates the response to a refused request: JSON for the API, a page for browsers."""
 
 
 class Problem(BaseModel):
@@ -39,18 +39,18 @@ class Problem(BaseModel):
 
     @staticmethod
     def of(refusal: RefusalError, request_id: str | None) -> Problem:
-        """A refusal as a problem."""
-        made = {
+        """Convert a refusal."""
+        derived = {
             "type": f"urn:collsynth:problem:{refusal.status.phrase.lower().replace(' ', '-')}",
             "title": refusal.status.phrase,
             "detail": str(refusal),
             "request_id": request_id,
         }
-        return Problem.model_validate(vars(refusal) | made)
+        return Problem.model_validate(vars(refusal) | derived)
 
 
 def problem_response(request: Request, refusal: RefusalError) -> Response:
-    """A refusal as a response."""
+    """Convert a refusal to a JSON response."""
     problem = Problem.of(refusal, request_id_of(request.scope))
     content = json.dumps(problem.model_dump(exclude_none=True))
     headers = {"Cache-Control": "no-store", **refusal.headers}
@@ -58,16 +58,16 @@ def problem_response(request: Request, refusal: RefusalError) -> Response:
 
 
 def install(app: FastAPI, routes: Iterable[BaseRoute], respond: Respond) -> None:
-    """Handle every error of an app with these routes: it becomes a refusal, sent by ``respond``."""
+    """Turn every error of an app with these routes into a refusal, sent by ``respond``."""
     app.state.routes = [route for route in routes if isinstance(route, Route)]
     for kind, refusal_of in _REFUSALS.items():
         app.add_exception_handler(kind, _handler(refusal_of, respond))
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str | None:
-    """The id that the middleware gave the request."""
-    found = scope.get("state", {}).get("request_id")
-    return found if isinstance(found, str) else None
+    """Return the id that the middleware gave a request."""
+    request_id = scope.get("state", {}).get("request_id")
+    return request_id if isinstance(request_id, str) else None
 
 
 def _handler(
@@ -80,17 +80,17 @@ def _handler(
 
 
 def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalError:
-    """A parameter in the address or a header that the framework could not use."""
-    found = error.errors()[0]
-    place = ".".join(str(part) for part in found["loc"])
-    problem = f"{str(found.get('input'))[:80]!r} cannot be used"
-    message = str(found["msg"])
+    """422: a parameter in the URL or a header that the framework rejected."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    problem = f"{str(first.get('input'))[:80]!r} cannot be used"
+    message = str(first["msg"])
     hint = message[0].lower() + message[1:]
     return RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, problem, where=place, hint=hint)
 
 
 def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
-    """404 and 405 of the router, in our words."""
+    """The router's 404 and 405 in our words."""
     status = HTTPStatus(error.status_code)
     problem = {
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
@@ -104,14 +104,14 @@ def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
 
 
 def _methods(request: Request) -> set[str]:
-    """The methods of all routes that match the address: the framework knows those of one only."""
+    """The methods of all routes that match the URL: the framework reports one route's only."""
     routes: list[Route] = request.app.state.routes
     fitting = (route for route in routes if route.path_regex.match(request.url.path))
     return {method for route in fitting for method in route.methods or ()}
 
 
 def refuse_unforeseen(request: Request) -> RefusalError:
-    """The refusal after a bug of ours: it names the place in the log, and nothing else."""
+    """Return the refusal after a bug of ours: only the id under which the log has it."""
     return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "this is a mistake of the service, not yours",

@@ -1,4 +1,4 @@
-"""Reading the body of a request: within limits of size and time, and of the right type."""
+"""Reads request bodies with limits of size, time and media type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ JSON = "application/json"
 
 
 async def body_of(request: Request, most_bytes: int, most_seconds: float) -> bytes:
-    """The bytes of a body, however they are sent.
+    """Read a body, with a declared length or chunked.
 
-    Raises RefusalError for one that is too large, as soon as that is known, for one that takes
-    longer than ``most_seconds`` to come, and where those of the team come to too much.
+    Raises RefusalError as soon as the body is too large, takes longer than ``most_seconds``, or the
+    team's bodies together are too large.
     """
     declared = request.headers.get("content-length", "")
     known_bytes = int(declared) if declared.isdecimal() else 0
@@ -50,30 +50,32 @@ async def _read_bounded(request: Request, most_bytes: int, known_bytes: int) -> 
 
 
 def _hold(request: Request, more_bytes: int) -> None:
-    """Count bytes of a body as its team's; what comes before anybody is known is small."""
+    """Count bytes of a body as its team's; bodies read before authentication are small."""
     if (visit := visit_of(request)) is not None:
         visit.hold(more_bytes)
 
 
 async def json_body(request: Request, question: type[Question], limits: Limits) -> bytes:
-    """The body of a question. Raises RefusalError where it does not say that it is JSON, too."""
+    """Read the body of a question. Also raises RefusalError if its type is not JSON."""
     check_type(request, JSON)
     return await body_of(request, limits.body_bytes_for(question), limits.body_seconds)
 
 
-def check_type(request: Request, *wanted: str) -> str:
-    """The type of the body. Raises RefusalError for any but those wanted.
+def check_type(request: Request, *admitted: str) -> str:
+    """Return the media type of a body. Raises RefusalError if it is not admitted.
 
     A page of another site can send forms and plain text to any server its visitor can reach, but
-    must ask first before it sends JSON: so this also keeps such pages out.
+    needs a CORS preflight to send JSON: so this also keeps such pages out.
     """
     header = request.headers.get("content-type", "")
-    given = header.partition(";")[0].strip().lower()
-    if given not in wanted:
+    media_type = header.partition(";")[0].strip().lower()
+    if media_type not in admitted:
         raise RefusalError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the body is said to be {given[:80]!r}" if given else "no Content-Type is given",
+            f"the body is said to be {media_type[:80]!r}"
+            if media_type
+            else "no Content-Type is given",
             where="Content-Type",
-            hint=f"send {' or '.join(wanted)}",
+            hint=f"send {' or '.join(admitted)}",
         )
-    return given
+    return media_type

@@ -1,4 +1,4 @@
-"""The state of an app: what all routes of one server share, found by the request."""
+"""The state of an app, which all routes of one server share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synth.service.settings import Settings
 
 @dataclass(frozen=True)
 class AppState:
-    """The parts of one server; ``keys`` and ``proxy`` are None where none are needed."""
+    """The parts of one server; ``keys`` and ``proxy`` are None if not used."""
 
     settings: Settings
     broker: Broker
@@ -29,14 +29,14 @@ class AppState:
 
 
 def state_of(request: HTTPConnection) -> AppState:
-    """The state of the app that a request came to."""
-    found = request.app.state.shared
-    assert isinstance(found, AppState)
-    return found
+    """Return the state of a request's app."""
+    state = request.app.state.shared
+    assert isinstance(state, AppState)
+    return state
 
 
 def visit_of(request: HTTPConnection) -> Visit | None:
-    """What the request counts as of its team; None as long as its caller is not known."""
-    found = getattr(request.state, "visit", None)
-    assert found is None or isinstance(found, Visit)
-    return found
+    """Return the request's visit; None before it is authenticated."""
+    visit = getattr(request.state, "visit", None)
+    assert visit is None or isinstance(visit, Visit)
+    return visit

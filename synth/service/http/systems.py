@@ -44,8 +44,8 @@ _BODY = {
 )
 async def list_systems(request: Request, caller: AskOrKeepCaller) -> SystemList:
     """The systems your team keeps here; questions name them like those of the catalogue."""
-    found = await state_of(request).broker.systems.all(caller)
-    return SystemList(systems=[SystemBody.of(system) for system in found])
+    systems = await state_of(request).broker.systems.all(caller)
+    return SystemList(systems=[SystemBody.of(system) for system in systems])
 
 
 @router.get(

@@ -38,7 +38,7 @@ Budget = Annotated[
 
 
 def wait_seconds(prefer: str | None) -> float | None:
-    """How long to wait by RFC 7240's ``Prefer``; None if it does not say. The rest is ignored."""
+    """Return the seconds to wait in ``Prefer`` (RFC 7240), or None; ignores other preferences."""
     preferences = [wish.strip().lower() for wish in (prefer or "").split(",")]
     for wish in preferences:
         if match := _WAIT.fullmatch(wish):
@@ -47,10 +47,10 @@ def wait_seconds(prefer: str | None) -> float | None:
 
 
 def router() -> APIRouter:
-    """The routes of all verbs."""
-    made = APIRouter(tags=["verbs"])
+    """Create the routes of all verbs."""
+    verb_routes = APIRouter(tags=["verbs"])
     for verb in VERBS:
-        made.add_api_route(
+        verb_routes.add_api_route(
             f"/v1/{verb}",
             _route(verb),
             methods=["POST"],
@@ -59,7 +59,7 @@ def router() -> APIRouter:
             responses=question_responses(verb),
             openapi_extra=question_body(verb),
         )
-    return made
+    return verb_routes
 
 
 def _route(verb: str) -> Callable[..., Awaitable[Response]]:
@@ -73,27 +73,27 @@ def _route(verb: str) -> Callable[..., Awaitable[Response]]:
         broker = state_of(request).broker
         raw = await json_body(request, VERBS[verb].question, broker.settings.limits)
         preferences = Preferences(wait_seconds(prefer), budget, idempotency_key)
-        found = await broker.ask_json(caller, verb, raw, preferences)
-        return answer_response(found) if isinstance(found, DeliveredAnswer) else job_response(found)
+        reply = await broker.ask_json(caller, verb, raw, preferences)
+        return answer_response(reply) if isinstance(reply, DeliveredAnswer) else job_response(reply)
 
     ask.__name__ = verb
     ask.__doc__ = VERBS[verb].question.__doc__
     return ask
 
 
-def answer_response(found: DeliveredAnswer) -> Response:
-    """The response with an answer: the very bytes that are kept."""
+def answer_response(answer: DeliveredAnswer) -> Response:
+    """Return the response with an answer, byte by byte as it is kept."""
     headers = {
-        "Collsynth-Outcome": outcome_word(found.outcome),
-        "Collsynth-Cache": "hit" if found.hit else "miss",
+        "Collsynth-Outcome": outcome_word(answer.outcome),
+        "Collsynth-Cache": "hit" if answer.hit else "miss",
     }
-    if found.key is not None:
-        headers["Content-Location"] = f"/v1/answers/{found.key}"
-    return Response(found.body, 200, headers, JSON)
+    if answer.key is not None:
+        headers["Content-Location"] = f"/v1/answers/{answer.key}"
+    return Response(answer.body, 200, headers, JSON)
 
 
-def job_response(found: PendingJob) -> Response:
-    """The response with a job to come back to."""
-    body = JobBody.of(found.job)
+def job_response(pending: PendingJob) -> Response:
+    """Return the response with a job to poll."""
+    body = JobBody.of(pending.job)
     headers = {"Location": body.url, "Retry-After": "1"}
     return Response(body.text(), 202, headers, JSON)

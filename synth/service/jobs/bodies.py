@@ -14,7 +14,7 @@ from synth.service.store import Status, StoredAnswer, StoredJob, StoredSystem
 
 
 def moment(when: datetime) -> str:
-    """A time as in RFC 3339, in UTC."""
+    """Format a UTC time as in RFC 3339."""
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -46,18 +46,18 @@ class JobBody(BaseModel):
 
     @staticmethod
     def of(job: StoredJob) -> JobBody:
-        """A job with its address and that of its answer."""
+        """Return a job with its URL and that of its answer."""
         key = job.answer_key if job.status is Status.DONE else None
-        made = {
+        computed = {
             "url": f"/v1/jobs/{job.id}",
             "answer": key and f"/v1/answers/{key}",
             "answer_key": key,
             "best": None if job.best is None else json.loads(job.best),
         }
-        return JobBody.model_validate(vars(job) | made)
+        return JobBody.model_validate(vars(job) | computed)
 
     def text(self, include: set[str] | None = None) -> str:
-        """It as JSON, or only these keys of it."""
+        """Return the body as JSON, or only the given keys."""
         return json.dumps(self.model_dump(mode="json", include=include))
 
 
@@ -83,14 +83,14 @@ class AnswerBody(BaseModel):
 
 
 def answer_json(answer: StoredAnswer) -> bytes:
-    """An ``AnswerBody`` as JSON: around the kept body, which is not parsed."""
-    made = {
+    """Return an ``AnswerBody`` as JSON, without parsing the stored answer inside it."""
+    computed = {
         "url": f"/v1/answers/{answer.key}",
         "outcome": outcome_word(answer.outcome),
         "question": question_in(answer.question),
         "answer": {},
     }
-    about = AnswerBody.model_validate(vars(answer) | made).model_dump(
+    about = AnswerBody.model_validate(vars(answer) | computed).model_dump(
         mode="json", exclude={"answer"}
     )
     return b"".join((json.dumps(about)[:-1].encode(), b', "answer": ', answer.body, b"}"))
@@ -106,7 +106,7 @@ class SystemBody(BaseModel):
 
     @staticmethod
     def of(system: StoredSystem) -> SystemBody:
-        """A system with its address."""
+        """Return a system with its URL."""
         return SystemBody.model_validate(vars(system) | {"url": f"/v1/systems/{system.name}"})
 
 
@@ -117,5 +117,5 @@ class SystemList(BaseModel):
 
 
 def outcome_word(outcome: int) -> str:
-    """How a question ended, in the words of the header ``Collsynth-Outcome``."""
+    """Return an outcome as in the header ``Collsynth-Outcome``."""
     return Outcome(outcome).name.lower()

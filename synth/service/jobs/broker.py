@@ -1,8 +1,8 @@
-"""The broker: takes questions from the API and the page, and brings back answers or jobs.
+"""The broker: takes questions from the API and the page, and returns answers or jobs.
 
-A known answer comes from memory or from the store. Any other question becomes a job in the store
-before anything else, so that nothing accepted can be lost. A quick job is just one whose answer
-comes while the request still waits.
+A known answer comes from memory or the store. Any other question is first written to the store as
+a job, so that nothing accepted can be lost. A quick job is one whose answer arrives while the
+request still waits.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from synth.service.threads import Readers, Threads
 T = TypeVar("T")
 POLL_SECONDS = 1.0
 CANCELLING_POLL_SECONDS = 0.25
-"""How often another server's job is looked at, and one that is cancelled."""
+"""Polling intervals for a job of another server, and for one that is being cancelled."""
 _CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
@@ -61,9 +61,9 @@ _MEMO_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Preferences:
-    """What the caller asks for beside the question, as how long to wait; None: the default.
+    """The caller's options for a question; None: the default.
 
-    ``part``: the answer is for a part of a page, and its job is left out of lists.
+    ``part``: the answer is for a part of a page, and lists omit its job.
     """
 
     wait_seconds: float | None = None
@@ -81,9 +81,9 @@ class PendingJob:
 
 @dataclass(frozen=True)
 class JobEvent:
-    """What happened to a job: ``progress``, ``best`` or ``end``, and the job as it then stood.
+    """An event of a job, ``progress``, ``best`` or ``end``, with the job at that time.
 
-    One revision of a job may bring several events; ``last`` marks the last of them.
+    One revision of a job may cause several events; ``last`` marks the last of them.
     """
 
     kind: str
@@ -92,10 +92,10 @@ class JobEvent:
 
 
 class Broker:
-    """Answers questions or makes jobs of them, and gives access to jobs, answers and systems.
+    """Answers questions or queues them as jobs; gives access to jobs, answers and systems.
 
-    Everything runs on one event loop. The dispatcher of this process is woken when a job was
-    queued, and looks at one that was cancelled.
+    Everything runs on one event loop. It wakes the dispatcher of this process when a job is queued
+    or cancelled.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class Broker:
     async def ask_json(
         self, caller: Caller, verb: str, raw: bytes, preferences: Preferences
     ) -> DeliveredAnswer | PendingJob:
-        """Answer a question that came as JSON, as ``ask`` does.
+        """Answer a question given as JSON, as ``ask`` does.
 
-        A body that was sent before is recognised by its hash, and not even parsed. Raises
-        RefusalError for what is no JSON, too.
+        A body seen before is recognised by its hash, without parsing. Also raises RefusalError if
+        the body is not JSON.
         """
         memo = sha256(verb.encode() + b"\n" + raw).digest()
         key = self._memo.get(memo)
@@ -134,7 +134,7 @@ class Broker:
             known = await self._known.find(caller.team, key, preferences.idempotency_key)
             if known is not None:
                 return known
-        given = await self._beside(caller, len(raw), json_of, raw)
+        given = await self._run_sized(caller, len(raw), json_of, raw)
         return await self.ask(caller, verb, given, preferences, size_bytes=len(raw), memo=memo)
 
     async def ask(
@@ -147,35 +147,35 @@ class Broker:
         size_bytes: int = 0,
         memo: bytes | None = None,
     ) -> DeliveredAnswer | PendingJob:
-        """Answer a question if the answer is known or comes in time; else return its job.
+        """Answer a question if the answer is known or arrives in time; else return its job.
 
-        Raises InputError for what is wrong in the question, and RefusalError for what goes beyond
-        the limits of the caller, for a job that failed or was cancelled, and without a store.
+        Raises InputError if the question is invalid, and RefusalError if the caller exceeds a
+        limit, the job failed or was cancelled, or the store is unavailable.
         """
         texts = await self.systems.texts(caller, own_names(given))
         whole = replace_own_names(given, texts)
-        prepared = await self._beside(caller, size_bytes, prepare, verb, whole)
+        prepared = await self._run_sized(caller, size_bytes, prepare, verb, whole)
         if VERBS[verb].repeatable:
             if memo is not None and not texts:
                 self._memo.put(memo, prepared.key, _ENTRY_BYTES)
-            key, again = prepared.key, preferences.idempotency_key
-            known = await self._known.find(caller.team, key, again)
+            key, idempotency_key = prepared.key, preferences.idempotency_key
+            known = await self._known.find(caller.team, key, idempotency_key)
             if known is not None:
                 return known
-        name = await self._readers.do(caller.team, self._checked, prepared)
-        job = await self._submitted(caller, prepared, name, preferences)
+        name = await self._readers.do(caller.team, self._check_question, prepared)
+        job = await self._submit(caller, prepared, name, preferences)
         wait_seconds = self._wait_seconds(preferences)
         if not job.status.ended and wait_seconds > 0:
-            job = await self._waited(job, wait_seconds)
-        return await self._outcome(job)
+            job = await self._wait_for_end(job, wait_seconds)
+        return await self._reply_of(job)
 
     async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> StoredJob:
-        """A job of the caller's team, without its question unless the ``whole`` is needed.
+        """Return a job of the caller's team, with its question only if ``whole``.
 
-        Raises RefusalError where the team has no such job.
+        Raises RefusalError if the team has no such job.
         """
-        look = self._store.jobs.one if whole else self._store.jobs.seen
-        job = await self._threads.do(look, job_id)
+        read = self._store.jobs.one if whole else self._store.jobs.seen
+        job = await self._threads.do(read, job_id)
         if job is None or (job.team != caller.team and not caller.admin):
             raise not_found("job")
         return job
@@ -185,19 +185,19 @@ class Broker:
         caller: Caller,
         limit: int,
         after: str | None = None,
-        wanted: JobFilter = ALL_JOBS,
+        job_filter: JobFilter = ALL_JOBS,
         order: JobOrder = JobOrder.NEWEST,
     ) -> list[StoredJob]:
-        """A page of the team's jobs, without their ``best`` and without the parts of pages.
+        """Return a page of the team's jobs, without ``best`` and without jobs for parts of pages.
 
-        ``after`` is the id of the last job of the page before. Raises InputError where the team has
-        no such job.
+        ``after`` is the id of the last job of the page before. Raises InputError if the team has no
+        such job.
         """
         listed = self._store.jobs.listed
-        return await self._threads.do(listed, caller.team, limit, after, wanted, order)
+        return await self._threads.do(listed, caller.team, limit, after, job_filter, order)
 
     async def cancel(self, caller: Caller, job_id: str) -> StoredJob:
-        """Cancel a job, and return it as it stands then; one that has ended stays as it is."""
+        """Cancel a job unless it has ended, and return its new state."""
         await self.job(caller, job_id)
         job = await self._threads.do(self._store.jobs.cancel, job_id)
         if job is None:
@@ -207,17 +207,17 @@ class Broker:
         return job
 
     async def answer(self, caller: Caller, key: str) -> StoredAnswer:
-        """An answer that the team has asked for. Raises RefusalError for any other."""
-        found = await self._threads.do(self._store.answers.one, key, caller.team)
-        if found is None:
+        """Return an answer that the team has asked for. Raises RefusalError for any other."""
+        answer = await self._threads.do(self._store.answers.one, key, caller.team)
+        if answer is None:
             raise not_found("answer")
-        return found
+        return answer
 
     async def events(self, caller: Caller, job_id: str, after: int = -1) -> AsyncIterator[JobEvent]:
-        """The events of a job after a revision, until the job ends or the service is stopped.
+        """Yield the events of a job after a revision, until the job or the service ends.
 
-        Several changes in quick succession may come as one event. Changes made by this server are
-        seen at once; those of another server of the same store within a second, by polling.
+        Changes in quick succession may be merged into one event. Changes by this server are seen at
+        once; those by another server of the same store within a second, by polling.
         """
         with self._notifications.subscribed(job_id, for_the_end=False) as notified:
             job = await self.job(caller, job_id)
@@ -239,50 +239,48 @@ class Broker:
                     job = await self.job(caller, job_id)
 
     async def check_store(self) -> None:
-        """Raises RefusalError where the store does not answer, or cannot be written.
+        """Raise RefusalError if the store does not answer or cannot be written.
 
-        What was found holds for a second, so that nobody can keep the disk busy by asking.
+        The result is reused for a second, so that requests cannot keep the disk busy.
         """
         if self._store_checked_until < time.monotonic():
             await self._threads.do(self._store.check_writing, self.settings.name)
             self._store_checked_until = time.monotonic() + _CHECKED_SECONDS
         self._threads.check_lately()
 
-    async def beside(self, team: str, call: Callable[..., T], *given: object) -> T:
-        """Call what takes long in a thread, so that the event loop goes on, when it is the team's
-        turn: it has one such call at a time.
-        """
-        return await self._readers.do(team, call, *given)
+    async def run_in_turn(self, team: str, call: Callable[..., T], *arguments: object) -> T:
+        """Run an expensive call in a thread, off the event loop, one at a time for each team."""
+        return await self._readers.do(team, call, *arguments)
 
     def drain(self) -> None:
-        """Begin to stop: accept no more jobs, and end all streams of events."""
+        """Begin to stop: accept no more jobs and end all event streams."""
         self.draining = True
         self._notifications.notify_all()
 
     def close(self) -> None:
-        """Wait for the threads, and end them."""
+        """Wait for the threads and end them."""
         self._threads.close()
         self._readers.close()
 
-    def _checked(self, prepared: PreparedQuestion) -> str:
-        """The name of a question's job.
+    def _check_question(self, prepared: PreparedQuestion) -> str:
+        """Return the name of a question's job.
 
-        Raises InputError for a question that asks for too much, or that has no answer.
+        Raises InputError if the question exceeds a limit or cannot have an answer.
         """
         self.settings.limits.check(prepared.question)
         check(prepared.question)
         return name_of(prepared.verb, question_in(prepared.text))
 
-    async def _submitted(
+    async def _submit(
         self, caller: Caller, prepared: PreparedQuestion, name: str, preferences: Preferences
     ) -> StoredJob:
         if self.draining:
             raise unavailable("the service is being stopped")
         key = preferences.idempotency_key
-        again = key is not None and await self._threads.do(
+        accepted_before = key is not None and await self._threads.do(
             self._store.jobs.came_with, caller.team, key
         )
-        if not again:  # a job that was accepted before is found again whatever the quota is now
+        if not accepted_before:  # a job accepted before is found again whatever the quota is now
             await self._quotas.take(caller, len(prepared.text))
         new = NewJob(
             caller.team,
@@ -294,7 +292,9 @@ class Broker:
             preferences.budget_seconds,
             caller.name,
             preferences.part,
-            tried=not VERBS[prepared.verb].repeatable,  # what measures is not broken off to go on
+            tried=not VERBS[
+                prepared.verb
+            ].repeatable,  # a measurement cannot be interrupted and resumed
             name=name,
         )
         created = False
@@ -302,25 +302,25 @@ class Broker:
             submitted = await self._threads.do(self._store.jobs.submit, new)
             created = submitted.created
         finally:
-            if not (created or again):
+            if not (created or accepted_before):
                 self._quotas.give_back(caller, len(prepared.text))
         self._metrics.asked(prepared.verb, "not")
         if created:
             self._dispatcher.wake()
         return submitted.job
 
-    async def _waited(self, job: StoredJob, wait_seconds: float) -> StoredJob:
-        """Wait for a job to end; the job as it stands then, or when the time is over."""
+    async def _wait_for_end(self, job: StoredJob, wait_seconds: float) -> StoredJob:
+        """Wait until a job ends or the time is over, and return its state."""
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
-                found = await self._threads.do(self._store.jobs.seen, job.id)
-                left = end - time.monotonic()
-                if found is None or found.status.ended or left <= 0 or self.draining:
-                    return found or job
-                await wait_for_notification(notified, min(left, _pause_seconds(found)))
+                current = await self._threads.do(self._store.jobs.seen, job.id)
+                left_seconds = end - time.monotonic()
+                if current is None or current.status.ended or left_seconds <= 0 or self.draining:
+                    return current or job
+                await wait_for_notification(notified, min(left_seconds, _pause_seconds(current)))
 
-    async def _outcome(self, job: StoredJob) -> DeliveredAnswer | PendingJob:
+    async def _reply_of(self, job: StoredJob) -> DeliveredAnswer | PendingJob:
         match job.status:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answers.one, job.answer_key)
@@ -340,17 +340,17 @@ class Broker:
         return PendingJob(job)
 
     def _wait_seconds(self, preferences: Preferences) -> float:
-        wished = preferences.wait_seconds
-        most = self.settings.limits.wait_seconds
-        return min(self.settings.wait_seconds if wished is None else wished, most)
+        requested = preferences.wait_seconds
+        longest = self.settings.limits.wait_seconds
+        return min(self.settings.wait_seconds if requested is None else requested, longest)
 
-    async def _beside(
-        self, caller: Caller, size_bytes: int, call: Callable[..., T], *given: object
+    async def _run_sized(
+        self, caller: Caller, size_bytes: int, call: Callable[..., T], *arguments: object
     ) -> T:
-        """Do large work in a thread and small work at once: a thread would cost more than that."""
+        """Run large work in a thread, and small work directly: a thread would cost more."""
         if size_bytes > _LARGE_BYTES:
-            return await self._readers.do(caller.team, call, *given)
-        return call(*given)
+            return await self._readers.do(caller.team, call, *arguments)
+        return call(*arguments)
 
 
 def _pause_seconds(job: StoredJob) -> float:
@@ -358,7 +358,7 @@ def _pause_seconds(job: StoredJob) -> float:
 
 
 def refusal_of(problem: dict[str, Any]) -> RefusalError:
-    """The refusal for a question whose job failed, from the problem that the job kept."""
+    """Return the refusal for a failed job from the problem stored with it."""
     return RefusalError(
         HTTPStatus(problem.get("status", HTTPStatus.INTERNAL_SERVER_ERROR)),
         str(problem.get("problem", "the job failed")),

@@ -1,8 +1,8 @@
 """The dispatcher: claims queued jobs, starts a runner for each, and keeps their leases.
 
-One thread claims a job whenever there is room for one more. It also notes the progress of running
-jobs in the store, renews their leases, queues again the jobs of servers that died, and deletes what
-is old. It goes on through failures of the store, and says meanwhile that this server is not ready.
+One thread claims a job whenever a slot is free. It also writes the progress of running jobs to the
+store, renews their leases, requeues the jobs of dead servers, and deletes old jobs and answers. It
+continues through failures of the store, and reports meanwhile that this server is not ready.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
 _COUNT_SECONDS = 10.0
 _HANGS_SECONDS = 60.0
-"""So long no step takes, nor any pause between two: then the dispatcher waits for ever."""
+"""Longer than any step or pause of the dispatcher takes: after it, the dispatcher hangs."""
 _TOO_MANY = 2
-"""So many jobs more than another team has are more than a fair share, whoever came first."""
+"""A team with this many jobs more than another has more than a fair share."""
 TRIAL_SECONDS = 2.0
-"""How long a job may take that is tried while all slots are busy."""
+"""How long a job may run on the trial worker while all slots are busy."""
 log = logging.getLogger("collsynth.service")
 
 
 class Dispatcher:
-    """Works on the jobs of a store with the workers of one server, in a thread of its own.
+    """Carries out the jobs of a store with the workers of one server, in a thread of its own.
 
-    Where all slots are busy, a job that may be a quick one is given ``TRIAL_SECONDS`` on a worker
-    that is kept for that, ``trial``; one that does not end by then is queued again, as one that was
-    tried. So nobody's long jobs keep a quick one waiting, and a long one loses that time at most.
-    Where a team holds two slots, or more, beyond what another has under way that waits for one, the
-    job that it began last gives way; what it has begun before goes on.
-    ``notify`` is called with a job's id, and whether it has ended, when something happened to it.
+    While all slots are busy, a job that was not tried before gets ``TRIAL_SECONDS`` on a reserved
+    worker, ``trial``; if it does not end by then, it is queued again as tried. So long jobs do not
+    keep a quick one waiting, and a long one loses that time at most. If a team holds at least
+    ``_TOO_MANY`` slots more than another that waits for one, its youngest job is queued again.
+    ``notify`` is called with the id of a job that changed, and whether it has ended.
     """
 
     def __init__(
@@ -68,9 +67,9 @@ class Dispatcher:
         self._notify = notify
         self._lock = threading.Lock()
         self._runners: dict[str, Runner] = {}
-        self._looks: set[str] = set()
-        self._unwanted: list[JobClaim] = []
-        self._something = threading.Event()
+        self._to_check: set[str] = set()
+        self._to_give_back: list[JobClaim] = []
+        self._wakeup = threading.Event()
         self._stopping = threading.Event()
         self._failures = 0
         self._stepped = time.monotonic()
@@ -82,34 +81,34 @@ class Dispatcher:
         self._overworked: list[str] = []
 
     def start(self) -> None:
-        """Queue again the jobs that a dead server of this name had under way, and begin.
+        """Requeue the jobs that a dead server of this name had running, and start the thread.
 
-        Raises StoreError where the store cannot be used.
+        Raises StoreError if the store cannot be used.
         """
-        again = self._store.claims.requeue(self._settings.name)
-        if again:
-            log.info("jobs queued again", extra={"logged": {"jobs": again}})
+        requeued = self._store.claims.requeue(self._settings.name)
+        if requeued:
+            log.info("jobs queued again", extra={"logged": {"jobs": requeued}})
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the queue now: a job was added."""
-        self._something.set()
+        """Check the queue now: a job was added."""
+        self._wakeup.set()
 
     def look(self, job_id: str) -> None:
-        """Look at this job now: it was changed, and may be under way here."""
+        """Check this job now: it was changed and may be running here."""
         with self._lock:
-            self._looks.add(job_id)
-        self._something.set()
+            self._to_check.add(job_id)
+        self._wakeup.set()
 
     @property
     def under_way(self) -> int:
-        """How many jobs are under way."""
+        """How many jobs are running."""
         with self._lock:
             return len(self._runners)
 
     @property
     def lives(self) -> bool:
-        """Whether it goes on, whatever it meets; where it does not, only a restart helps."""
+        """Whether the thread makes progress; if it does not, only a restart helps."""
         return self._thread.is_alive() and time.monotonic() - self._stepped < _HANGS_SECONDS
 
     def unready(self) -> str | None:
@@ -123,94 +122,98 @@ class Dispatcher:
         return None
 
     def drain(self, within_seconds: float) -> bool:
-        """Claim no more jobs, and wait for those under way; whether all of them ended in time."""
+        """Claim no more jobs, wait for running ones, and return whether all ended in time."""
         self._stopping.set()
-        self._something.set()
+        self._wakeup.set()
         end = time.monotonic() + within_seconds
         while self.under_way and time.monotonic() < end:
             time.sleep(0.05)
         return not self.under_way
 
     def stop(self, grace_seconds: float) -> None:
-        """Wait for jobs under way; after the grace put the others back in the queue. Then end."""
+        """Wait for running jobs, requeue those that exceed the grace period, and end."""
         end = time.monotonic() + grace_seconds + 2 * _POLL_SECONDS
         drained = self.drain(grace_seconds)
         while not drained and time.monotonic() < end:
-            for runner in self._all():  # one that is claimed at this moment is there the next time
+            for runner in self._running():  # the next round sees a job claimed at this moment
                 runner.abandon()
             drained = self.drain(_SHORTEST_PAUSE_SECONDS)
         if self._thread.ident is not None:
             self._thread.join(_LONGEST_PAUSE_SECONDS)
 
-    def _all(self) -> list[Runner]:
+    def _running(self) -> list[Runner]:
         with self._lock:
             return list(self._runners.values())
 
     def _run(self) -> None:
-        while not self._stopping.is_set() or self.under_way or self._unwanted:
+        while not self._stopping.is_set() or self.under_way or self._to_give_back:
             pause = self._step()
             self._stepped = time.monotonic()
-            if self._something.wait(pause):
-                self._something.clear()
+            if self._wakeup.wait(pause):
+                self._wakeup.clear()
 
     def _step(self) -> float:
-        """Do all that is due now; in how many seconds to look again."""
+        """Do everything that is due; return the seconds until the next step."""
         try:
             self._give_back()
-            self._look_after()
+            self._check_runners()
             self._keep_leases()
             self._count_work()
             self._claim_all()
             self._make_room()
-            self._forget()
+            self._delete_old()
         except StoreError as error:
             log.error("the store failed: %s", error)
             self._metrics.store_failed()
-            return self._failed(error.told)
+            return self._note_failure(error.told)
         except Exception:
             log.exception("the dispatcher failed, and goes on")
-            return self._failed("the dispatcher fails")
+            return self._note_failure("the dispatcher fails")
         self._failures = 0
         self._metrics.slots.set(self._workers.slots)
         return NOTE_SECONDS if self.under_way else _POLL_SECONDS
 
-    def _failed(self, trouble: str) -> float:
+    def _note_failure(self, trouble: str) -> float:
         self._failures += 1
         self._trouble = trouble
         doubled = min(self._failures, _MOST_DOUBLINGS)
         return float(min(_SHORTEST_PAUSE_SECONDS * 2**doubled, _LONGEST_PAUSE_SECONDS))
 
     def _give_back(self) -> None:
-        """Put back in the queue the jobs that the workers could not take."""
-        while self._unwanted:
-            self._store.claims.give_back(self._unwanted[0])
-            self._notify(self._unwanted.pop(0).job.id, False)
+        """Requeue jobs for which there were no workers."""
+        while self._to_give_back:
+            self._store.claims.give_back(self._to_give_back[0])
+            self._notify(self._to_give_back.pop(0).job.id, False)
 
     def _claim_all(self) -> None:
-        """Claim as many jobs as there is room for."""
+        """Claim jobs until no slot is free or no job waits."""
         if self._no_workers_until > time.monotonic():
             return
         self._no_workers_until = 0.0
-        while not self._stopping.is_set() and self._claimed():
+        while not self._stopping.is_set() and self._claim_one():
             pass
 
-    def _claimed(self) -> bool:
-        """Claim a job for a place that is free; whether there was one for it.
+    def _claim_one(self) -> bool:
+        """Claim a job for a free slot or for the trial worker; False if none was claimed.
 
-        Where all slots are busy a job is tried, and one that was tried waits for a slot.
+        While all slots are busy, untried jobs go to the trial worker and tried ones wait.
         """
-        tried = sum(runner.trial_seconds is not None for runner in self._all())
+        tried = sum(runner.trial_seconds is not None for runner in self._running())
         room = self.under_way - tried < self._workers.slots
         if room and (self._trial is None or self._workers.idle > 0):
-            return self._begun(None, self._workers)
-        if self._trial is not None and not tried and self._begun(False, self._trial, TRIAL_SECONDS):
+            return self._claim_for(None, self._workers)
+        if (
+            self._trial is not None
+            and not tried
+            and self._claim_for(False, self._trial, TRIAL_SECONDS)
+        ):
             return True
-        return room and self._begun(True, self._workers)
+        return room and self._claim_for(True, self._workers)
 
-    def _begun(
+    def _claim_for(
         self, tried: bool | None, workers: Workers, trial_seconds: float | None = None
     ) -> bool:
-        """Claim the job whose turn it is, and begin it; False where there is none."""
+        """Claim the next job and start it; False if there is none."""
         name, lease_seconds = self._settings.name, self._settings.lease_seconds
         claim = self._store.claims.claim(name, lease_seconds, tried, self._overworked)
         if claim is None:
@@ -220,30 +223,30 @@ class Dispatcher:
         return True
 
     def _make_room(self) -> None:
-        """Where a team crowds out another, have its youngest job give way; one after the other."""
-        runners = [one for one in self._all() if one.trial_seconds is None]
-        held = Counter(one.claim.job.team for one in runners)
-        if len(runners) < self._workers.slots or max(held.values(), default=0) < _TOO_MANY:
+        """If a team crowds out another, requeue its youngest job; one at a time."""
+        runners = [runner for runner in self._running() if runner.trial_seconds is None]
+        slots_of_team = Counter(runner.claim.job.team for runner in runners)
+        if len(runners) < self._workers.slots or max(slots_of_team.values(), default=0) < _TOO_MANY:
             return
-        if any(one.tried for one in runners):
+        if any(runner.tried for runner in runners):
             return
         waiting = self._store.claims.waiting()
         fewest = min(
             (n for team, n in waiting.items() if team not in self._overworked), default=inf
         )
-        youngest = sorted(runners, key=lambda one: one.begun, reverse=True)
-        for one in youngest:
-            apart = held[one.claim.job.team] - fewest
-            if apart >= _TOO_MANY and VERBS[one.verb].repeatable and not one.cancelled:
-                one.give_way()
+        youngest = sorted(runners, key=lambda runner: runner.begun, reverse=True)
+        for runner in youngest:
+            excess = slots_of_team[runner.claim.job.team] - fewest
+            if excess >= _TOO_MANY and VERBS[runner.verb].repeatable and not runner.cancelled:
+                runner.give_way()
                 return
 
     def _count_work(self) -> None:
-        """See now and then which teams have had their work of a day: theirs comes last."""
+        """Update the teams that have used up their work of a day: their jobs come last."""
         if self._settings.keys and time.monotonic() >= self._next_count:
-            most = self._settings.limits.work_seconds_per_day
+            most_seconds = self._settings.limits.work_seconds_per_day
             day = datetime.now(UTC) - timedelta(days=1)
-            self._overworked = self._store.jobs.overworked(day, most)
+            self._overworked = self._store.jobs.overworked(day, most_seconds)
             self._next_count = time.monotonic() + _COUNT_SECONDS
 
     def _begin(self, runner: Runner) -> None:
@@ -254,7 +257,7 @@ class Dispatcher:
         self._notify(claim.job.id, False)
         try:
             threading.Thread(target=runner.run, name="collsynth-runner", daemon=True).start()
-        except RuntimeError:  # no thread is left: the job waits until there is one
+        except RuntimeError:  # no thread can be started: the job waits
             self._ended(runner, None)
             self._store.claims.give_back(claim)
             raise
@@ -266,27 +269,27 @@ class Dispatcher:
         self._metrics.worked(runner.verb, runner.pieces)
         if runner.no_workers and not runner.lost:
             self._no_workers_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
-            self._unwanted.append(runner.claim)
+            self._to_give_back.append(runner.claim)
         if status is not None:
             seconds = time.monotonic() - runner.begun
             self._metrics.ended(runner.verb, status, seconds, by_bug=runner.by_bug)
             logged = {"job": runner.claim.job.id, "verb": runner.verb, "status": status}
             log.info("job ended", extra={"logged": {**logged, "seconds": round(seconds, 4)}})
         self._notify(runner.claim.job.id, status is not None)
-        self._something.set()
+        self._wakeup.set()
 
-    def _look_after(self) -> None:
-        """Note the progress of jobs in the store, and see which were cancelled or lost."""
+    def _check_runners(self) -> None:
+        """Write the progress of jobs to the store, and stop those cancelled or lost."""
         with self._lock:
-            looks, self._looks = self._looks, set()
+            job_ids, self._to_check = self._to_check, set()
         due = time.monotonic() >= self._next_note
         if due:
             self._next_note = time.monotonic() + NOTE_SECONDS
-        for runner in self._all():
-            if due or runner.claim.job.id in looks:
-                self._look_at(runner)
+        for runner in self._running():
+            if due or runner.claim.job.id in job_ids:
+                self._check_runner(runner)
 
-    def _look_at(self, runner: Runner) -> None:
+    def _check_runner(self, runner: Runner) -> None:
         latest = runner.new_progress()
         if latest is not None:
             progress = {"stage": latest.stage, "done": latest.done, "of": latest.of}
@@ -309,20 +312,23 @@ class Dispatcher:
             self._next_renewal = now + self._settings.lease_seconds / 3
         if now >= self._next_requeue:
             if self._store.claims.requeue_expired():
-                self._something.set()
+                self._wakeup.set()
             self._next_requeue = now + self._settings.lease_seconds / 2
 
-    def _forget(self) -> None:
-        """Delete a batch of jobs and answers, old or too many; the next one soon if needed."""
+    def _delete_old(self) -> None:
+        """Delete a batch of jobs and answers that are too old or too large for their team.
+
+        A full batch means that more are left: the next one follows soon.
+        """
         keep_seconds = self._settings.keep_seconds
         if time.monotonic() < self._next_forgetting:
             return
         most_bytes = self._settings.limits.kept_bytes_per_team
-        gone = self._store.forget_beyond(most_bytes, _MOST_FORGOTTEN)
+        deleted = self._store.forget_beyond(most_bytes, _MOST_FORGOTTEN)
         if keep_seconds is not None:
-            gone += self._store.forget(keep_seconds, _MOST_FORGOTTEN)
-        more = max(gone.jobs, gone.answers) >= _MOST_FORGOTTEN
+            deleted += self._store.forget(keep_seconds, _MOST_FORGOTTEN)
+        more = max(deleted.jobs, deleted.answers) >= _MOST_FORGOTTEN
         self._next_forgetting = time.monotonic() + (_POLL_SECONDS if more else _FORGET_SECONDS)
-        self._metrics.forgot(gone.jobs, gone.answers)
-        if gone.jobs or gone.answers:
-            log.info("forgotten", extra={"logged": asdict(gone)})
+        self._metrics.forgot(deleted.jobs, deleted.answers)
+        if deleted.jobs or deleted.answers:
+            log.info("forgotten", extra={"logged": asdict(deleted)})

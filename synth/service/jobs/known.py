@@ -1,4 +1,4 @@
-"""Answers that are known: a cache in memory of those given last, in front of the store."""
+"""Known answers: an in-memory LRU cache in front of the store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _SEEN_BYTES = 2**24
 class DeliveredAnswer:
     """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
 
-    ``key`` is that of its permalink and ``made`` when it was worked out; both are None for a
-    partial answer, which is not kept and stays with its ``job``. ``hit``: it was known before it
-    was asked for.
+    ``key`` is that of its permalink and ``made`` when it was computed; both are None for a partial
+    answer, which is not kept and stays with its ``job``. ``hit``: the answer was known before.
     """
 
     verb: str
@@ -34,14 +33,14 @@ class DeliveredAnswer:
 
     @staticmethod
     def of(stored: StoredAnswer, *, hit: bool) -> DeliveredAnswer:
-        """An answer as the store keeps it."""
+        """Convert an answer from the store."""
         return DeliveredAnswer(
             stored.verb, stored.body, stored.outcome, stored.key, stored.created, hit
         )
 
 
 class KnownAnswers:
-    """Finds answers by their keys, and holds those found last. On the event loop only."""
+    """Finds answers by key and caches recent ones. For the event loop only."""
 
     def __init__(
         self, store: Store, threads: Threads, settings: Settings, metrics: Metrics
@@ -56,39 +55,39 @@ class KnownAnswers:
     async def find(
         self, team: str, key: str, idempotency_key: str | None
     ) -> DeliveredAnswer | None:
-        """The answer under a key, if there is one; from now on the team may open its permalink.
+        """Return the answer of a key, or None; from now on the team may open its permalink.
 
-        None, too, where the team has a job with that idempotency key: then that job is the reply.
+        Also None if the team has a job with that idempotency key: then that job is the reply.
         """
-        held = self._remembered(key)
-        new = idempotency_key is None
-        if held is not None and new and self._seen.get((team, key, held.made)):
-            self._metrics.asked(held.verb, "memory")
-            return held
+        remembered = self._remembered(key)
+        without_job = idempotency_key is None
+        if remembered is not None and without_job and self._seen.get((team, key, remembered.made)):
+            self._metrics.asked(remembered.verb, "memory")
+            return remembered
         look = self._store.answers.look
         if self._store.quick:
-            found = self._threads.at_once(look, team, key, idempotency_key)
+            stored_answer = self._threads.at_once(look, team, key, idempotency_key)
         else:
-            found = await self._threads.do(look, team, key, idempotency_key)
-        if found is None:
+            stored_answer = await self._threads.do(look, team, key, idempotency_key)
+        if stored_answer is None:
             return None
-        if not found.before:
+        if not stored_answer.before:
             await self._threads.do(self._store.answers.saw, team, key)
-        stored = found.answer
+        stored = stored_answer.answer
         self._seen.put((team, key, stored.created), True, _ENTRY_BYTES)
-        self._metrics.asked(stored.verb, "memory" if held else "store")
-        return held or self.remember(stored)
+        self._metrics.asked(stored.verb, "memory" if remembered else "store")
+        return remembered or self.remember(stored)
 
     def remember(self, stored: StoredAnswer) -> DeliveredAnswer:
-        """Hold an answer in memory."""
-        known = DeliveredAnswer.of(stored, hit=True)
-        self._answers.put(stored.key, known, len(stored.body) + _ENTRY_BYTES)
-        return known
+        """Cache an answer and return it as a hit."""
+        answer = DeliveredAnswer.of(stored, hit=True)
+        self._answers.put(stored.key, answer, len(stored.body) + _ENTRY_BYTES)
+        return answer
 
     def _remembered(self, key: str) -> DeliveredAnswer | None:
-        """An answer in memory, unless it is so old that the store may have deleted it."""
-        known = self._answers.get(key)
-        if known is None or known.made is None or self._keep_seconds is None:
-            return known
-        age = datetime.now(UTC) - known.made
-        return known if age < timedelta(seconds=self._keep_seconds) else None
+        """A cached answer, unless it is so old that the store may have deleted it."""
+        answer = self._answers.get(key)
+        if answer is None or answer.made is None or self._keep_seconds is None:
+            return answer
+        age = datetime.now(UTC) - answer.made
+        return answer if age < timedelta(seconds=self._keep_seconds) else None

@@ -1,4 +1,4 @@
-"""The names of jobs: what was asked, in a line, in plain words.
+"""Names of jobs: each question as one line of plain words.
 
 >>> name_of("top", {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"],
 ...     "request": "all-reduce", "bytes": 2**30, "k": 3, "slow": {"node1": 0.5}})
@@ -57,9 +57,9 @@ VERB_PHRASES: Mapping[str, str] = {
 }
 """What each verb does, in plain words."""
 _SUBJECT = ("kind", "order", "digits", "model", "job", "program", "collectives", "systems")
-"""What a question is about, in the order in which it is read; the machine comes behind it."""
+"""Keys of a question's subject, in the order of the name; the machine follows them."""
 _FIRST = ("axes", "batch", "sequence", "plan", "tree", "target")
-"""What is told next, even as it is by default; of all other keys what is not so."""
+"""Keys that follow even with their default value; other keys only with another value."""
 _SIDE_KEYS = ("request", "bytes", "reduce", "system", "first", "second", "from")
 _NAMED_KEYS = {*_SUBJECT, *_FIRST, *_SIDE_KEYS}
 _PHRASES = {
@@ -77,25 +77,25 @@ _PHRASES = {
 }
 _LONGEST_CHARACTERS = 160
 _MOST_NAMED = 2
-"""Of so many collectives each is told."""
+"""Up to this many collectives are named; more are counted."""
 _NAME_LINE = re.compile(r'^name = "([^"\n]+)"', re.MULTILINE)
 _SHAPE = re.compile(r":[0-9]+(x[0-9]+)+$")
 _CALIBRATION_TABLE = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
-    """What was asked: what is done in plain words, and what tells this question from others."""
+    """Return the name of a question: what its verb does, and what distinguishes it."""
     subject = ", ".join(filter(None, _subject(question)))
     on = machine_in(question)
     about = f"{subject} on {on}" if subject and on else subject or on
     parts = ", ".join(filter(None, (about, *_other_words(verb, question))))
-    said = " ".join(filter(None, (_lead(verb, question, bool(parts)), parts))).split()
-    name = "".join(one if one.isprintable() else "?" for one in " ".join(said))
+    words = " ".join(filter(None, (_lead(verb, question, bool(parts)), parts))).split()
+    name = "".join(character if character.isprintable() else "?" for character in " ".join(words))
     return name if len(name) <= _LONGEST_CHARACTERS else f"{name[:_LONGEST_CHARACTERS]}..."
 
 
 def machine_in(question: Mapping[str, Any]) -> str:
-    """The machine of a question as it is called in names; nothing where it has none."""
+    """Return the machine of a question as written in names; empty if it has none."""
     match question.get("system"):
         case {"name": str(name), "text": str(text)}:
             return _own_text_name(name, text)
@@ -104,10 +104,10 @@ def machine_in(question: Mapping[str, Any]) -> str:
     return ""
 
 
-def _lead(verb: str, question: Mapping[str, Any], more: bool) -> str:
-    """What is done; a collective says so by itself."""
+def _lead(verb: str, question: Mapping[str, Any], followed: bool) -> str:
+    """What the verb does; empty for a collective, whose request says so."""
     match verb:
-        case "top" if more:
+        case "top" if followed:
             return ""
         case "plan":
             lead = "Plan a step" if question.get("model") else "Place a job"
@@ -115,7 +115,7 @@ def _lead(verb: str, question: Mapping[str, Any], more: bool) -> str:
             lead = "Tests to calibrate by"
         case _:
             lead = VERB_PHRASES[verb]
-    return f"{lead}:" if more else lead
+    return f"{lead}:" if followed else lead
 
 
 def _subject(question: Mapping[str, Any]) -> Iterator[str]:
@@ -128,84 +128,86 @@ def _subject(question: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_words(verb: str, question: Mapping[str, Any]) -> Iterator[str]:
-    """What else was asked, where it is not as it would be without a word."""
-    by_tests = verb == "calibrate"  # whether there is a plan leads its name
+    """The other keys whose values differ from the default."""
+    by_tests = verb == "calibrate"  # _lead says whether it has a plan
     of_job = ("batch", "sequence") if question.get("job") else ()
     for key in _FIRST:
         if key not in of_job and not by_tests:
             yield _words(key, question.get(key))
     usual = defaults_of(verb)
-    for key, given in question.items():
-        if key not in _NAMED_KEYS and not (key in usual and given == usual[key]):
-            yield _words(key, given)
+    for key, value in question.items():
+        if key not in _NAMED_KEYS and not (key in usual and value == usual[key]):
+            yield _words(key, value)
 
 
 @cache
 def defaults_of(verb: str) -> Mapping[str, Any]:
-    """What the keys of a question are without a word, as in JSON."""
+    """Return the default values of a verb's keys, as in JSON."""
     fields = VERBS[verb].question.model_fields
-    found = {key: one.get_default(call_default_factory=True) for key, one in fields.items()}
-    return {key: one.value if isinstance(one, Enum) else one for key, one in found.items()}
+    defaults = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
+    return {key: d.value if isinstance(d, Enum) else d for key, d in defaults.items()}
 
 
-def _words(key: str, given: Any) -> str:
-    """A key of a question with its value; nothing for what is empty, and for texts."""
-    match given:
-        case _ if not given and not isinstance(given, int):
+def _words(key: str, value: Any) -> str:
+    """A key of a question with its value; empty if the value is."""
+    match value:
+        case _ if not value and not isinstance(value, int):
             return ""
         case bool():
-            return f"{'' if given else 'no '}{key.replace('_', ' ')}"
+            return f"{'' if value else 'no '}{key.replace('_', ' ')}"
         case int() if key == "k":
-            return pluralize(given, "answer")
-        case [*several] if key == "collectives":
-            few = len(several) <= _MOST_NAMED
-            return " and ".join(map(_request, several)) if few else f"{len(several)} collectives"
+            return pluralize(value, "answer")
+        case [*collectives] if key == "collectives":
+            if len(collectives) > _MOST_NAMED:
+                return f"{len(collectives)} collectives"
+            return " and ".join(map(_request, collectives))
     plain = "{}" if key in _SUBJECT else f"{key.replace('_', ' ')} {{}}"
-    return _PHRASES.get(key, plain).format(_value(given))
+    return _PHRASES.get(key, plain).format(_value(value))
 
 
-def _value(given: Any) -> str:
-    match given:
+def _value(value: Any) -> str:
+    match value:
         case {"name": str(name), "text": str()}:
             return name
         case dict():
-            return " ".join(f"{name}={size}" for name, size in given.items())
+            return " ".join(f"{name}={size}" for name, size in value.items())
         case [[*_], *_]:
-            return str(given)
+            return str(value)
         case list():
-            return " ".join(map(_value, given))
-    return str(given)
+            return " ".join(map(_value, value))
+    return str(value)
 
 
 def _own_text_name(name: str, text: str) -> str:
-    """A description of one's own: as it calls itself, with its count, and whether prices follow
-    measurements; by its bare name where it cannot be read.
+    """The name of a user's system with its count and whether it is calibrated; ``name`` without a
+    count if the description cannot be read.
     """
-    called = _NAME_LINE.search(text)
-    said = called[1] if called else name
+    name_line = _NAME_LINE.search(text)
+    spelled = name_line[1] if name_line else name
     with suppress(InputError):
         system, shape = parse_description(name, text), _SHAPE.search(name)
         whole = spell_machine(system.name, system.hierarchy.cardinalities)
-        said = f"{system.name}{shape[0]}" if shape else whole
-    return f"{said}, calibrated" if _CALIBRATION_TABLE.search(text) else said
+        spelled = f"{system.name}{shape[0]}" if shape else whole
+    return f"{spelled}, calibrated" if _CALIBRATION_TABLE.search(text) else spelled
 
 
 @cache
 def _whole_machine_name(name: str) -> str:
-    """A machine of the catalogue with the count that it has if none is asked for."""
+    """A machine of the catalogue with its default count."""
     return spell_machine(name, load_known(name).hierarchy.cardinalities)
 
 
-def _request(asked: Mapping[str, Any]) -> str:
-    """One collective: what, of how many bytes, over which axes, and how often."""
-    request, sizes, times = asked.get("request") or "all-reduce", _sizes(asked), asked.get("times")
-    said = f"{request} of {sizes}" if sizes else request
+def _request(collective: Mapping[str, Any]) -> str:
+    """One collective: request, bytes, axes, and how many times."""
+    request, times = collective.get("request") or "all-reduce", collective.get("times")
+    sizes = _sizes(collective)
+    sized = f"{request} of {sizes}" if sizes else request
     often = f" {times:g} times" if isinstance(times, int | float) and times != 1 else ""
-    return f"{said} over {', '.join(map(str, asked['reduce']))}{often}"
+    return f"{sized} over {', '.join(map(str, collective['reduce']))}{often}"
 
 
-def _sizes(asked: Mapping[str, Any]) -> str:
-    """The bytes, or both ends of a range of them."""
-    size = asked.get("bytes")
+def _sizes(collective: Mapping[str, Any]) -> str:
+    """The bytes, or both ends of a range."""
+    size = collective.get("bytes")
     ends = size if isinstance(size, list) else [size]
-    return " to ".join(format_bytes(one) for one in ends if isinstance(one, int))
+    return " to ".join(format_bytes(end) for end in ends if isinstance(end, int))

@@ -1,4 +1,4 @@
-"""Notifications of jobs: sent from the threads that do the work, awaited on the event loop."""
+"""Notifications of job changes: sent from worker threads, awaited on the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 
 class Notifications:
-    """Publishes changes of jobs, from any thread, to subscribers on one event loop.
+    """Publishes job changes from any thread to subscribers on one event loop.
 
     Call ``bind`` before serving subscribers: earlier notifications are dropped.
     """
@@ -18,32 +18,32 @@ class Notifications:
         self._subscribers: dict[str, dict[asyncio.Event, bool]] = {}
 
     def bind(self) -> None:
-        """Deliver on the event loop that runs here."""
+        """Deliver on the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def notify_all(self) -> None:
-        """Wake every subscriber, so that each looks at its job again. On the loop only."""
+        """Wake every subscriber, so that each checks its job again. On the loop only."""
         for subscribers in self._subscribers.values():
             for notified in subscribers:
                 notified.set()
 
     def notify(self, job_id: str, ended: bool) -> None:
-        """Publish that a job has ended, or has got further. From any thread."""
+        """Publish that a job has ended or made progress. From any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: there are no subscribers any more
+            with suppress(RuntimeError):  # the loop is closed: there are no subscribers left
                 self._loop.call_soon_threadsafe(self._wake, job_id, ended)
 
     @contextmanager
     def subscribed(self, job_id: str, for_the_end: bool) -> Iterator[asyncio.Event]:
-        """An event that is set by each notification of a job, or only by that of its end."""
+        """Yield an event that is set by each notification of a job, or only by its end."""
         notified = asyncio.Event()
         self._subscribers.setdefault(job_id, {})[notified] = for_the_end
         try:
             yield notified
         finally:
-            mine = self._subscribers[job_id]
-            del mine[notified]
-            if not mine:
+            subscribers = self._subscribers[job_id]
+            del subscribers[notified]
+            if not subscribers:
                 del self._subscribers[job_id]
 
     def _wake(self, job_id: str, ended: bool) -> None:
@@ -53,7 +53,7 @@ class Notifications:
 
 
 async def wait_for_notification(notified: asyncio.Event, seconds: float) -> bool:
-    """Wait for a notification, and reset its event; False if none came in that time."""
+    """Wait for a notification and reset its event; False on timeout."""
     try:
         await asyncio.wait_for(notified.wait(), seconds)
     except TimeoutError:

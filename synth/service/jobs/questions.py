@@ -1,4 +1,4 @@
-"""Questions as callers send them, made canonical, with a key that names the answer."""
+"""Questions in canonical form, each with the key of its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PreparedQuestion:
     """A question ready to be answered and kept.
 
     ``text`` is its canonical JSON, ``key`` the hash under which the answer is kept. A verb that
-    measures never has the same answer twice, so its question gets another key each time.
+    measures gives a new answer each time, so each question gets a new key.
     """
 
     verb: str
@@ -38,7 +38,7 @@ class PreparedQuestion:
     key: str
 
     def answered(self, reply: Reply, seconds: float) -> StoredAnswer:
-        """A complete answer to this question as it is kept, with the seconds it took."""
+        """Return a complete answer to this question as the store keeps it."""
         return StoredAnswer(
             key=self.key,
             verb=self.verb,
@@ -52,12 +52,12 @@ class PreparedQuestion:
 
 
 def prepare(verb: str, given: object) -> PreparedQuestion:
-    """Read and prepare what was sent. Raises InputError, naming the key that cannot be used."""
+    """Parse and prepare a question. Raises InputError, naming the key that cannot be used."""
     return prepare_question(verb, parse_question(VERBS[verb].question, given))
 
 
 def prepare_question(verb: str, question: Question) -> PreparedQuestion:
-    """Prepare a question that has been read already."""
+    """Prepare a parsed question."""
     text = canonical_text(verb, question)
     key = key_of_text(text)
     if not VERBS[verb].repeatable:
@@ -66,40 +66,42 @@ def prepare_question(verb: str, question: Question) -> PreparedQuestion:
 
 
 def question_in(text: str) -> dict[str, Any]:
-    """The question in its canonical JSON."""
-    found: dict[str, Any] = json.loads(text)["question"]
-    return found
+    """Return the question within its canonical JSON."""
+    question: dict[str, Any] = json.loads(text)["question"]
+    return question
 
 
 def own_names(given: object) -> tuple[str, ...]:
-    """The names in a question that may be a team's systems, as the catalogue has none so named."""
+    """Return the names of systems in a question that are not in the catalogue."""
     if not isinstance(given, dict):
         return ()
-    known = catalogue()
-    several = given.get("systems")
-    named = [*map(given.get, _SYSTEM_KEYS), *(several if isinstance(several, list) else [])]
-    names = dict.fromkeys(_own_name(one) for one in named)
-    return tuple(name for name in names if name is not None and name not in known)
+    catalogued = catalogue()
+    systems = given.get("systems")
+    named = [*map(given.get, _SYSTEM_KEYS), *(systems if isinstance(systems, list) else [])]
+    names = dict.fromkeys(_own_name(name) for name in named)
+    return tuple(name for name in names if name is not None and name not in catalogued)
 
 
 def replace_own_names(given: object, texts: Mapping[str, str]) -> object:
-    """The question in which each name of a team's system is replaced by its name and text."""
+    """Replace each name of a team's system in a question by its name and text."""
     if not isinstance(given, dict) or not texts:
         return given
 
-    def put_in(one: object) -> object:
-        name = _own_name(one)
-        return one if name is None or name not in texts else {"name": one, "text": texts[name]}
+    def put_in(system: object) -> object:
+        name = _own_name(system)
+        return (
+            system if name is None or name not in texts else {"name": system, "text": texts[name]}
+        )
 
     changed = given | {key: put_in(given[key]) for key in _SYSTEM_KEYS if key in given}
-    several = given.get("systems")
-    if isinstance(several, list):
-        changed |= {"systems": [put_in(one) for one in several]}
+    systems = given.get("systems")
+    if isinstance(systems, list):
+        changed |= {"systems": [put_in(system) for system in systems]}
     return changed
 
 
 def check_own_name(name: str) -> str:
-    """The name, if a team may use it for a system. Raises InputError for any other."""
+    """Return the name if a team may use it for a system. Raises InputError otherwise."""
     if not OWN_NAME.fullmatch(name):
         hint = "at most 64 letters, digits, '.', '_' and '-', the first a letter or digit"
         raise InputError(f"{name[:80]!r} is no name for a system", where="name", hint=hint)

@@ -1,4 +1,4 @@
-"""The runner: carries one claimed job out by the workers, and writes its end into the store."""
+"""The runner: carries out one claimed job on the workers and writes its end to the store."""
 
 from __future__ import annotations
 
@@ -37,22 +37,21 @@ from synth.show.terminal.headlines import headline
 
 _LONGEST_PAUSE_SECONDS = 5.0
 CANCEL_SECONDS = 1.0
-"""How long work that was cancelled may go on before it is ended."""
+"""How long cancelled work may continue before it is killed."""
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
-"""A complete answer, a partial one's body, or a problem; None: only the last ``best`` is left."""
+"""A complete answer, a partial one's body, or a problem; None: the last ``best`` is the answer."""
 
 
 @dataclass
 class Runner:
-    """Carries a claimed job out; ``run`` does so in a thread of its own.
+    """Carries out a claimed job; the dispatcher calls ``run`` in a thread of its own.
 
-    The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (the job goes back to
-    the queue), ``give_way`` (it goes back as one that was tried, as it does by itself after
-    ``trial_seconds``) or ``lose`` (another server has the job now). At the very end ``ended`` is
-    called with the job's status, or with None where no end was written; ``by_bug``: it failed of a
-    mistake of ours. Where there are no workers
-    (``no_workers``), the dispatcher gives the job back itself, so that it claims nothing before.
+    The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (requeue the job),
+    ``give_way`` (requeue it as tried, which also happens after ``trial_seconds``) or ``lose``
+    (another server has claimed the job). Finally ``ended`` is called with the job's status, or with
+    None if no end was written. ``by_bug``: the job failed by a bug of ours. ``no_workers``: there
+    were none; the dispatcher then requeues the job itself, so that it claims nothing before.
     """
 
     claim: JobClaim
@@ -83,17 +82,17 @@ class Runner:
 
     @property
     def pieces(self) -> int:
-        """How many pieces of the question have been carried out."""
+        """How many pieces of the question have been computed."""
         return self._question_run.pieces if self._question_run else 0
 
     def new_progress(self) -> Progress | None:
-        """The latest progress, once: None until there is newer."""
+        """Return progress that was not returned before, or None."""
         with self._lock:
             latest, self._latest = self._latest, None
         return latest
 
     def cancel(self) -> None:
-        """End with what has been found so far: by itself, or soon by force."""
+        """End with the best answer so far, by force after ``CANCEL_SECONDS``."""
         with self._lock:
             self.cancelled = True
             question_run = self._question_run
@@ -104,19 +103,19 @@ class Runner:
             end.start()
 
     def abandon(self) -> None:
-        """Stop at once; the job goes back to the queue."""
+        """Stop at once and requeue the job."""
         with self._lock:
             self.abandoned = True
         self._kill()
 
     def give_way(self) -> None:
-        """Stop at once: it did not end quickly, or a place is another team's now."""
+        """Stop at once and requeue the job as tried: another job needs its slot."""
         with self._lock:
             self.tried = True
         self._kill()
 
     def lose(self) -> None:
-        """Stop at once; nothing is to be written."""
+        """Stop at once and write nothing."""
         with self._lock:
             self.lost = True
         self._kill()
@@ -125,70 +124,70 @@ class Runner:
         """Carry the job out. Raises nothing."""
         status: str | None = None
         try:
-            status = self._outcome()
+            status = self._carry_out()
         except StoreError as error:
-            log.error("a job's end could not be written: %s", error, extra=self._named())
+            log.error("a job's end could not be written: %s", error, extra=self._log_fields())
         except Exception:
-            status = self._broken()
+            status = self._fail_by_bug()
         finally:
             self.ended(self, status)
-            self._question_run = None  # which tells this runner of its progress: they are a circle
+            self._question_run = None  # breaks a reference cycle: it reports to this runner
 
-    def _broken(self) -> str | None:
-        """End the job after a bug of ours: it fails with an id, and the log says why."""
+    def _fail_by_bug(self) -> str | None:
+        """Fail the job after a bug of ours, with an id under which the log has the traceback."""
         error = InternalError(uuid4().hex[:12])
-        log.exception("internal error %s", error.id, extra=self._named())
+        log.exception("internal error %s", error.id, extra=self._log_fields())
         with suppress(StoreError):
-            return self._failed(problem(error))
+            return self._fail(problem(error))
         return None
 
-    def _failed(self, why: dict[str, Any]) -> str | None:
+    def _fail(self, why: dict[str, Any]) -> str | None:
         self.by_bug = why["status"] == HTTPStatus.INTERNAL_SERVER_ERROR
-        return "failed" if self._written(self.store.claims.fail, why) else None
+        return "failed" if self._write_end(self.store.claims.fail, why) else None
 
     def _kill(self) -> None:
         question_run = self._question_run
         if question_run:
             question_run.kill()
 
-    def _outcome(self) -> str | None:
-        """Carry the job out and write its end; its status, or None where we wrote no end."""
+    def _carry_out(self) -> str | None:
+        """Carry out the job and write its end; return its status, or None if none was written."""
         try:
             end = self._end()
         except WorkerLostError as error:
-            log.warning("a job lost its worker: %s", error, extra=self._named())
-            self._written(self.store.claims.lose)
+            log.warning("a job lost its worker: %s", error, extra=self._log_fields())
+            self._write_end(self.store.claims.lose)
             return None
         except (KilledError, NoWorkersError) as error:
             if self.cancelled and not self.abandoned:
-                return "cancelled" if self._finished(None) else None
+                return "cancelled" if self._finish(None) else None
             self.no_workers = isinstance(error, NoWorkersError)
             if not self.lost and not self.no_workers:
-                self._written(self.store.claims.give_back, self.tried)
+                self._write_end(self.store.claims.give_back, self.tried)
             return None
         if isinstance(end, dict):
-            return self._failed(end)
+            return self._fail(end)
         if self.abandoned and not isinstance(end, StoredAnswer):
-            self._written(self.store.claims.give_back)
+            self._write_end(self.store.claims.give_back)
             return None
-        if not self._finished(end):
+        if not self._finish(end):
             return None
         if isinstance(end, StoredAnswer):
             return "done"
         return "cancelled" if self.cancelled else "partial"
 
     def _end(self) -> End:
-        """How the question ends. Raises those WorkErrors after which the job may be tried again."""
+        """Return how the question ends. Raises WorkErrors after which the job may be retried."""
         begun = time.monotonic()
         try:
             prepared = prepare(self.verb, question_in(self.claim.job.question))
-            known = self.store.answers.one(prepared.key) if VERBS[self.verb].repeatable else None
-            if known is not None:
-                return known
-            reply = self._carried_out(prepared)
+            stored = self.store.answers.one(prepared.key) if VERBS[self.verb].repeatable else None
+            if stored is not None:
+                return stored
+            reply = self._compute(prepared)
         except StoreError:
             raise
-        except OverTimeError:  # its budget has ended: what was found until then stays
+        except OverTimeError:  # the budget is over: the best answer so far stays
             return None
         except OutOfMemoryError as error:
             return None if self.cancelled else problem(error)
@@ -197,21 +196,19 @@ class Runner:
         answer = prepared.answered(reply, time.monotonic() - begun)
         return answer.body if VERBS[self.verb].cut_short(reply) else answer
 
-    def _carried_out(self, prepared: PreparedQuestion) -> Reply:
+    def _compute(self, prepared: PreparedQuestion) -> Reply:
         question_run = QuestionRun(
             self.workers,
             prepared.verb,
             prepared.question,
             budget_seconds=self._budget_seconds(),
             memory_bytes=self.limits.job_memory_bytes,
-            on_progress=self._progressed,
+            on_progress=self._keep_progress,
         )
         with self._lock:
             self._question_run = question_run
-            cancelled, gone = self.cancelled, self.abandoned or self.lost or self.tried
-        if cancelled:
-            question_run.kill()
-        if gone:
+            cancelled, stopped = self.cancelled, self.abandoned or self.lost or self.tried
+        if cancelled or stopped:
             question_run.kill()
         if self.trial_seconds is None:
             return question_run.run()
@@ -223,33 +220,33 @@ class Runner:
             end.cancel()
 
     def _budget_seconds(self) -> float:
-        wished = self.claim.job.budget_seconds
-        return min(self.limits.job_seconds, wished or self.limits.job_seconds)
+        requested = self.claim.job.budget_seconds
+        return min(self.limits.job_seconds, requested or self.limits.job_seconds)
 
-    def _progressed(self, progress: Progress) -> None:
-        """Keep the latest progress; if it has no best, that of an earlier unread report."""
+    def _keep_progress(self, progress: Progress) -> None:
+        """Keep the latest progress; without a best, it takes that of an unread earlier report."""
         with self._lock:
             self._best = progress.best or self._best
             if progress.best is None and self._latest is not None:
                 progress = replace(progress, best=self._latest.best)
             self._latest = progress
 
-    def _finished(self, end: StoredAnswer | bytes | None) -> bool:
-        """Write an end; of work that was ended the best so far, if anybody has noted it or not."""
+    def _finish(self, end: StoredAnswer | bytes | None) -> bool:
+        """Write an end; None stands for the best so far, whether or not the store has it."""
         end = self._best if end is None else end
-        return self._written(self.store.claims.finish, end, self._headline(end))
+        return self._write_end(self.store.claims.finish, end, self._headline(end))
 
     def _headline(self, end: StoredAnswer | bytes | None) -> str:
-        """What it comes to; nothing of what workers of another version answered otherwise."""
+        """The headline of an answer; empty if workers of another version answered otherwise."""
         body = end.body if isinstance(end, StoredAnswer) else end or NOTHING_YET
         with suppress(ValueError, LookupError, TypeError, AttributeError):
             return headline(self.verb, json.loads(body))
         return ""
 
-    def _written(self, write: Callable[..., bool], *end: object) -> bool:
-        """Write an end to the store; while the store fails try again, until the job is abandoned.
+    def _write_end(self, write: Callable[..., bool], *end: object) -> bool:
+        """Write an end to the store; retry while the store fails, until the job is abandoned.
 
-        Giving up would lose work: while this server renews its leases no other takes the job.
+        Giving up would lose the work, as no other server takes a job whose lease is renewed.
         """
         pause = 0.1
         while True:
@@ -261,13 +258,13 @@ class Runner:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _named(self) -> dict[str, Any]:
+    def _log_fields(self) -> dict[str, Any]:
         return {"logged": {"job": self.claim.job.id, "verb": self.verb}}
 
 
 def problem(error: InputError | WorkError) -> dict[str, Any]:
-    """Why a job failed, as JSON that is kept with it."""
-    ours = isinstance(error, InternalError)
-    status = HTTPStatus.INTERNAL_SERVER_ERROR if ours else HTTPStatus.UNPROCESSABLE_ENTITY
+    """Return why a job failed, as JSON to keep with it."""
+    by_bug = isinstance(error, InternalError)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR if by_bug else HTTPStatus.UNPROCESSABLE_ENTITY
     texts = {"problem": error.problem, "where": error.where, "hint": error.hint}
     return {"status": int(status), **{key: clip_text(text) for key, text in texts.items()}}

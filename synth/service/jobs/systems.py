@@ -1,4 +1,4 @@
-"""Systems of teams: descriptions of machines under names that the team's questions may use."""
+"""Systems of teams: descriptions of machines that the team's questions may name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 128
 
 
 class TeamSystems:
-    """Reads, keeps and deletes systems of a team; no other team can see them."""
+    """Reads, keeps and deletes a team's systems; no other team can see them."""
 
     def __init__(self, store: Store, threads: Threads, readers: Readers, limits: Limits) -> None:
         self._store = store
@@ -28,49 +28,52 @@ class TeamSystems:
         self._turn = asyncio.Lock()
 
     async def all(self, caller: Caller) -> list[StoredSystem]:
-        """All systems of the team, by name."""
+        """Return all systems of the team, sorted by name."""
         return await self._threads.do(self._store.systems.known, caller.team)
 
     async def one(self, caller: Caller, name: str) -> StoredSystem:
-        """The system of that name. Raises RefusalError where the team has none."""
-        found = await self._threads.do(self._store.systems.one, caller.team, name)
-        if found is None:
+        """Return the system of that name. Raises RefusalError if the team has none."""
+        system = await self._threads.do(self._store.systems.one, caller.team, name)
+        if system is None:
             raise not_found("system")
-        return found
+        return system
 
     async def put(self, caller: Caller, name: str, text: str) -> StoredSystem:
-        """Keep a description under a name; one that was there is replaced.
+        """Keep a description under a name, replacing an earlier one.
 
-        Raises InputError for a bad name or description, and RefusalError where the team would keep
-        too many systems, or too many bytes.
+        Raises InputError for an invalid name or description, and RefusalError if the team would
+        keep too many systems or too many bytes.
         """
         check_own_name(name)
         await self._readers.do(caller.team, self._check, name, text)
         async with self._turn:
-            kept = {one.name: one.text for one in await self.all(caller)} | {name: text}
-            most, most_bytes = self._limits.systems_per_team, self._limits.systems_bytes_per_team
-            if len(kept) > most:
-                raise _refuse_full(f"your team keeps {most} systems already")
-            if sum(len(one.encode()) for one in kept.values()) > most_bytes:
+            texts = {system.name: system.text for system in await self.all(caller)} | {name: text}
+            most_systems, most_bytes = (
+                self._limits.systems_per_team,
+                self._limits.systems_bytes_per_team,
+            )
+            if len(texts) > most_systems:
+                raise _refuse_full(f"your team keeps {most_systems} systems already")
+            if sum(len(text.encode()) for text in texts.values()) > most_bytes:
                 raise _refuse_full(
                     f"your team's systems would come to more than {most_bytes} bytes"
                 )
             return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:
-        """Forget the system of that name. Raises RefusalError where the team has none."""
+        """Delete the system of that name. Raises RefusalError if the team has none."""
         if not await self._threads.do(self._store.systems.remove, caller.team, name):
             raise not_found("system")
 
     async def texts(self, caller: Caller, names: Iterable[str]) -> dict[str, str]:
-        """The descriptions the team has under these names; {} where too many are asked for."""
+        """Return the team's descriptions by name; {} if too many names are given."""
         names = tuple(names)
         if len(names) > _MOST_NAMES:
             return {}
-        found = [
+        systems = [
             await self._threads.do(self._store.systems.one, caller.team, name) for name in names
         ]
-        return {one.name: one.text for one in found if one is not None}
+        return {system.name: system.text for system in systems if system is not None}
 
     def _check(self, name: str, text: str) -> None:
         self._limits.check_description(text)

@@ -1,8 +1,8 @@
-"""The page: forms, jobs and results for people who would rather look than read JSON.
+"""The web page: forms, jobs and results for people.
 
-Templates, drawings made in ``synth.show.report`` as SVG, and JSON for a vendored library; the page
-asks the broker as the API does and knows nothing more. Nothing is said by colour alone, and ink is
-black or white, whichever is read better on its fill: at least 4.5 to 1, as WCAG asks.
+It consists of templates, SVG drawings from ``synth.show.report``, and JSON for a vendored library;
+it asks the broker as the API does. No information is given by colour alone, and ink is black or
+white, whichever has more contrast with its fill: at least 4.5 to 1, as WCAG requires.
 
 >>> from synth.show.report.colours import contrast, paints
 >>> [(paint.fill, paint.ink) for paint in paints(2)]

@@ -1,4 +1,4 @@
-"""The route of answers under their permalinks, and the view of an answer that all pages use."""
+"""The route of answers under their permalinks, and the view of an answer for all pages."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _JOB_ID_CHARACTERS = 32
 
 @dataclass(frozen=True)
 class ViewedAnswer:
-    """An answer on a page. Its parts have addresses below ``base``; it has no parts if that is "".
+    """An answer on a page. Its parts have addresses below ``base``; no parts if that is "".
 
-    ``other_edition``: other code than this made it, so this code may be unable to draw it.
+    ``other_edition``: another edition of the code made it, so this one may be unable to draw it.
     """
 
     base: str
@@ -61,22 +61,22 @@ class ViewedAnswer:
 
     @cached_property
     def ranking(self) -> Ranking | None:
-        """The answer, read, if it has a ranking. Takes time where it is large."""
+        """The parsed answer if it has a ranking. Slow for a large answer."""
         return ranking_of(self.verb, self.body)
 
     @property
     def name(self) -> str:
-        """What was asked, in a line."""
+        """The question in a line."""
         return name_of(self.verb, self.question)
 
     @property
     def form(self) -> str:
-        """The address of the form that asks such a question; empty where there is none."""
+        """The address of the form for such a question; empty if there is none."""
         return form_of(self.verb, self.question)
 
     @property
     def over_sizes(self) -> TopQuestion | None:
-        """The question over a range of sizes, if this one is about a single size and allows it."""
+        """The same question over a range of sizes; None if that is impossible."""
         if self.verb != "top" or self.ranking is None:
             return None
         try:
@@ -86,7 +86,7 @@ class ViewedAnswer:
 
 
 def form_of(verb: str, question: Any) -> str:
-    """The address of the form for a question; empty where there is none."""
+    """Return the address of the form for a question; empty if there is none."""
     match verb:
         case "top":
             return "/"
@@ -102,27 +102,32 @@ def form_of(verb: str, question: Any) -> str:
 async def question_like(
     request: Request, caller: PageCaller, name: str | None, verb: str
 ) -> dict[str, Any] | None:
-    """The question of an answer or a job of a verb; None without a name, and of another verb."""
+    """Return the question of an answer or job; None without a name, or for another verb."""
     if name is None:
         return None
     broker = state_of(request).broker
-    whose = partial(broker.job, whole=True) if len(name) == _JOB_ID_CHARACTERS else broker.answer
-    found: StoredJob | StoredAnswer = await whose(caller, name)
-    return await broker.beside(caller.team, question_of, found) if found.verb == verb else None
+    read = partial(broker.job, whole=True) if len(name) == _JOB_ID_CHARACTERS else broker.answer
+    stored: StoredJob | StoredAnswer = await read(caller, name)
+    if stored.verb != verb:
+        return None
+    question: dict[str, Any] = await broker.run_in_turn(caller.team, question_of, stored)
+    return question
 
 
 async def ask_on_page(
     request: Request,
     caller: PageCaller,
     verb: str,
-    given: dict[str, Any],
-    how: Preferences | None = None,
+    question: dict[str, Any],
+    preferences: Preferences | None = None,
 ) -> Response:
-    """On to the answer of a question, or to its job, where what is partial stays, too.
+    """Ask a question; redirect to its answer, or to its job, which also holds a partial answer.
 
-    Raises InputError for a question that makes no sense.
+    Raises InputError if the question is invalid.
     """
-    outcome = await state_of(request).broker.ask(caller, verb, given, how or Preferences())
+    outcome = await state_of(request).broker.ask(
+        caller, verb, question, preferences or Preferences()
+    )
     if isinstance(outcome, PendingJob):
         return see_other(f"/jobs/{outcome.job.id}")
     if outcome.key is None:
@@ -131,30 +136,30 @@ async def ask_on_page(
 
 
 def question_of(stored: StoredAnswer | StoredJob) -> Any:
-    """The question of an answer or a job, as JSON."""
+    """Return the question of an answer or job as JSON."""
     return json.loads(stored.question)["question"]
 
 
 async def view_answer(request: Request, caller: PageCaller, kind: Kind, name: Name) -> ViewedAnswer:
-    """A complete answer, or what a job found so far. Raises RefusalError if there is neither."""
+    """Return an answer, or the best of a job so far. Raises RefusalError if there is none."""
     broker = state_of(request).broker
     if kind == "jobs":
         job = await broker.job(caller, name, whole=True)
         if job.best is None:
             raise not_found("answer")
-        asked = await broker.beside(caller.team, question_of, job)
-        body = await broker.beside(caller.team, json.loads, job.best)
-        return ViewedAnswer(f"/jobs/{name}", job.verb, asked, body, partial=True)
-    found = await broker.answer(caller, name)
+        question = await broker.run_in_turn(caller.team, question_of, job)
+        body = await broker.run_in_turn(caller.team, json.loads, job.best)
+        return ViewedAnswer(f"/jobs/{name}", job.verb, question, body, partial=True)
+    stored = await broker.answer(caller, name)
     return ViewedAnswer(
         f"/answers/{name}",
-        found.verb,
-        await broker.beside(caller.team, question_of, found),
-        await broker.beside(caller.team, json.loads, found.body),
+        stored.verb,
+        await broker.run_in_turn(caller.team, question_of, stored),
+        await broker.run_in_turn(caller.team, json.loads, stored.body),
         key=name,
-        outcome=outcome_word(found.outcome),
-        partial=found.outcome == Outcome.PARTIAL,
-        other_edition=found.edition != edition(),
+        outcome=outcome_word(stored.outcome),
+        partial=stored.outcome == Outcome.PARTIAL,
+        other_edition=stored.edition != edition(),
     )
 
 
@@ -165,9 +170,9 @@ async def answer_page(
     against: int | None = None,
     rank: str = "",
 ) -> Response:
-    """An answer as a page; without an address its parts are left out.
+    """Render an answer; without an address it has no parts.
 
-    ``rank``: of a device that is looked for on its machine.
+    ``rank``: of the device to highlight on its machine.
     """
     try:
         return await asyncio.to_thread(_page, request, viewed, index, against, rank)
@@ -183,7 +188,7 @@ def _page(
     plans = plans_of(viewed.verb, viewed.body, index, against, rank)
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
-    told = not drawn and viewed.verb in TABLES
+    in_tables = not drawn and viewed.verb in TABLES
     curl = Curl(own_address(request), keys=state_of(request).keys is not None)
     return page(
         request,
@@ -195,8 +200,10 @@ def _page(
         index=view.index if view else index or 0,
         found=view_of_answer(viewed.verb, viewed.body),
         folders=folders(viewed.body["files"]) if plans else (),
-        frameworks={name: one.title.partition(" (")[0] for name, one in FRAMEWORKS.items()},
-        said=list(blocks(TABLES[viewed.verb](viewed.body))) if told else (),
+        frameworks={
+            name: framework.title.partition(" (")[0] for name, framework in FRAMEWORKS.items()
+        },
+        said=list(blocks(TABLES[viewed.verb](viewed.body))) if in_tables else (),
         drawing=drawing_of(viewed.verb, viewed.body),
         command=curl.again(viewed.verb, viewed.question),
     )
@@ -211,6 +218,6 @@ async def show_answer(
     against: OtherRowQuery = None,
     rank: Rank = "",
 ) -> Response:
-    """An answer under its permalink."""
-    found = await view_answer(request, caller, "answers", key)
-    return await answer_page(request, found, index, against, rank)
+    """Show an answer under its permalink."""
+    viewed = await view_answer(request, caller, "answers", key)
+    return await answer_page(request, viewed, index, against, rank)

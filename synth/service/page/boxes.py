@@ -1,4 +1,4 @@
-"""The boxes of a form: the flags of a question that have one, what is typed into them, and back."""
+"""The boxes of a form: flags of a question, with conversions between texts and values."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ _TEXTS: Mapping[File | None, str] = {
     File.PROFILE: "your.profile",
     File.DEVICE: "your-device.toml",
 }
-"""What a text of several lines is called that is pasted in the place of a file's name."""
+"""The names of texts of several lines pasted in place of a file's name."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The flags that have a box, by the name of the box, of a question."""
+    """A question's flags with a box, by the name of the box."""
 
     question: type[Question]
     by_name: Mapping[str, FlagEntry]
 
     @classmethod
     def of(cls, question: type[Question], names: Iterable[str]) -> Boxes:
-        """Of the fields of these names."""
-        wanted = set(names)
-        found = (one for one in flags_of(question) if one.name in wanted)
-        return cls(question, {one.word.strip("-").replace("-", "_"): one for one in found})
+        """Return the boxes of the fields with these names."""
+        field_names = set(names)
+        entries = (entry for entry in flags_of(question) if entry.name in field_names)
+        return cls(question, {entry.word.strip("-").replace("-", "_"): entry for entry in entries})
 
     @cached_property
     def where(self) -> Mapping[str, str]:
-        """The box of each flag, as mistakes name it."""
-        return {one.word: name for name, one in self.by_name.items()}
+        """The box of each flag, as errors name it."""
+        return {entry.word: name for name, entry in self.by_name.items()}
 
     @cached_property
     def hints(self) -> Mapping[str, str]:
-        """The help of each."""
+        """The help of each box."""
         return {name: self.flag(name).what for name in self.by_name}
 
     @cached_property
     def switches(self) -> list[str]:
-        """Those that are ticked."""
-        return [name for name, one in self.by_name.items() if one.kind == FlagKind.SWITCH]
+        """The boxes that can be ticked."""
+        return [name for name, entry in self.by_name.items() if entry.kind == FlagKind.SWITCH]
 
     @cached_property
     def usual(self) -> dict[str, str]:
-        """The texts in all others if nothing is typed: the defaults of the question."""
+        """The default texts of all other boxes."""
         return {
-            name: "" if one.default is None else str(one.default)
-            for name, one in self.by_name.items()
-            if one.kind != FlagKind.SWITCH
+            name: "" if entry.default is None else str(entry.default)
+            for name, entry in self.by_name.items()
+            if entry.kind != FlagKind.SWITCH
         }
 
     def flag(self, name: str) -> Flag:
-        """The flag that a box stands for."""
-        found = flag_of(self.question, self.by_name[name].name)
-        assert found is not None
-        return found
+        """Return the flag of a box."""
+        flag = flag_of(self.question, self.by_name[name].name)
+        assert flag is not None
+        return flag
 
     def typed(self, name: str, text: str) -> Any:
-        """A box's text as the question's value. Raises InputError for what cannot be read."""
+        """Convert a box's text to the question's value. Raises InputError if it is invalid."""
         box = self.by_name[name]
         if box.kind == FlagKind.SWITCH:
             return not self.flag(name).turns_off
@@ -77,12 +77,12 @@ class Boxes:
         return words if notation is None else notation.read(words)
 
     def written(self, name: str, value: Any) -> str:
-        """A question's value as a box's text, which ``typed`` reads back."""
+        """Convert a question's value to a box's text, which ``typed`` converts back."""
         return value.text if isinstance(value, NamedText) else str(self.flag(name).written(value))
 
 
-def parse_whole(text: str, what: str) -> int:
-    """A whole number as it is typed. Raises InputError for what is none."""
+def parse_whole(text: str, name: str) -> int:
+    """Parse a whole number. Raises InputError for anything else."""
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise InputError(f"{what} is {text[:40]!r}", hint="a whole number is needed")
+        raise InputError(f"{name} is {text[:40]!r}", hint="a whole number is needed")
     return int(text)

@@ -1,6 +1,6 @@
-"""The rows of the form for what else a training step sends, and the list of collectives they make.
+"""The form's rows for further collectives of a training step, and their list in the question.
 
-The form's own request is the first of them; with no further row it is a question about that alone.
+The form's own request is the first of the list; without further rows the question has no list.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from synth.ask.questions.fields import flag_of
 
 Fields = Mapping[str, Sequence[str]]
 WEIGHTS = ("times", "hidden")
-"""What a collective has only beside others."""
+"""Fields that a collective has only among others."""
 
 
 @dataclass(frozen=True)
 class CollectiveRow:
-    """One further collective, as it is typed: the axes it is over, then its figures."""
+    """One further collective as typed: its axes, then its figures."""
 
     reduce: str = ""
     bytes: str = ""
@@ -30,20 +30,20 @@ class CollectiveRow:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is typed; a request is always chosen."""
+        """Whether nothing is typed; ``request`` always has a choice."""
         return not any(astuple(self)[:-1])
 
 
 def hint(name: str) -> str:
-    """What is typed into a box of a row."""
+    """Return the help of a box of a row."""
     flag = flag_of(CollectiveRequest, name)
     assert flag is not None
     return flag.what
 
 
 def rows_of(form: Fields) -> list[CollectiveRow]:
-    """The rows as they were sent, empty ones too: every box under its name."""
-    names = [one.name for one in fields(CollectiveRow)]
+    """Return the rows as sent, including empty ones."""
+    names = [field.name for field in fields(CollectiveRow)]
     columns = [form.get(f"sent_{name}", ()) for name in names]
     return [
         CollectiveRow(**{name: text.strip() for name, text in zip(names, texts, strict=True)})
@@ -52,14 +52,14 @@ def rows_of(form: Fields) -> list[CollectiveRow]:
 
 
 def weights_of(form: Fields) -> dict[str, str]:
-    """What is typed of the weight of the form's own request."""
+    """Return the typed weights of the form's own request."""
     return {name: (form.get(name) or ("",))[0].strip() for name in WEIGHTS}
 
 
 def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The first collective with its weight, then the rows that are not empty; none if it is alone.
+    """Return the first collective with its weight and the non-empty rows; [] if it is alone.
 
-    Raises InputError for what cannot be read, and for a weight where there is nothing to weigh.
+    Raises InputError for invalid texts, and for a weight without further collectives.
     """
     rows = [row for row in rows_of(form) if not row.empty]
     weights = {name: text for name, text in weights_of(form).items() if text}
@@ -68,21 +68,23 @@ def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any
             problem = f"{name} weighs a collective against others, and there is only one"
             raise InputError(problem, where=name, hint="name the others, or leave it empty")
         return []
-    found = [{**first, **_read(weights)}]
+    collectives = [{**first, **_read(weights)}]
     for row in rows:
-        texts = {one.name: getattr(row, one.name) for one in fields(CollectiveRow)}
-        found.append(_read({name: text for name, text in texts.items() if text}))
-    return found
+        texts = {field.name: getattr(row, field.name) for field in fields(CollectiveRow)}
+        collectives.append(_read({name: text for name, text in texts.items() if text}))
+    return collectives
 
 
-def row_of(asked: CollectiveRequest) -> CollectiveRow:
-    """The row that would ask for a collective again."""
-    return CollectiveRow(**{one.name: text_of(asked, one.name) for one in fields(CollectiveRow)})
+def row_of(collective: CollectiveRequest) -> CollectiveRow:
+    """Return the row that asks for a collective again."""
+    return CollectiveRow(
+        **{field.name: text_of(collective, field.name) for field in fields(CollectiveRow)}
+    )
 
 
-def text_of(asked: CollectiveRequest, name: str) -> str:
-    """A figure of a collective as it is typed; a weight that is the usual one is left empty."""
-    value, field = getattr(asked, name), CollectiveRequest.model_fields[name]
+def text_of(collective: CollectiveRequest, name: str) -> str:
+    """Return a field of a collective as typed; a default weight is empty."""
+    value, field = getattr(collective, name), CollectiveRequest.model_fields[name]
     if name in WEIGHTS:
         return "" if value == field.default else f"{value:g}"
     flag = flag_of(CollectiveRequest, name)
@@ -91,9 +93,9 @@ def text_of(asked: CollectiveRequest, name: str) -> str:
 
 
 def _read(texts: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in texts.items():
         flag = flag_of(CollectiveRequest, name)
         assert flag is not None
-        found[name] = text if flag.notation is None else flag.notation.read(text)
-    return found
+        values[name] = text if flag.notation is None else flag.notation.read(text)
+    return values

@@ -1,4 +1,4 @@
-"""The routes of the form for one collective: show it, check it, and ask its question."""
+"""The routes of the form for one collective: show it, check it, ask its question."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ _FORM = QuestionForm(
 async def show_form(
     request: Request, caller: PageCaller, like: str | None = None, on: OnMachine = None
 ) -> Response:
-    """The form, with an example, the question of an answer or of a job, or on its machine."""
+    """Show the form with an example, a question asked before, or the machine of an answer."""
     return await _FORM.show(request, caller, like, on)
 
 
 @router.post("/page/check")
 async def check_form(request: Request, caller: PageCaller) -> Response:
-    """What is wrong with the form so far, by field, and what the machine and the axes come to."""
-    return await _FORM.checked(request, caller)
+    """Return problems and facts of the form so far, by field."""
+    return await _FORM.report(request, caller)
 
 
 @router.post("/")
 async def put_form(request: Request, caller: PageCaller) -> Response:
-    """Put the question of the form: on to its answer or its job, or back with what is wrong."""
-    return await _FORM.put(request, caller)
+    """Ask the question of the form; redirect to its answer or job, or show the problems."""
+    return await _FORM.ask(request, caller)

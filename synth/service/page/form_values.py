@@ -1,4 +1,4 @@
-"""The texts in the form's boxes: as they were sent, those of a question, or an example's."""
+"""The texts in the form's boxes: as sent, of a question, or of an example."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALWAYS_SEEN = ("request", "bytes", "k", *WEIGHTS)
 HINTS = {**BOXES.hints, **{name: hint(name) for name in WEIGHTS}}
 SWITCHES = BOXES.switches
 DEFAULT_TEXTS = BOXES.usual | dict.fromkeys(WEIGHTS, "")
-"""The texts in the boxes of a form that is not filled in: the defaults of a question."""
+"""The texts in the boxes of an empty form: the defaults of a question."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class FormValues:
 
     @property
     def several(self) -> bool:
-        """Whether more than one collective is typed, or how much the one weighs among others."""
-        return any(not row.empty for row in self.sent) or any(self.texts[one] for one in WEIGHTS)
+        """Whether further collectives, or weights among them, are typed."""
+        weighed = any(self.texts[weight] for weight in WEIGHTS)
+        return weighed or any(not row.empty for row in self.sent)
 
     @property
     def open(self) -> bool:
@@ -52,31 +53,31 @@ class FormValues:
 
 
 EXAMPLE = FormValues(count="4", axes=(AxisRow("data", "32", True), AxisRow(), AxisRow()))
-"""One collective over the one axis: nothing is asked that nobody chose."""
+"""One collective over one axis, so that nothing is asked that the user did not choose."""
 
 
 def reduce_over_all(values: FormValues, devices: int) -> FormValues:
-    """The form with one axis over so many devices, which is reduced over."""
+    """Return the form with one axis, of all devices, that is reduced over."""
     return replace(values, axes=_pad_rows([AxisRow("data", str(devices), True)]))
 
 
 def values_of_fields(fields: Fields) -> FormValues:
-    """The form as it was sent."""
+    """Return the values of the form as sent."""
     system, count, own, *texts = (
         (fields.get(name) or ("",))[0] for name in ("system", "count", "own", *DEFAULT_TEXTS)
     )
     switches = frozenset(name for name in SWITCHES if fields.get(name))
     boxes = dict(zip(DEFAULT_TEXTS, texts, strict=True))
-    sent = tuple(rows_of(fields)) or (CollectiveRow(),)
-    return FormValues(system, count, own, boxes, _pad_rows(axis_rows(fields)), sent, switches)
+    rows = tuple(rows_of(fields)) or (CollectiveRow(),)
+    return FormValues(system, count, own, boxes, _pad_rows(axis_rows(fields)), rows, switches)
 
 
 def values_of_question(question: TopQuestion) -> FormValues:
-    """The form that would put a question of ``top`` again."""
+    """Return the values with which the form asks a question of ``top`` again."""
     own, name, count = machine_of(question)
-    answers = {box: getattr(question, one.name) for box, one in BOXES.by_name.items()}
+    answers = {box: getattr(question, entry.name) for box, entry in BOXES.by_name.items()}
     texts = {box: BOXES.written(box, answers[box]) for box in DEFAULT_TEXTS if box in answers}
-    over, others = question.reduce or [], question.collectives[1:]
+    over, further = question.reduce or [], question.collectives[1:]
     for first in question.collectives[:1]:
         texts |= {name: text_of(first, name) for name in ("bytes", "request", *WEIGHTS)}
         over = first.reduce
@@ -87,19 +88,19 @@ def values_of_question(question: TopQuestion) -> FormValues:
         own=own,
         texts=DEFAULT_TEXTS | texts,
         axes=_pad_rows(axes),
-        sent=(*map(row_of, others), CollectiveRow()),
+        sent=(*map(row_of, further), CollectiveRow()),
         ticked=frozenset(box for box in SWITCHES if answers[box] is BOXES.typed(box, "yes")),
     )
 
 
 def machine_of(question: MachineQuestion) -> tuple[str, str, str]:
-    """The text of one's own, the name in the catalogue, and how many outermost units."""
-    given = question.system
-    own = given.text if isinstance(given, NamedText) else ""
-    name, _, count = (given.name if isinstance(given, NamedText) else given).partition(":")
+    """Return a user's own text, the name in the catalogue, and the number of outermost units."""
+    system = question.system
+    own = system.text if isinstance(system, NamedText) else ""
+    name, _, count = (system.name if isinstance(system, NamedText) else system).partition(":")
     return own, "" if own else name, count
 
 
 def _pad_rows(rows: list[AxisRow]) -> tuple[AxisRow, ...]:
-    """The rows, and empty ones so that without a script there is room for one more."""
+    """The rows and at least one empty one, which is needed without a script."""
     return tuple(rows) + (AxisRow(),) * max(1, _LEAST_ROWS - len(rows))

@@ -1,7 +1,7 @@
-"""The form as it comes from a browser, as a question; and what is wrong with it, field by field.
+"""Converts the form from a browser to a question, and notes its problems field by field.
 
-The form is checked by the same models and functions that answer, so its errors are those that the
-question would get. Only quick checks are made: no program is searched for.
+The checks use the same models and functions as the answer, so the errors are the same. Only quick
+checks are made: no program is searched for.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MOST_DEVICES = 2**20
 BOXES = Boxes.of(
     TopQuestion, TopQuestion.model_fields.keys() - {"system", "axes", "reduce", "placement"}
 )
-"""The flags of ``top`` that have a box of their own."""
+"""The flags of ``top`` with a box of their own."""
 _STUBS: dict[str, Any] = {"system": "dgx-h100", "axes": {}, "reduce": []}
 OWN_FILE = "own.toml"
-"""What a description of one's own is called in mistakes."""
+"""The name of a user's own description in errors."""
 _FIELD_BY_KEY = {**BOXES.where, **{name: name for name in WEIGHTS}}
 
 
 @dataclass
 class FormFindings:
-    """The findings by field: what is wrong, and facts such as ``4 node × 8 gpu: 32 devices``.
+    """Findings by field: problems (``wrong``) and facts, as ``4 node × 8 gpu: 32 devices``.
 
-    ``where``: the field of each flag that a mistake may name; ``own``: what own texts are called;
-    ``suits``: what fields would hold for all that was given, where nobody chose them.
+    ``where``: the field of each flag that an error may name; ``own``: the names of own texts;
+    ``suits``: values for fields that the user did not choose, which suit the others.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
@@ -50,22 +50,22 @@ class FormFindings:
     own: tuple[str, ...] = (OWN_FILE,)
 
     def note(self, name: str, error: InputError) -> None:
-        """Note what is wrong with a field, unless something is noted already."""
+        """Note a problem of a field, unless it has one already."""
         place = f"{error.where}: " if error.where.startswith(self.own) else ""
         problem = f"{error.problem}; {error.hint}" if error.hint else error.problem
         self.wrong.setdefault(name, place + clip_text(problem))
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:
-        """Note an InputError raised inside: at the field whose flag it names, else at this one."""
+        """Note an InputError raised inside at the field whose flag it names, else at ``name``."""
         try:
             yield
         except InputError as error:
             self.note(self.where.get(error.where.split(",")[0], name), error)
 
-    def tell(self, name: str, more: str) -> None:
+    def tell(self, name: str, fact: str) -> None:
         """Append a fact to those shown beside a field."""
-        self.told[name] = self.told.get(name, "") + more
+        self.told[name] = self.told.get(name, "") + fact
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class AxisRow:
 
 
 def read(raw: bytes) -> Fields:
-    """The fields of a form by name. Raises InputError for what no browser sends."""
+    """Parse the fields of a form by name. Raises InputError if they are malformed."""
     try:
         return parse_qs(raw.decode("utf-8"), True, False, "utf-8", "strict", MOST_FIELDS)
     except ValueError as error:
@@ -87,46 +87,46 @@ def read(raw: bytes) -> Fields:
 
 
 def first_value(fields: Fields, name: str) -> str:
-    """The first that was sent under a name; nothing where there is none."""
+    """Return the first value of a field, stripped; empty if there is none."""
     return (fields.get(name) or ("",))[0].strip()
 
 
 def question(fields: Fields) -> tuple[dict[str, Any], FormFindings]:
-    """The question of ``top`` as JSON, and what could not be made one.
+    """Return the question of ``top`` as JSON, and the problems of converting the form to it.
 
-    With further collectives the form's own is the first of a list of them.
+    With further collectives the form's own is the first of their list.
     """
     checked = FormFindings(where=_FIELD_BY_KEY)
     axes, over = _axes(fields, checked)
-    given: dict[str, Any] = {"system": system_in(fields), "axes": axes, "reduce": over}
-    given |= read_boxes(fields, BOXES, checked)
+    parsed: dict[str, Any] = {"system": system_in(fields), "axes": axes, "reduce": over}
+    parsed |= read_boxes(fields, BOXES, checked)
     first: dict[str, Any] = {"reduce": over}
-    first |= {key: given[key] for key in ("bytes", "request") if key in given}
+    first |= {key: parsed[key] for key in ("bytes", "request") if key in parsed}
     with checked.noting("sent"):
-        if several := collectives_of(fields, first):
-            alone = {key: value for key, value in given.items() if key not in first}
-            given = {**alone, "collectives": several}
-    return given, checked
+        if collectives := collectives_of(fields, first):
+            alone = {key: value for key, value in parsed.items() if key not in first}
+            parsed = {**alone, "collectives": collectives}
+    return parsed, checked
 
 
 def read_boxes(fields: Fields, boxes: Boxes, checked: FormFindings) -> dict[str, Any]:
-    """What is typed into boxes, by the keys of the question; what cannot be read is noted."""
-    given = {}
+    """Return the values of boxes by key of the question, and note invalid ones."""
+    values = {}
     for name, box in boxes.by_name.items():
         if text := first_value(fields, name):
             with checked.noting(name):
-                given[box.name] = boxes.typed(name, text)
-    return given
+                values[box.name] = boxes.typed(name, text)
+    return values
 
 
 def check(
-    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[TopQuestion], None]
+    parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[TopQuestion], None]
 ) -> FormFindings:
-    """Everything that is wrong with a question, as far as it can be known at once.
+    """Note problems of a question that quick checks can find.
 
-    ``limit`` raises InputError for a question that asks for too much here.
+    ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields(dict(given), checked)
+    sound = _drop_wrong_fields(dict(parsed), checked)
     try:
         limit(sound)
     except InputError as error:
@@ -137,14 +137,14 @@ def check(
 
 
 def _check_machine(sound: TopQuestion, system: System, checked: FormFindings) -> None:
-    """Note the machine's devices, and whether the axes and those reduced over fit it."""
+    """Note the machine's devices, and whether the axes and the reduction fit it."""
     tell_machine(system, checked)
-    left = system.devices - len(system.missing)
+    remaining = system.devices - len(system.missing)
     if "axes" in checked.wrong:
         return
     product = prod(sound.axes.values())
-    if product in (left, system.devices):  # else it is wrong, and nothing to tell
-        checked.tell("axes", f"product {product} of {left} devices")
+    if product in (remaining, system.devices):  # else a problem is noted instead
+        checked.tell("axes", f"product {product} of {remaining} devices")
     with checked.noting("axes"):
         axes = axes_of(sound.axes)
         if system.missing and not sound.collectives:
@@ -156,8 +156,8 @@ def _check_machine(sound: TopQuestion, system: System, checked: FormFindings) ->
 
 
 def tell_machine(system: System, checked: FormFindings) -> None:
-    """Say what the machine is."""
-    levels = " × ".join(f"{one.cardinality} {one.name}" for one in system.hierarchy.levels)
+    """Note the facts of a machine."""
+    levels = " × ".join(f"{level.cardinality} {level.name}" for level in system.hierarchy.levels)
     checked.tell("system", f"{levels}: {system.devices} devices")
     if system.prices == "calibrated":
         checked.tell("system", ", calibrated on its measurements")
@@ -166,7 +166,7 @@ def tell_machine(system: System, checked: FormFindings) -> None:
 
 
 def _check_sent(sound: TopQuestion, system: System, checked: FormFindings) -> None:
-    """Note what is wrong with the collectives; and what of the axes is left unsaid."""
+    """Note problems of the collectives, and axes without a collective."""
     if sound.collectives:
         with checked.noting("sent"):
             sound.job()
@@ -177,31 +177,32 @@ def _check_sent(sound: TopQuestion, system: System, checked: FormFindings) -> No
         Reduction(first, tuple(sound.reduce or ()))
         request = sound.asked()
         if fix_placement(system, request) is not request:
-            others = " and ".join(find_left_over_axes(request))
-            checked.tell("reduce", f"{others}: nothing is said of what it sends, so the placement")
+            left_over = " and ".join(find_left_over_axes(request))
+            fact = f"{left_over}: nothing is said of what it sends, so the placement"
+            checked.tell("reduce", fact)
             checked.tell("reduce", " is the one that frameworks lay out; add what it sends below")
 
 
-def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> TopQuestion:
-    """The question without its wrong fields, which are noted; required ones become stand-ins."""
+def _drop_wrong_fields(parsed: dict[str, Any], checked: FormFindings) -> TopQuestion:
+    """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     while True:
         try:
-            return parse_question(TopQuestion, given)
+            return parse_question(TopQuestion, parsed)
         except InputError as error:
             name = _field(error)
             checked.note(name, error)
             if error.where.startswith("collectives"):
-                given["reduce"] = given.pop("collectives")[0]["reduce"]
-            elif name in _STUBS and given.get(name) != _STUBS[name]:
-                given[name] = _STUBS[name]
-            elif name in given and name not in _STUBS:
-                del given[name]
+                parsed["reduce"] = parsed.pop("collectives")[0]["reduce"]
+            elif name in _STUBS and parsed.get(name) != _STUBS[name]:
+                parsed[name] = _STUBS[name]
+            elif name in parsed and name not in _STUBS:
+                del parsed[name]
             else:
                 raise AssertionError(f"no field is to blame for {error}") from error
 
 
 def _field(error: InputError) -> str:
-    """The field of the form that a mistake is about; for the user's own text it is the system."""
+    """The field that an error is about; for the user's own text it is the system."""
     if error.where.startswith(OWN_FILE):
         return "system"
     listed, _, place = error.where.partition(".")
@@ -212,7 +213,7 @@ def _field(error: InputError) -> str:
 
 
 def system_in(fields: Fields) -> Any:
-    """A name of the catalogue with a count, or a text of one's own."""
+    """Return the machine of a form: a name with a count, or the user's own text."""
     count = first_value(fields, "count")
     counted = f":{count}" if count else ""
     if own := first_value(fields, "own"):
@@ -221,7 +222,7 @@ def system_in(fields: Fields) -> Any:
 
 
 def axis_rows(fields: Fields) -> list[AxisRow]:
-    """The rows as they were sent; the value of a box that is ticked is the number of its row."""
+    """Return the rows as sent; a ticked box has the number of its row as its value."""
     names, sizes = fields.get("axis_name", ()), fields.get("axis_size", ())
     ticked = fields.get("reduce", ())
     return [
@@ -231,7 +232,7 @@ def axis_rows(fields: Fields) -> list[AxisRow]:
 
 
 def _axes(fields: Fields, checked: FormFindings) -> tuple[dict[str, int], list[str]]:
-    """The axes by name, and those whose box is ticked."""
+    """The axes by name, and the ticked ones."""
     axes: dict[str, int] = {}
     over: list[str] = []
     for row in axis_rows(fields):

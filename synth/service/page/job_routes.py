@@ -1,4 +1,4 @@
-"""The routes of jobs: all of a team, one with the best so far, its end, and it once more."""
+"""The routes of jobs: list them, show one, cancel it, ask its question again."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 @dataclass(frozen=True)
 class ViewedJob:
-    """A job as a page shows it: what was asked, and for how long it is, or was, worked on."""
+    """A job as a page shows it."""
 
     job: StoredJob
 
     @cached_property
     def question(self) -> Any:
-        """What was asked."""
+        """The question as JSON."""
         return question_of(self.job)
 
     @cached_property
     def name(self) -> str:
-        """The same in a line."""
+        """The question in a line."""
         return self.job.name
 
     @property
     def form(self) -> str:
-        """The address of the form that asks such a question; empty where there is none."""
+        """The address of the form for such a question; empty if there is none."""
         return form_of(self.job.verb, self.question)
 
     @property
     def seconds(self) -> float:
-        """How long work on it took, or takes so far; how long it has waited if it has not begun."""
+        """Seconds of work so far, or of waiting if it has not begun."""
         job = self.job
         begun = job.created if job.status is Status.QUEUED else job.started
         if begun is None or job.status.ended:
@@ -70,12 +70,12 @@ class ViewedJob:
 
     @property
     def took(self) -> str:
-        """The same in words; nothing where it ended before it had begun."""
+        """``seconds`` in words; empty if it ended before it began."""
         return format_duration(self.seconds) if self.seconds else ""
 
     @property
     def far(self) -> str:
-        """How far it is: its stage, and how much of it is done."""
+        """The progress: the stage, and how much of it is done."""
         match self.job.progress:
             case {"stage": str(stage), "done": done, "of": int(of)}:
                 return f"{stage}, {done} of {of}"
@@ -95,22 +95,22 @@ async def show_jobs(
     text: Annotated[str, Query(max_length=200)] = "",
     order: JobOrder = JobOrder.NEWEST,
 ) -> Response:
-    """The team's jobs, in pages, sorted and filtered: what is chosen is in the address."""
+    """List the team's jobs in pages, sorted and filtered by the query."""
     broker = state_of(request).broker
-    wanted = JobFilter(status or None, verb or None, day or None, text)
-    found = await broker.jobs(caller, _JOBS_A_PAGE, after, wanted, order)
+    job_filter = JobFilter(status or None, verb or None, day or None, text)
+    jobs = await broker.jobs(caller, _JOBS_A_PAGE, after, job_filter, order)
     by = None if order is JobOrder.NEWEST else order
     chosen = {"text": text.strip(), "status": status, "verb": verb, "day": day, "order": by}
-    kept = {name: str(value) for name, value in chosen.items() if value}
+    query = {name: str(value) for name, value in chosen.items() if value}
     older = None
-    if len(found) == _JOBS_A_PAGE:
-        older = urlencode({"after": found[-1].id, **kept})
+    if len(jobs) == _JOBS_A_PAGE:
+        older = urlencode({"after": jobs[-1].id, **query})
     shown: dict[str, Any] = {
-        "jobs": [ViewedJob(one) for one in found],
+        "jobs": [ViewedJob(job) for job in jobs],
         "older": older,
-        "first": f"/jobs?{urlencode(kept)}" if after else None,
-        "kept": kept,
-        "days": _days(kept),
+        "first": f"/jobs?{urlencode(query)}" if after else None,
+        "kept": query,
+        "days": _days(query),
         "statuses": Status,
         "orders": JobOrder,
         "verbs": VERB_PHRASES,
@@ -127,50 +127,50 @@ async def show_job(
     against: OtherRowQuery = None,
     rank: Rank = "",
 ) -> Response:
-    """A job: how far it is; or what came of it."""
-    found = await state_of(request).broker.job(caller, job_id, whole=True)
-    if found.status is Status.DONE:
-        return see_other(f"/answers/{found.answer_key}")
-    if found.status.ended and found.best is not None:
+    """Show a job's progress or its result."""
+    job = await state_of(request).broker.job(caller, job_id, whole=True)
+    if job.status is Status.DONE:
+        return see_other(f"/answers/{job.answer_key}")
+    if job.status.ended and job.best is not None:
         part = await view_answer(request, caller, "jobs", job_id)
         if read_best_so_far(part.body) is None:
             return await answer_page(request, part, index, against, rank)
-    view = ViewedJob(found)
-    return page(request, "job.html", here="jobs", job=found, view=view, best=_best_answers(found))
+    view = ViewedJob(job)
+    return page(request, "job.html", here="jobs", job=job, view=view, best=_best_answers(job))
 
 
 @router.get("/jobs/{job_id}/best")
 async def show_best(request: Request, caller: PageCaller, job_id: JobId) -> Response:
-    """The best answers so far, as a part."""
-    found = await state_of(request).broker.job(caller, job_id)
-    leading = await state_of(request).broker.beside(caller.team, _best_answers, found)
-    return HTMLResponse(render("best.html", best=leading, job=found))
+    """Return the best answers so far, as a part of a page."""
+    job = await state_of(request).broker.job(caller, job_id)
+    leading = await state_of(request).broker.run_in_turn(caller.team, _best_answers, job)
+    return HTMLResponse(render("best.html", best=leading, job=job))
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel_job(request: Request, caller: PageCaller, job_id: JobId) -> Response:
-    """End a job before its time."""
+    """Cancel a job."""
     await state_of(request).broker.cancel(caller, job_id)
     return see_other(f"/jobs/{job_id}")
 
 
 @router.post("/jobs/{job_id}/again")
 async def ask_again(request: Request, caller: PageCaller, job_id: JobId) -> Response:
-    """Ask the question of a job again: on to its answer, or to its new job."""
-    found = await state_of(request).broker.job(caller, job_id, whole=True)
+    """Ask the question of a job again; redirect to its answer or new job."""
+    job = await state_of(request).broker.job(caller, job_id, whole=True)
     at_once = Preferences(wait_seconds=0)
-    return await ask_on_page(request, caller, found.verb, question_of(found), at_once)
+    return await ask_on_page(request, caller, job.verb, question_of(job), at_once)
 
 
-def _days(kept: dict[str, str]) -> list[tuple[str, str, bool]]:
-    """The addresses of lists of the last two days, with what else is chosen: the chosen one too."""
+def _days(query: dict[str, str]) -> list[tuple[str, str, bool]]:
+    """Links to the jobs of today and yesterday within the query: name, URL, whether chosen."""
     today = datetime.now(UTC).date()
     days = (("Today", today), ("Yesterday", today - timedelta(days=1)))
     return [
-        (name, f"/jobs?{urlencode({**kept, 'day': str(day)})}", kept.get("day") == str(day))
+        (name, f"/jobs?{urlencode({**query, 'day': str(day)})}", query.get("day") == str(day))
         for name, day in days
     ]
 
 
-def _best_answers(found: StoredJob) -> list[LeadingAnswer] | None:
-    return read_best_so_far(json.loads(found.best)) if found.best else None
+def _best_answers(job: StoredJob) -> list[LeadingAnswer] | None:
+    return read_best_so_far(json.loads(job.best)) if job.best else None

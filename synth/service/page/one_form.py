@@ -1,4 +1,4 @@
-"""What the routes of every form do: show it, check it as one types, and ask its question."""
+"""The common part of all form routes: show a form, check it while typing, ask its question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from synth.service.page.responses import page
 from synth.service.page.views import boxes, keys_for_next
 
 OnMachine = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
-"""The answer whose machine is asked about."""
+"""The key of the answer whose machine the new question is about."""
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -36,8 +36,8 @@ _FORM = "application/x-www-form-urlencoded"
 class QuestionForm:
     """The form of a verb's question: how it is read, checked and filled in again.
 
-    ``here`` names it in the menu; ``shown`` is what its template needs beside the fields;
-    ``over`` fills its axes for so many devices, where it has any.
+    ``here`` is its menu entry; ``shown`` is the template's context besides the fields; ``over``
+    fills its axes, if it has any, for a number of devices.
     """
 
     verb: str
@@ -59,62 +59,64 @@ class QuestionForm:
         like: str | None,
         on: str | None = None,
     ) -> Response:
-        """With an example, or with the question of an answer or of a job.
+        """Show the form with an example, or with the question of an answer or job ``like``.
 
-        ``on``: an answer of which the machine is asked about, and what else of it this form takes.
+        ``on``: an answer whose machine, and other keys of this form, are filled in.
         """
-        found = await question_like(request, caller, like, self.verb)
-        values = self.of_question(parse_question(self.model, found)) if found else self.example
+        stored = await question_like(request, caller, like, self.verb)
+        values = self.of_question(parse_question(self.model, stored)) if stored else self.example
         if on is not None:
-            values = self._on(await view_answer(request, caller, "answers", on))
+            values = self._values_on(await view_answer(request, caller, "answers", on))
         return await self._page(request, caller, values, FormFindings())
 
-    def _on(self, answer: ViewedAnswer) -> Any:
-        given = keys_for_next(answer.verb, answer.question, answer.body)
+    def _values_on(self, answer: ViewedAnswer) -> Any:
+        carried = keys_for_next(answer.verb, answer.question, answer.body)
         if not issubclass(self.model, LogsQuestion):
-            values = replace(self.example, **boxes(given["system"]))
-            machine = parse_question(MachineQuestion, {"system": given["system"]}).machine()
+            values = replace(self.example, **boxes(carried["system"]))
+            machine = parse_question(MachineQuestion, {"system": carried["system"]}).machine()
             return self.over(values, machine.devices)
-        known = {key: value for key, value in given.items() if key in self.model.model_fields}
-        return self.of_question(parse_question(self.model, known))
+        own = {key: value for key, value in carried.items() if key in self.model.model_fields}
+        return self.of_question(parse_question(self.model, own))
 
-    async def checked(self, request: Request, caller: Caller) -> Response:
-        """What is wrong so far, by field, and what it comes to."""
-        _, found = await self._checked(request, caller, await _fields(request))
-        return JSONResponse({"wrong": found.wrong, "told": found.told, "suits": found.suits})
+    async def report(self, request: Request, caller: Caller) -> Response:
+        """Return problems and facts so far, by field."""
+        _, findings = await self._check(request, caller, await _fields(request))
+        return JSONResponse(
+            {"wrong": findings.wrong, "told": findings.told, "suits": findings.suits}
+        )
 
-    async def put(self, request: Request, caller: Caller) -> Response:
-        """Put its question: on to its answer or its job, or back with what is wrong."""
+    async def ask(self, request: Request, caller: Caller) -> Response:
+        """Ask the question; redirect to its answer or job, or show the form with problems."""
         fields = await _fields(request)
-        given, found = await self._checked(request, caller, fields)
-        if not found.wrong:
+        question, findings = await self._check(request, caller, fields)
+        if not findings.wrong:
             try:
-                return await ask_on_page(request, caller, self.verb, given)
+                return await ask_on_page(request, caller, self.verb, question)
             except InputError as error:
-                found.note("form", error)
-        return await self._page(request, caller, self.of_fields(fields), found)
+                findings.note("form", error)
+        return await self._page(request, caller, self.of_fields(fields), findings)
 
-    async def _checked(
+    async def _check(
         self, request: Request, caller: Caller, fields: Fields
     ) -> tuple[dict[str, Any], FormFindings]:
-        given, found = self.question(fields)
-        texts = await state_of(request).broker.systems.texts(caller, own_names(given))
-        whole: Any = replace_own_names(given, texts)
+        question, findings = self.question(fields)
+        texts = await state_of(request).broker.systems.texts(caller, own_names(question))
+        whole: Any = replace_own_names(question, texts)
         limit = state_of(request).settings.limits.check
-        await state_of(request).broker.beside(caller.team, self.check, whole, found, limit)
-        return given, found
+        await state_of(request).broker.run_in_turn(caller.team, self.check, whole, findings, limit)
+        return question, findings
 
     async def _page(
-        self, request: Request, caller: Caller, values: Any, found: FormFindings
+        self, request: Request, caller: Caller, values: Any, findings: FormFindings
     ) -> Response:
         return page(
             request,
             self.template,
-            status=HTTPStatus.UNPROCESSABLE_ENTITY if found.wrong else HTTPStatus.OK,
+            status=HTTPStatus.UNPROCESSABLE_ENTITY if findings.wrong else HTTPStatus.OK,
             here=self.here,
             fields=values,
-            wrong=found.wrong,
-            told=found.told,
+            wrong=findings.wrong,
+            told=findings.told,
             own_systems=await state_of(request).broker.systems.all(caller),
             catalogue=[load(name) for name in catalogue()],
             **self.shown,
@@ -122,7 +124,7 @@ class QuestionForm:
 
 
 async def read_sent_form(request: Request, most_bytes: int) -> Fields:
-    """The fields of a form that a browser sends. Raises InputError for what no browser sends."""
+    """Read the fields of a form from a request. Raises InputError if they are malformed."""
     check_type(request, _FORM)
     seconds = state_of(request).settings.limits.body_seconds
     return read(await body_of(request, most_bytes, seconds))

@@ -1,4 +1,4 @@
-"""The routes of parts of answers, such as a row's timeline: each is made only when requested."""
+"""The routes of parts of answers, such as a row's timeline: each is computed on request."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ class PartRequest:
     async def ask(
         self, verb: str, question: dict[str, Any], *, listed: bool = False
     ) -> DeliveredAnswer | PendingJob:
-        """Ask a question whose answer the part shows: that answer, or its job if it takes long.
+        """Ask the question whose answer the part shows; return its job if it takes long.
 
-        ``listed``: among jobs and what may be compared, as an answer of its own.
+        ``listed``: lists of jobs and of answers to compare contain it.
         """
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=not listed)
         outcome = await state_of(self.request).broker.ask(self.caller, verb, question, patience)
         return require_answer(outcome)
 
-    async def emitted(
+    async def emit(
         self, target: str, channels: int | None = None, size_bytes: int | None = None
     ) -> DeliveredAnswer | PendingJob:
-        """The row's program in the words of a runtime or tool; ``channels`` of NCCL's tuner.
+        """Emit the row's program for a runtime or tool; ``channels`` is for NCCL's tuner.
 
-        ``size_bytes``: of a range of sizes, which; as ``emit_question`` has it if that is not said.
+        ``size_bytes`` selects one of a range of sizes; ``emit_question`` has the default.
         """
         if target not in _TARGETS:
             raise not_found("part")
@@ -85,25 +85,25 @@ class PartRequest:
             question["channels"] = channels
         return await self.ask("emit", question)
 
-    def response(self, template: str, heading: str, **given: Any) -> Response:
-        """The part by itself for a script, or as a page of its own."""
-        shown = {"base": self.viewed.base, "index": self.index, **given}
+    def response(self, template: str, heading: str, **context: Any) -> Response:
+        """Render the part alone for a script, else as a page of its own."""
+        shown = {"base": self.viewed.base, "index": self.index, **context}
         if wants_part(self.request):
             return HTMLResponse(render(template, **shown))
         shown |= {"title": f"{heading}: {title(self.ranking)}", "part": template}
         return page(self.request, "part.html", **shown)
 
-    async def looked_at(self, template: str, rank: str) -> Response:
-        """What is shown of the row, for a script; ``rank``: of a device that is looked for."""
+    async def render_row(self, template: str, rank: str) -> Response:
+        """Render a view of the row, for a script; ``rank``: of the device to highlight."""
         view = await asyncio.to_thread(result, self.ranking, self.index, rank)
-        given = {"view": view, "base": self.viewed.base, "index": self.index}
-        return HTMLResponse(await asyncio.to_thread(render, template, **given))
+        context = {"view": view, "base": self.viewed.base, "index": self.index}
+        return HTMLResponse(await asyncio.to_thread(render, template, **context))
 
-    def waiting(self, outcome: PendingJob, what: str, path: str = "") -> Response:
-        """That the part is still worked out, and where to look again: else at its job."""
+    def waiting_response(self, outcome: PendingJob, what: str, path: str = "") -> Response:
+        """Render a notice that the part is being computed, with ``path`` or its job to reload."""
         job = outcome.job.id
-        again = f"{self.viewed.base}/{path}" if path else f"/jobs/{job}"
-        return self.response("waiting.html", "Not yet", job=job, what=what, again=again)
+        address = f"{self.viewed.base}/{path}" if path else f"/jobs/{job}"
+        return self.response("waiting.html", "Not yet", job=job, what=what, again=address)
 
 
 async def find_part(
@@ -112,7 +112,7 @@ async def find_part(
     viewed: Annotated[ViewedAnswer, Depends(view_answer)],
     index: Index = 0,
 ) -> PartRequest:
-    """The part in the address. Raises RefusalError where the answer has no ranking."""
+    """Return the part in the URL. Raises RefusalError if the answer has no ranking."""
     ranking = await asyncio.to_thread(lambda: viewed.ranking)
     if ranking is None:
         raise not_found("part")
@@ -124,26 +124,26 @@ RequestedPart = Annotated[PartRequest, Depends(find_part)]
 
 @router.get("/{kind}/{name}/chosen")
 async def show_row(part: RequestedPart, rank: Rank = "") -> Response:
-    """All that is said of one row of a ranking, as a part."""
-    return await part.looked_at("chosen.html", rank)
+    """Return the details of one row of a ranking, as a part."""
+    return await part.render_row("chosen.html", rank)
 
 
 @router.get("/{kind}/{name}/machine")
 async def show_machine(part: RequestedPart, rank: Rank = "") -> Response:
-    """The machine with a row on it, drawn around the device of a rank."""
-    return await part.looked_at("machine.html", rank)
+    """Return the machine with a row on it, drawn around the device of a rank."""
+    return await part.render_row("machine.html", rank)
 
 
 @router.post("/{kind}/{name}/sizes")
 async def ask_sizes(part: RequestedPart) -> Response:
-    """The question again over a range of sizes: curves, or the job that works them out."""
+    """Ask the question over a range of sizes: return curves, or the job that computes them."""
     question = part.viewed.over_sizes
     if question is None:
         raise not_found("part")
-    given = question.model_dump(mode="json", by_alias=True)
-    outcome = await part.ask("top", given, listed=True)
+    sweep_question = question.model_dump(mode="json", by_alias=True)
+    outcome = await part.ask("top", sweep_question, listed=True)
     if isinstance(outcome, PendingJob):
-        return part.waiting(outcome, "This")
+        return part.waiting_response(outcome, "This")
     sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
     view = {"curves": draw_curves(sweep), "told": verdict(sweep), "link": link}
@@ -152,23 +152,23 @@ async def ask_sizes(part: RequestedPart) -> Response:
 
 @router.get("/{kind}/{name}/timeline")
 async def show_timeline(part: RequestedPart) -> Response:
-    """The timeline of a row's program, as it is simulated."""
-    outcome = await part.emitted("svg")
+    """Return the simulated timeline of a row's program."""
+    outcome = await part.emit("svg")
     if isinstance(outcome, PendingJob):
-        return part.waiting(outcome, "The timeline", f"timeline?answer={part.index}")
-    drawing, figures = (one.content.decode() for one in _files(outcome))
-    given = {"drawing": Markup(drawing), **json.loads(figures)}
-    return part.response("timeline.html", "Timeline", **given)
+        return part.waiting_response(outcome, "The timeline", f"timeline?answer={part.index}")
+    drawing, figures = (file.content.decode() for file in _files(outcome))
+    context = {"drawing": Markup(drawing), **json.loads(figures)}
+    return part.response("timeline.html", "Timeline", **context)
 
 
 @router.get("/{kind}/{name}/code/{target}")
 async def show_code(part: RequestedPart, target: str, channels: Channels = None) -> Response:
-    """A row's program in the words of a runtime; NCCL's tuner is to be told of its channels."""
+    """Return a row's program for a runtime; for NCCL's tuner, first ask for the channels."""
     heading = TABS.get(target, target)
     if target == "nccl-tuner" and channels is None and not part.split:
         return part.response("channels.html", heading, most=MOST_CHANNELS, build=BUILD)
     try:
-        outcome = await part.emitted(target, channels)
+        outcome = await part.emit(target, channels)
     except (InputError, RefusalError) as error:
         if isinstance(error, RefusalError) and error.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
             raise
@@ -177,53 +177,53 @@ async def show_code(part: RequestedPart, target: str, channels: Channels = None)
         )
         response.status_code = 200 if wants_part(part.request) else HTTPStatus.UNPROCESSABLE_ENTITY
         return response
-    more = f"answer={part.index}" + (f"&channels={channels}" if channels else "")
+    query = f"answer={part.index}" + (f"&channels={channels}" if channels else "")
     if isinstance(outcome, PendingJob):
-        return part.waiting(outcome, "The code", f"code/{target}?{more}")
+        return part.waiting_response(outcome, "The code", f"code/{target}?{query}")
     summary = "" if isinstance(part.ranking, UnevenReply) else TARGETS[target].summary
-    given = {"files": _files(outcome), "target": target, "more": more, "summary": summary}
+    context = {"files": _files(outcome), "target": target, "more": query, "summary": summary}
     if summary and not TARGETS[target].places:
-        given["instead"] = await asyncio.to_thread(no_code_text, part.ranking, part.index)
-    return part.response("code.html", heading, **given)
+        context["instead"] = await asyncio.to_thread(no_code_text, part.ranking, part.index)
+    return part.response("code.html", heading, **context)
 
 
 @router.get("/{kind}/{name}/files/{target}/{file}")
 async def download_file(
     part: RequestedPart, target: str, file: str, channels: Channels = None, size: Size = None
 ) -> Response:
-    """One file of those, to keep."""
-    outcome = await part.emitted(target, channels, size)
+    """Download one file of a row's program."""
+    outcome = await part.emit(target, channels, size)
     if isinstance(outcome, PendingJob):
         raise unavailable("the file is being made")
-    one = next((one for one in _files(outcome) if one.name == file), None)
-    if one is None:
+    emitted = next((entry for entry in _files(outcome) if entry.name == file), None)
+    if emitted is None:
         raise not_found("file")
-    return _download(one.content, file)
+    return _download(emitted.content, file)
 
 
 @router.get("/{kind}/{name}/file/{file:path}")
 async def download_kept_file(
     request: Request, viewed: Annotated[ViewedAnswer, Depends(view_answer)], file: str
 ) -> Response:
-    """One of the files that an answer itself has, to keep."""
+    """Download one of the files in an answer."""
     files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    one = next((one for one in files if one["name"] == file), None)
-    if one is None:
+    found = next((entry for entry in files if entry["name"] == file), None)
+    if found is None:
         raise not_found("file")
-    kept = TextFile(**one) if "text" in one else BinaryFile(**one)
-    return _download(kept.content, file.rpartition("/")[2])
+    download = TextFile(**found) if "text" in found else BinaryFile(**found)
+    return _download(download.content, file.rpartition("/")[2])
 
 
 @router.get("/{kind}/{name}/folder/{folder}")
 async def download_kept_folder(
     viewed: Annotated[ViewedAnswer, Depends(view_answer)], folder: str
 ) -> Response:
-    """All files for one framework of a plan, to keep."""
+    """Download all files of a plan for one framework."""
     files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    one = next((one for one in folders(files) if one.name == folder), None)
-    if one is None:
+    found = next((entry for entry in folders(files) if entry.name == folder), None)
+    if found is None:
         raise not_found("folder")
-    return _download(zip_folder(one), f"{folder}.zip")
+    return _download(zip_folder(found), f"{folder}.zip")
 
 
 @router.get("/{kind}/{name}/plans/{index}/{framework}")
@@ -234,7 +234,7 @@ async def download_plan_folder(
     index: Annotated[int, Path(ge=0, le=100_000)],
     framework: str,
 ) -> Response:
-    """Any plan of an answer as the files of a framework, to keep: made now, or by a job."""
+    """Download any plan of an answer as files of a framework, written now or by a job."""
     plans = isinstance(viewed.body, dict) and "plans" in viewed.body
     question = files_question(framework, viewed.question, viewed.body, index) if plans else None
     if question is None:
@@ -246,12 +246,12 @@ async def download_plan_folder(
     if isinstance(outcome, PendingJob):
         return see_other(f"/jobs/{outcome.job.id}")
     files = json.loads(outcome.body)["files"]
-    [folder] = folders([{**one, "name": f"{framework}/{one['name']}"} for one in files])
+    [folder] = folders([{**file, "name": f"{framework}/{file['name']}"} for file in files])
     return _download(zip_folder(folder), f"plan-{index + 1}-{framework}.zip")
 
 
 def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | PendingJob:
-    """The same. Raises RefusalError where time was up before there was any answer, even in part."""
+    """Return the outcome. Raises RefusalError if time was up before any answer, even partial."""
     if isinstance(outcome, PendingJob) or outcome.key is not None:
         return outcome
     if read_best_so_far(json.loads(outcome.body)) is not None:
@@ -262,22 +262,22 @@ def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | P
 
 
 def _refusal_reason(error: InputError | RefusalError, target: str) -> str:
-    """Why a row is no file of a target: where, and what; what to say on a command line is no help.
+    """Why a target cannot express a row: the problem, after its step if it names one.
 
-    A place that is an option of it is left out, too.
+    Hints and places about options of the command line are omitted.
     """
     problem = error.problem.removeprefix(f"{target} cannot express ")
     return f"{error.where}: {problem}" if error.where.startswith("step") else problem
 
 
 def _download(content: bytes, name: str) -> Response:
-    """A file as a download. A name that no header can hold is spelled as RFC 5987 says."""
+    """A file as a download. A name outside ASCII is encoded as in RFC 5987."""
     called = f'filename="{name}"' if name.isascii() else f"filename*=UTF-8''{quote(name)}"
     headers = {"Content-Disposition": f"attachment; {called}"}
     return Response(content, 200, headers, "application/octet-stream")
 
 
 def _files(outcome: DeliveredAnswer) -> list[TextFile | BinaryFile]:
-    """What was emitted."""
+    """The files of an answer of ``emit``."""
     files: list[TextFile | BinaryFile] = judge("emit").validate_json(outcome.body).files
     return files

@@ -1,4 +1,4 @@
-"""The form for plans of a model's whole step: what is typed, what is wrong with it, its routes."""
+"""The form for plans of a model's whole step: its values, checks and routes."""
 
 from __future__ import annotations
 
@@ -66,41 +66,41 @@ EXAMPLE = PlanValues(
 
 
 def values_of_fields(fields: Fields) -> PlanValues:
-    """The form as it was sent."""
+    """Return the values of the form as sent."""
     system, count, own = (first_value(fields, name) for name in ("system", "count", "own"))
     ticked = frozenset(name for name in BOXES.switches if first_value(fields, name))
     texts = {name: first_value(fields, name) for name in BOXES.usual}
     return PlanValues(system, count, own, texts, ticked)
 
 
-def values_of_question(asked: PlanQuestion) -> PlanValues:
-    """The form that would put a question of ``plan`` for a model again."""
-    own, name, count = machine_of(asked)
-    given = {box: getattr(asked, one.name) for box, one in BOXES.by_name.items()}
+def values_of_question(question: PlanQuestion) -> PlanValues:
+    """Return the values with which the form asks a question of ``plan`` again."""
+    own, name, count = machine_of(question)
+    answers = {box: getattr(question, entry.name) for box, entry in BOXES.by_name.items()}
     texts = {
-        box: "" if given[box] is None else BOXES.written(box, given[box]) for box in BOXES.usual
+        box: "" if answers[box] is None else BOXES.written(box, answers[box]) for box in BOXES.usual
     }
-    ticked = frozenset(box for box in BOXES.switches if given[box] is BOXES.typed(box, "yes"))
+    ticked = frozenset(box for box in BOXES.switches if answers[box] is BOXES.typed(box, "yes"))
     return PlanValues(name, count, own, texts, ticked)
 
 
 def question(fields: Fields) -> tuple[dict[str, Any], FormFindings]:
-    """The question as JSON, and what could not be made one."""
+    """Return the question as JSON, and the problems of converting the form to it."""
     checked = FormFindings(where=_FIELD_BY_KEY)
-    given = {"system": system_in(fields), **read_boxes(fields, BOXES, checked)}
-    if "model" not in given:
+    parsed = {"system": system_in(fields), **read_boxes(fields, BOXES, checked)}
+    if "model" not in parsed:
         checked.note("model", InputError("no model is given", hint="llama3-8b, for one"))
-    return given, checked
+    return parsed, checked
 
 
 def check(
-    given: Mapping[str, Any], checked: FormFindings, limit: Callable[[PlanQuestion], None]
+    parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[PlanQuestion], None]
 ) -> FormFindings:
-    """Everything that is wrong with a question, as far as it can be known at once.
+    """Note problems of a question that quick checks can find.
 
-    ``limit`` raises InputError for a question that asks for too much here.
+    ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields({**_STUBS, **given}, checked)
+    sound = _drop_wrong_fields({**_STUBS, **parsed}, checked)
     with checked.noting("system"):
         limit(sound)
         machine = sound.machine()
@@ -120,33 +120,33 @@ def check(
 
 
 def _check_model(sound: PlanQuestion, checked: FormFindings) -> None:
-    """Note what the model is, and how many tokens a step has."""
+    """Note the model's size and the tokens of a step."""
     assert sound.model is not None
     cut = {} if sound.sequence is None else {"sequence": sound.sequence}
     with checked.noting("model"):
         sizes = sizes_of(sound.model, {**sound.sizes, **cut})
         layers = getattr(sizes, "layers", 0)
-        told = f"{layers} layers" if layers else "blocks that differ"
-        checked.tell("model", f"{told}, width {sizes.width:,}")
+        depth = f"{layers} layers" if layers else "blocks that differ"
+        checked.tell("model", f"{depth}, width {sizes.width:,}")
         if tokens := getattr(sizes, "sequence", 0):
             checked.tell("batch", f"{sound.batch * tokens:,} tokens a step, {tokens:,} a sample")
 
 
-def _drop_wrong_fields(given: dict[str, Any], checked: FormFindings) -> PlanQuestion:
-    """The question without its wrong fields, which are noted; required ones become stand-ins."""
+def _drop_wrong_fields(parsed: dict[str, Any], checked: FormFindings) -> PlanQuestion:
+    """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     while True:
         try:
-            return parse_question(PlanQuestion, given)
+            return parse_question(PlanQuestion, parsed)
         except InputError as error:
             name = error.where.partition(".")[0].partition(",")[0]
             box = _FIELD_BY_KEY.get(name, name)
             checked.note(box if box in BOXES.by_name else "system", error)
-            if given.get(name) != _STUBS.get(name) and name in _STUBS:
-                given[name] = _STUBS[name]
-            elif name in given and name not in _STUBS:
-                del given[name]
+            if parsed.get(name) != _STUBS.get(name) and name in _STUBS:
+                parsed[name] = _STUBS[name]
+            elif name in parsed and name not in _STUBS:
+                del parsed[name]
             else:
-                given["system"] = _STUBS["system"]
+                parsed["system"] = _STUBS["system"]
 
 
 _FORM = QuestionForm(
@@ -174,17 +174,17 @@ _FORM = QuestionForm(
 async def show_form(
     request: Request, caller: PageCaller, like: str | None = None, on: OnMachine = None
 ) -> Response:
-    """The form, with an example, the question of an answer or of a job, or on its machine."""
+    """Show the form with an example, a question asked before, or the machine of an answer."""
     return await _FORM.show(request, caller, like, on)
 
 
 @router.post("/plan/check")
 async def check_form(request: Request, caller: PageCaller) -> Response:
-    """What is wrong with the form so far, by field, and what it comes to."""
-    return await _FORM.checked(request, caller)
+    """Return problems and facts of the form so far, by field."""
+    return await _FORM.report(request, caller)
 
 
 @router.post("/plan")
 async def put_form(request: Request, caller: PageCaller) -> Response:
-    """Put the question of the form: on to its answer or its job, or back with what is wrong."""
-    return await _FORM.put(request, caller)
+    """Ask the question of the form; redirect to its answer or job, or show the problems."""
+    return await _FORM.ask(request, caller)

@@ -1,4 +1,4 @@
-"""Pages and parts of pages from their templates, with the files they need from beside them."""
+"""Renders pages and parts of pages from templates, and loads their static files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file as it is served."""
+    """A static file as it is served."""
 
     content: bytes
     media_type: str
@@ -46,23 +46,23 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Every file under static/ by its path there, and the style that reports have too."""
+    """Return every file under static/ by path, and the stylesheet that reports share."""
     root = resources.files("synth.service.page") / "static"
-    found = {"page.css": _static("page.css", style().encode())}
-    return dict(sorted({**found, **dict(_files(root, ""))}.items()))
+    page_style = {"page.css": _static("page.css", style().encode())}
+    return dict(sorted({**page_style, **dict(_files(root, ""))}.items()))
 
 
-def _files(folder: Traversable, before: str) -> Iterator[tuple[str, StaticFile]]:
-    for one in folder.iterdir():
-        path = f"{before}{one.name}"
-        if one.is_dir():
-            yield from _files(one, f"{path}/")
+def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]:
+    for entry in folder.iterdir():
+        path = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            yield from _files(entry, f"{path}/")
         else:
-            yield path, _static(path, one.read_bytes())
+            yield path, _static(path, entry.read_bytes())
 
 
 def media_type(path: str) -> str:
-    """What a file is, by the ending of its name."""
+    """Return the media type of a file by its suffix."""
     return _TYPES.get(PurePath(path).suffix, "application/octet-stream")
 
 
@@ -71,14 +71,14 @@ def _static(path: str, content: bytes) -> StaticFile:
 
 
 def address(path: str) -> str:
-    """The address of a static file; it changes with the content, so that browsers fetch it anew."""
+    """Return the URL of a static file; it changes with the content, so that caches refetch it."""
     return f"/static/{path}?v={static_files()[path].etag}"
 
 
 @cache
 def _environment() -> Environment:
-    made = environment("synth.service.page")
-    made.globals |= {
+    jinja = environment("synth.service.page")
+    jinja.globals |= {
         "static": address,
         "term": link_term,
         "step": link_step,
@@ -86,10 +86,10 @@ def _environment() -> Environment:
         "no_forms": set,
         "less_is_no_better": LESS_IS_NO_BETTER,
     }
-    made.globals |= {"sets": SETS, "figures": FIGURES, "by_size": BY_SIZE}
-    return made
+    jinja.globals |= {"sets": SETS, "figures": FIGURES, "by_size": BY_SIZE}
+    return jinja
 
 
-def render(template: str, **given: Any) -> str:
-    """A template with its values in place, all of them escaped."""
-    return _environment().get_template(template).render(**given)
+def render(template: str, **context: Any) -> str:
+    """Render a template with escaped values."""
+    return _environment().get_template(template).render(**context)

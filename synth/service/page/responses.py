@@ -1,4 +1,4 @@
-"""Routes that answer with pages: the caller's cookie, headers of every page, refusals as pages."""
+"""Routes that respond with pages: the caller's cookie, common headers, refusals as pages."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _NoKeyError(Exception):
-    """The browser has no key, or one that is not admitted any more."""
+    """The browser has no session, or one that is no longer admitted."""
 
 
 async def caller_by_cookie(request: Request) -> Caller:
-    """The team that looks at a page: by the cookie alone, so that no script needs the key."""
+    """Return the caller of a page by the cookie alone, so that no script needs the key."""
     try:
-        found = await authenticate(request, None, None)
+        caller = await authenticate(request, None, None)
     except RefusalError as refusal:
         if refusal.status in KEY_REFUSED:
             raise _NoKeyError from None
         raise
-    found.check(Scope.ASK)
-    return found
+    caller.check(Scope.ASK)
+    return caller
 
 
 PageCaller = Annotated[Caller, Depends(caller_by_cookie)]
 
 
 class PageRoute(APIRoute):
-    """A route whose refusals are pages, or parts of pages where a script asks for such."""
+    """A route whose refusals are pages, or parts of pages if a script asks."""
 
     def get_route_handler(self) -> Handler:
-        """The handler with that around it."""
+        """Wrap the handler: refusals become pages, and every response gets the headers."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -79,24 +79,24 @@ class PageRoute(APIRoute):
 
 
 def wants_part(request: Request) -> bool:
-    """Whether a script asks, which puts the response into a page that is open already."""
+    """Whether a script asks that puts the response into an open page."""
     return PART in request.headers
 
 
-def page(request: Request, template: str, *, status: int = 200, **given: Any) -> HTMLResponse:
-    """A whole page."""
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """Render a whole page."""
     shared = {"here": "", "keys": state_of(request).keys is not None}
-    return HTMLResponse(render(template, **shared | given), status)
+    return HTMLResponse(render(template, **shared | context), status)
 
 
 def own_address(request: Request) -> str:
-    """The address of this server, as it was asked."""
+    """Return the base URL of this server as in the request."""
     https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
     return f"{'https' if https else 'http'}://{request.headers.get('host', 'localhost')}"
 
 
 def see_other(address: str) -> Response:
-    """On to another page."""
+    """Redirect to another page."""
     return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
 
@@ -116,7 +116,7 @@ def refusal_page(request: Request, refusal: RefusalError) -> Response:
 
 
 def refusal_response(request: Request, refusal: RefusalError) -> Response:
-    """A refusal that no page made: a page to a browser that is not at the API, else a problem."""
+    """Respond to a refusal outside page routes: a page for browsers outside the API, else JSON."""
     path = request.url.path
     if path.startswith("/v1/") or not prefers_page(request.headers.get("accept", "")):
         return problem_response(request, refusal)
@@ -124,19 +124,21 @@ def refusal_response(request: Request, refusal: RefusalError) -> Response:
 
 
 def prefers_page(accept: str) -> bool:
-    """Whether an Accept header wishes for HTML more than for JSON, as those of browsers do."""
-    wanted: dict[str, float] = {}
-    for one in accept.lower().split(","):
-        kind, _, rest = one.partition(";")
-        share = _SHARE.search(rest)
-        wanted[kind.strip()] = float(share[1]) if share else 1.0
-    other = wanted.get("*/*", 0.0)
-    data = max((share for kind, share in wanted.items() if kind.endswith("json")), default=other)
-    return wanted.get("text/html", other) > data
+    """Whether an Accept header prefers HTML to JSON, as those of browsers do."""
+    qualities: dict[str, float] = {}
+    for offer in accept.lower().split(","):
+        kind, _, parameters = offer.partition(";")
+        match = _SHARE.search(parameters)
+        qualities[kind.strip()] = float(match[1]) if match else 1.0
+    fallback = qualities.get("*/*", 0.0)
+    data = max(
+        (match for kind, match in qualities.items() if kind.endswith("json")), default=fallback
+    )
+    return qualities.get("text/html", fallback) > data
 
 
 def _add_headers(response: Response) -> Response:
-    """The response with the headers that every page has."""
+    """Add the headers of every page to a response."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response

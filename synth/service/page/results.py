@@ -1,4 +1,4 @@
-"""What the page shows of an answer: its ranking, and the details of the row that is chosen."""
+"""The page's view of an answer: its ranking, and the details of the chosen row."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ TABS = {
     "kubernetes": "Kubernetes",
 }
 _GROUP_TABS = {"json": "JSON"}
-"""Formats for programs of explicit groups, those of a machine that lacks devices."""
+"""Formats for programs of explicit groups, as on a machine that lacks devices."""
 RANKED_VERBS = ("top", "plan")
-"""The verbs whose answers have a ranking: of any other the page shows the JSON."""
+"""The verbs whose answers have a ranking."""
 
 
 @dataclass(frozen=True)
 class RowDetails:
-    """The details of one row of a ranking; with several stripes a step has both numbers.
+    """The details of one row of a ranking; a step of a striped program has both numbers.
 
-    ``why``: in sentences. Of sizes at which the default is kept it is the default's, and there are
-    no ``steps``: the program that prices do not tell from it is nobody's matter.
-    ``placement_lines``: where each axis lies, in words; none on a machine that lacks devices.
-    ``to_do``: how it is got, or measured. ``instead``: what to do for it in place of code; None
-    where its code does it. ``looked``: the device that was looked for by its rank.
+    ``why`` is the explanation in sentences. For sizes that keep the default it explains the
+    default, and there are no ``steps``, as the program ties with it. ``placement`` says where each
+    axis is; empty on a machine that lacks devices. ``to_do``: how to get or measure it.
+    ``instead``: what to do in place of code; None if its code suffices. ``looked``: the device
+    found by its rank.
     """
 
     row: RankingRow
-    lies: Sequence[str]
+    placement: Sequence[str]
     answer: PlacedAnswer | UnevenAnswerPart
     why: Sequence[str]
     steps: Sequence[tuple[str, StepPricePart]]
@@ -101,11 +101,11 @@ class RowDetails:
 
 @dataclass(frozen=True)
 class Result:
-    """An answer with a ranking, and the row that is looked at.
+    """An answer with a ranking, and the chosen row.
 
-    ``default``: the runtime's own choice as a row, where no other is it; ``slower``: the positions
-    of rows that are slower than the best default, where others are not. ``tabs``: as which files
-    the row can be had; ``unfit``: as which others it cannot, by the reason.
+    ``default``: the runtime's own choice as a row, unless it is among the others; ``slower``: the
+    positions of rows slower than the best default, unless all are. ``tabs``: formats that can
+    express the row; ``unfit``: formats that cannot, by reason.
     """
 
     answer: Ranking
@@ -124,25 +124,24 @@ class Result:
 
 
 def ranking_of(verb: str, body: object) -> Ranking | None:
-    """An answer with a ranking, read; None for any other, and for the best so far of a job.
+    """Parse an answer with a ranking; None for other answers and for a job's best so far.
 
-    Plans of a whole step are no ranking of programs. Raises ValidationError for an answer that
-    does not fit this code's model.
+    Plans of a whole step are not a ranking of programs. Raises ValidationError if an answer does
+    not match this edition's model.
     """
     if verb not in RANKED_VERBS or not isinstance(body, dict) or "schema_version" not in body:
         return None
-    found: Ranking | StepPlanReply = judge(verb).validate_python(body)
-    return None if isinstance(found, StepPlanReply) else found
+    reply: Ranking | StepPlanReply = judge(verb).validate_python(body)
+    return None if isinstance(reply, StepPlanReply) else reply
 
 
 def plans_of(
     verb: str, body: object, index: int | None, against: int | None, rank: str = ""
 ) -> PlansView | None:
-    """Plans of a whole step, one in full, and beside it another; ``rank``: of a device that is
-    looked for.
+    """Return the plans of a whole step, with plan ``index`` in full compared with ``against``.
 
-    If none is chosen that is the one to be taken, and the one that was asked why not, else the
-    next. None for any other answer. Raises InputError for a plan that there is not.
+    By default the advised plan, compared with the ``why_not`` one, else the next. ``rank``: of the
+    device to highlight. None for other answers. Raises InputError if there is no such plan.
     """
     if verb != "plan" or not isinstance(body, dict) or "plans" not in body:
         return None
@@ -156,17 +155,17 @@ def plans_of(
 
 
 def drawing_of(verb: str, body: object) -> Markup | None:
-    """The drawing of an answer that has one beside its text: a step's timeline."""
+    """Draw the timeline of an answer of ``simulate``; None for other verbs."""
     if verb != "simulate":
         return None
-    found: SimulateReply = judge(verb).validate_python(body)
-    return draw_timeline(found.name, found.seconds, found.ranks)
+    reply: SimulateReply = judge(verb).validate_python(body)
+    return draw_timeline(reply.name, reply.seconds, reply.ranks)
 
 
 def read_best_so_far(body: object) -> list[LeadingAnswer] | None:
-    """The best so far of a job; None for an answer, be it complete or in part.
+    """Parse a job's best so far; None for an answer, complete or partial.
 
-    The two differ by a key: only an answer has a ``schema_version``.
+    Only an answer has a ``schema_version``.
     """
     if not isinstance(body, dict) or "schema_version" in body or "answers" not in body:
         return None
@@ -174,29 +173,33 @@ def read_best_so_far(body: object) -> list[LeadingAnswer] | None:
 
 
 def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
-    """The page's view of an answer with a ranking; if no row is chosen that of the verdict.
+    """Return the page's view of an answer with a ranking; the default row is the verdict's.
 
-    ``rank``: of a device that is looked for. Raises InputError for a row that it lacks.
+    ``rank``: of the device to highlight. Raises InputError if there is no such row.
     """
-    found, told = rows(answer), verdict(answer)
+    ranked, answer_verdict = rows(answer), verdict(answer)
     default = default_rows(answer) if isinstance(answer, RankingReply) else []
-    slower = [at for at, row in enumerate(found) if row.slower]
-    if not isinstance(answer, RankingReply | UnevenReply) or len(slower) == len(found + default):
+    slower = [at for at, row in enumerate(ranked) if row.slower]
+    if not isinstance(answer, RankingReply | UnevenReply) or len(slower) == len(ranked + default):
         slower = []
     if index is None:
-        kept = (at for at in range(len(found)) if at not in slower)
-        index = told.to_do[0].row if told and told.to_do else next(kept, 0)
-    tabs, unfit = _tabs(answer, index) if found else (TABS, {})
+        faster = (at for at in range(len(ranked)) if at not in slower)
+        index = (
+            answer_verdict.to_do[0].row
+            if answer_verdict and answer_verdict.to_do
+            else next(faster, 0)
+        )
+    tabs, unfit = _tabs(answer, index) if ranked else (TABS, {})
     return Result(
         answer,
         title(answer),
         tuple(_facts(answer)),
-        told,
+        answer_verdict,
         default,
-        found,
+        ranked,
         slower,
         index,
-        _row_details(answer, found, index, told, rank) if found else None,
+        _row_details(answer, ranked, index, answer_verdict, rank) if ranked else None,
         draw_curves(answer) if isinstance(answer, SweepReply) and answer.sizes else None,
         tabs,
         unfit,
@@ -205,7 +208,7 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
 
 
 def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
-    """As which files a row can be had; and as which others not, by the reason why."""
+    """The formats that can express a row, and those that cannot by reason."""
     answer = answer_at(ranking, index)
     if isinstance(ranking, UnevenReply) or not isinstance(answer, PlacedAnswer):
         return _GROUP_TABS, {}
@@ -221,7 +224,7 @@ def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str,
 
 
 def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
-    """Why a target has no words for what is seen of a row at once; nothing where it may have."""
+    """Why a target obviously cannot express a row; empty if it may."""
     row = TARGETS[target]
     if len(answer.stripes) > 1 and not (row.overlaps or row.places):
         return "this row is several programs side by side, and there a file is one program"
@@ -233,11 +236,11 @@ def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
 
 
 def _tuner_gap(answer: PlacedAnswer) -> str:
-    """What NCCL's tuner has no row for: a step, or the default where that is kept for one call."""
-    sent = [(one.collective, one.algorithm) for one in answer.steps]
-    if len(sent) == 1 and answer.advice.by is AdviceKind.DEFAULT:
-        sent += [(sent[0][0], ALGORITHMS.get(answer.default.name))]
-    return next(filter(None, (nccl_tuner.explain_missing_row(*one) for one in sent)), "")
+    """Why NCCL's tuner has no row for a step, or for the default if one call keeps it."""
+    calls = [(step.collective, step.algorithm) for step in answer.steps]
+    if len(calls) == 1 and answer.advice.by is AdviceKind.DEFAULT:
+        calls += [(calls[0][0], ALGORITHMS.get(answer.default.name))]
+    return next(filter(None, (nccl_tuner.explain_missing_row(*call) for call in calls)), "")
 
 
 def _facts(answer: Ranking) -> Iterator[str]:
@@ -267,62 +270,67 @@ def _plan_facts(answer: PlanReply) -> Iterator[str]:
         exposed = format_duration(answer.ranking[0].exposed_seconds)
         plain = format_duration(answer.default_exposed_seconds)
         yield f"exposed communication {exposed} a step; with the runtime's defaults {plain}"
-    for one in answer.unpriced:
-        yield f"not priced: {one.name}: {one.why}"
+    for collective in answer.unpriced:
+        yield f"not priced: {collective.name}: {collective.why}"
     yield from unused_axes_lines(answer)
     yield considered_text(answer.considered)
 
 
 def _row_details(
-    ranking: Ranking, found: Sequence[RankingRow], index: int, verdict: Verdict | None, rank: str
+    ranking: Ranking, ranked: Sequence[RankingRow], index: int, verdict: Verdict | None, rank: str
 ) -> RowDetails:
     answer = answer_at(ranking, index)
     looked = look_up_rank(rank, partial(locate_rank, ranking, index))
     machine, around = ranking.system, looked.path
     drawn = topology(machine.levels, machine.exceptions, around=around)
     narrow = topology(machine.levels, machine.exceptions, narrow=True, around=around)
-    there = devices(ranking, answer, drawn)
-    held = [*there, *devices(ranking, answer, narrow)]
-    where = {str(one.number): one.coordinates for one in held if one.coordinates}
-    found_groups = [asdict(one) for one in _groupings(ranking, index, held)]
-    asked = tuple(axes_at(ranking, index))
-    first = next(n for n, one in enumerate(found_groups) if one["over"] == asked)
+    shown_devices = devices(ranking, answer, drawn)
+    all_devices = [*shown_devices, *devices(ranking, answer, narrow)]
+    where = {str(device.number): device.coordinates for device in all_devices if device.coordinates}
+    found_groups = [asdict(group) for group in _groupings(ranking, index, all_devices)]
+    over = tuple(axes_at(ranking, index))
+    first = next(n for n, group in enumerate(found_groups) if group["over"] == over)
     drawings: dict[str, dict[str, Any]] = {
-        name: {"nodes": one.nodes, "edges": one.edges, "left_out": one.left_out}
-        for name, one in (("wide", drawn), ("narrow", narrow))
+        name: {"nodes": graph.nodes, "edges": graph.edges, "left_out": graph.left_out}
+        for name, graph in (("wide", drawn), ("narrow", narrow))
     }
     picture: dict[str, Any] = {**drawings, "axes": list(answer.axes), "coordinates": where}
     picture |= {"groupings": found_groups, "first": first, "here": looked.device}
-    kept = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
-    numbered = () if kept else tuple(steps(answer))
-    why = answer.why[: 1 if kept else None] if isinstance(answer, PlacedAnswer) else ()
-    told, instead = placement_lines(ranking, answer), no_code_advice(ranking, index)
-    row = found[index]
+    keeps_default = isinstance(ranking, SweepReply) and ranking.stretches[index].keeps_default
+    numbered = () if keeps_default else tuple(steps(answer))
+    why = answer.why[: 1 if keeps_default else None] if isinstance(answer, PlacedAnswer) else ()
+    lines, instead = placement_lines(ranking, answer), no_code_advice(ranking, index)
+    row = ranked[index]
     to_do = None
     if isinstance(answer, PlacedAnswer):
         name = " to ".join(row.title) or f"row {row.rank}"
         request = request_at(ranking, index).value
         to_do = row_to_do(verdict, answer, index, name, request, " to ".join(row.speedup))
-    shown = (numbered, picture, drawn.left_out, there, to_do, instead)
-    return RowDetails(row, told, answer, why, *shown, looked)
+    shown = (numbered, picture, drawn.left_out, shown_devices, to_do, instead)
+    return RowDetails(row, lines, answer, why, *shown, looked)
 
 
-def _groupings(ranking: Ranking, index: int, held: Sequence[DrawnDevice]) -> Iterator[DrawnGroups]:
-    """The groups over each axis, and over all that the collective is over where these are several.
+def _groupings(
+    ranking: Ranking, index: int, drawn_devices: Sequence[DrawnDevice]
+) -> Iterator[DrawnGroups]:
+    """The groups over each axis, and over all axes of the reduction if there are several.
 
-    On a machine that lacks devices there is one, of all that are left.
+    On a machine that lacks devices there is one group of all remaining ones.
     """
     answer = answer_at(ranking, index)
     axes = list(answer.axes)
-    drawn = sorted({one.number: one for one in held}.values(), key=lambda one: one.number)
+    drawn = sorted(
+        {device.number: device for device in drawn_devices}.values(),
+        key=lambda device: device.number,
+    )
     for over in groupings(ranking, index):
         yield grouping(drawn, axes, over, members(ranking, answer, axes, over))
 
 
 def question_over_sizes(question: TopQuestion, ranking: Ranking) -> TopQuestion | None:
-    """A question about one size, asked over a range of sizes; None where that is impossible.
+    """Return a question about one size as one over a range of sizes; None if impossible.
 
-    Machines that lack devices are asked about one size at a time.
+    Questions about machines that lack devices have one size.
     """
     size = question.bytes
     if question.collectives or not isinstance(size, int) or isinstance(ranking, UnevenReply):

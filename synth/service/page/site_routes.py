@@ -1,4 +1,4 @@
-"""The routes beside questions: log in and out with a key, and static files of the pages."""
+"""Further routes of the page: log in and out, help, documentation, static files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_KEY_BYTES = 4096
 
 @router.get("/login")
 async def show_login(request: Request, next: str = "/") -> Response:
-    """Where a key is given; who has signed in at the proxy has a session at once."""
+    """Show the form for a key; a person signed in at the proxy gets a session at once."""
     keys, proxy, after = state_of(request).keys, state_of(request).proxy, _own_address(next)
     if keys is None:
         return see_other("/")
@@ -39,7 +39,7 @@ async def show_login(request: Request, next: str = "/") -> Response:
 
 @router.post("/login")
 async def log_in(request: Request) -> Response:
-    """Begin a session with a key that is admitted; to any other it is said that it is not."""
+    """Begin a session with a valid key; show the problem of any other."""
     keys = state_of(request).keys
     if keys is None:
         return see_other("/")
@@ -67,12 +67,12 @@ async def log_out(request: Request) -> Response:
 
 @router.get("/signed-out")
 async def show_signed_out(request: Request) -> Response:
-    """Where who has signed out is not signed in again at once by the proxy."""
+    """Show a page outside the login, where the proxy would sign the person in again at once."""
     return page(request, "signed_out.html", keys=False)
 
 
 async def _begin_session(request: Request, after: str, token: str, seconds: int) -> Response:
-    """On to a page with the cookie of a session; the one before, whoever gave it, ends."""
+    """Redirect to a page with the session's cookie, and end the previous session."""
     await _end_session(request)
     response = see_other(after)
     https = "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
@@ -91,37 +91,39 @@ async def _end_session(request: Request) -> None:
 
 @router.get("/help")
 async def show_help(request: Request, caller: PageCaller) -> Response:
-    """What the words of the page mean, and what each page is for."""
+    """Show the meaning of the page's terms and the purpose of each page."""
     return page(request, "help.html", here="help", terms=TERMS)
 
 
 @router.get("/docs/{path:path}")
 async def show_documentation(path: str, request: Request, caller: PageCaller) -> Response:
-    """A page of the documentation, or a file that one names."""
-    found = files().get(path)
-    if found is None:
+    """Show a page of the documentation, or a file that it links to."""
+    file = files().get(path)
+    if file is None:
         raise not_found("page")
     if path.endswith(".md"):
         shown = await asyncio.to_thread(document, path)
         return page(request, "document.html", here="help", document=shown)
-    return Response(await asyncio.to_thread(found.read_bytes), media_type=media_type(path))
+    return Response(await asyncio.to_thread(file.read_bytes), media_type=media_type(path))
 
 
 @router.get("/static/{path:path}")
 async def static_response(path: str, request: Request) -> Response:
-    """One of them: the same for everybody, so no key is asked for."""
-    found = static_files().get(path)
-    if found is None:
+    """Return a static file, the same for everybody, so without authentication."""
+    file = static_files().get(path)
+    if file is None:
         raise not_found("file")
-    kept = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
-    etag = f'"{found.etag}"'
-    headers = {"ETag": etag, "Cache-Control": kept, "Vary": "Accept-Encoding"}
+    cache_control = (
+        "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    )
+    etag = f'"{file.etag}"'
+    headers = {"ETag": etag, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    return Response(found.content, 200, headers, found.media_type)
+    return Response(file.content, 200, headers, file.media_type)
 
 
 def _own_address(address: str) -> str:
-    """An address of this server; anything else is taken for its first page."""
+    """A path of this server; "/" instead of anything else, as against open redirects."""
     own = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if own and address.isprintable() and "\\" not in address else "/"

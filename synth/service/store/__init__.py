@@ -1,9 +1,9 @@
-"""The store: jobs, answers, keys and systems in one database, outliving every process.
+"""The store: jobs, answers, keys and systems in one database that outlives every process.
 
-Every method is one transaction, on SQLite or PostgreSQL; once it has returned, what it wrote
-survives kill -9. A server that takes a job gets a token, its claim, and writes with an older
-token are refused: so a server that was taken for dead can do no harm when it wakes. Of a key's
-secret only a digest is kept, so that a reader of the database cannot ask in a team's name.
+Every method is one transaction, on SQLite or PostgreSQL; once it has returned, its writes survive
+kill -9. A server that claims a job gets a token, and writes with an older token are refused: so a
+server that was taken for dead does no harm when it wakes. Only a digest of a key's secret is kept,
+so that a reader of the database cannot act in a team's name.
 
 >>> from synth.service.store import digest_of
 >>> digest_of("a secret")

@@ -1,4 +1,4 @@
-"""Answers by the keys of their questions, and which teams have asked for them."""
+"""Answers by key, and which teams have asked for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEEN_BY_TEAM = exists().where(SEEN.c.team == bindparam("team"), SEEN.c.key == b
 _SELECT_ONE = select(*_COLUMNS).where(_BY_KEY)
 _SELECT_ONE_SEEN = _SELECT_ONE.where(_SEEN_BY_TEAM)
 _SELECT_AND_SEEN = select(*_COLUMNS, _SEEN_BY_TEAM.label("before")).where(_BY_KEY)
-"""Made once: to make a statement takes longer than to have it carried out."""
+"""Statements built once: building one takes longer than executing it."""
 
 
 class Answers:
@@ -27,16 +27,16 @@ class Answers:
         self._database = database
 
     def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
-        """The answer under a key; given a team, only if that team has asked for it."""
+        """Return the answer of a key; given a team, only if that team has asked for it."""
         chosen = _SELECT_ONE if team is None else _SELECT_ONE_SEEN
         with self._database.reading() as connection:
             row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
             return None if row is None else StoredAnswer(**row._mapping)
 
     def look(self, team: str, key: str, idempotency_key: str | None = None) -> SeenAnswer | None:
-        """The answer under a key, and whether the team has asked for it before; None: not known.
+        """Return the answer of a key, and whether the team has asked for it before, or None.
 
-        None, too, where the team has a job with that idempotency key: then that job is the reply.
+        Also None if the team has a job with that idempotency key: then that job is the reply.
         """
         chosen = _SELECT_AND_SEEN
         if idempotency_key is not None:
@@ -49,26 +49,26 @@ class Answers:
         return SeenAnswer(StoredAnswer(*columns), bool(before))
 
     def saw(self, team: str, key: str) -> None:
-        """Note that a team has asked for an answer, if it is kept: then it may look at it."""
+        """Record that a team has asked for an answer, if it is kept; then the team may open it."""
         with self._database.writing() as connection:
             hold_answers(connection, alone=False)
             add_seen(connection, team, key)
 
     def keep(self, answer: StoredAnswer) -> None:
-        """Keep a complete answer, unless there is one under its key: the first stays."""
+        """Keep a complete answer, unless its key has one already."""
         with self._database.writing() as connection:
             hold_answers(connection, alone=False)
             add(connection, answer)
 
 
 def add(connection: Connection, answer: StoredAnswer) -> None:
-    """Keep an answer within a transaction that holds answers."""
+    """Keep an answer, within a transaction that called ``hold_answers``."""
     row = asdict(answer) | {"size_bytes": len(answer.question) + len(answer.body)}
     connection.execute(insert(connection, ANSWER).on_conflict_do_nothing(), row)
 
 
 def add_seen(connection: Connection, team: str, key: str) -> None:
-    """Note within such a transaction that a team has asked for an answer."""
+    """Record that a team has asked for an answer, within such a transaction."""
     row = select(literal(team, SEEN.c.team.type), ANSWER.c.key).where(ANSWER.c.key == key)
     added = insert(connection, SEEN).from_select(["team", "key"], row)
     connection.execute(added.on_conflict_do_nothing())

@@ -1,8 +1,8 @@
 """Jobs as servers that do the work see them: claim, renew, note, finish, give back.
 
-A claim has a token, and what its owner writes about the job later is written only while the job has
-that token. So a server that was taken for dead can neither end a job that went to another server,
-nor end a job twice.
+A claim has a token, and its owner can write to the job only while the job has that token. So a
+server that was taken for dead can neither end a job that went to another server, nor end a job
+twice.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from synth.service.store.records import (
 from synth.service.store.tables import JOB, NAME_CHARACTERS
 
 MOST_LOSSES = 3
-"""How often a job may lose its worker; then it fails, as it is likely what kills them."""
+"""How often a job may lose its worker before it fails: it is likely what kills them."""
 MOST_ATTEMPTS = 50
-"""How often a job may be begun at all. Many, as the death of a server is seldom a job's fault."""
+"""How often a job may be started. Many, as the death of a server is seldom a job's fault."""
 _PUT_OFF_SECONDS = 60.0
-"""How long a job that was tried in vain lets others of its team go before it."""
+"""How long a job that was tried in vain yields to others of its team."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
 _IS_HELD = JOB.c.status.in_(_HELD_STATUSES)
 _IS_CANCELLING = JOB.c.status == Status.CANCELLING
@@ -79,56 +79,56 @@ class Claims:
         tried: bool | None = None,
         last: Collection[str] = (),
     ) -> JobClaim | None:
-        """Claim the queued job whose turn it is for an owner; None where there is none.
+        """Claim the next queued job for an owner; None if there is none.
 
-        Teams take turns: first comes the team that has the fewest jobs under way, and those named
-        ``last`` after all others. Of its jobs those come last that are long, as they were ``tried``
-        in vain or one of the same verb was that has not ended, unless they have waited long; else
-        the oldest comes. Given ``tried``, only such jobs, or only others, are claimed, and of these
-        the long come last however they have waited: they are only to be tried. No two claims get
-        the same job. A job whose question is being worked on for another job is left waiting for
-        that answer. A claim is lost unless it is renewed within the lease.
+        The team with the fewest running jobs comes first; teams in ``last`` come after all others.
+        Within a team the oldest job comes first, but long jobs last unless they have waited for
+        ``_PUT_OFF_SECONDS``. A job is long if it, or an unended one of the same team and verb, was
+        ``tried`` in vain. With ``tried=True`` only jobs tried in vain are claimed, with False only
+        others; with False, waiting does not move long jobs ahead. No two claims get the same
+        job. A job waits while its question is being computed for another job. A claim is lost
+        unless it is renewed within the lease.
         """
         token = uuid4().hex
         with self._database.writing() as connection:
             now = self._database.now(connection)
-            given = {"at": now, "by": owner, "its_token": token, "last": list(last)}
-            given |= {"until": now + timedelta(seconds=lease_seconds)}
-            given |= {"lately": now - timedelta(seconds=_PUT_OFF_SECONDS)}
-            row = connection.execute(_claim_statement(tried), given).one_or_none()
+            parameters = {"at": now, "by": owner, "its_token": token, "last": list(last)}
+            parameters |= {"until": now + timedelta(seconds=lease_seconds)}
+            parameters |= {"lately": now - timedelta(seconds=_PUT_OFF_SECONDS)}
+            row = connection.execute(_claim_statement(tried), parameters).one_or_none()
         return None if row is None else JobClaim(StoredJob(*row), owner, token)
 
     def waiting(self) -> dict[str, int]:
-        """The teams that have a job waiting that was tried in vain: how many each has under way."""
+        """Return the number of running jobs of each team with a queued job tried in vain."""
         with self._database.reading() as connection:
-            found: dict[str, int] = dict(connection.execute(_select_waiting()).all())
-        return found
+            running: dict[str, int] = dict(connection.execute(_select_waiting()).all())
+        return running
 
     def renew(self, owner: str, lease_seconds: float) -> int:
-        """Renew the leases of all jobs of an owner, from now on; how many jobs that is."""
-        mine = update(JOB).where(_IS_HELD, JOB.c.owner == owner)
+        """Renew the leases of all jobs of an owner, and return their number."""
+        renewed = update(JOB).where(_IS_HELD, JOB.c.owner == owner)
         with self._database.writing() as connection:
             until = self._database.now(connection) + timedelta(seconds=lease_seconds)
-            return connection.execute(mine.values(lease_until=until)).rowcount
+            return connection.execute(renewed.values(lease_until=until)).rowcount
 
     def requeue(self, owner: str) -> int:
-        """Queue the jobs of a dead owner again; how many these are.
+        """Requeue the jobs of a dead owner, and return their number.
 
-        A job that was begun ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        A job that was started ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
         """
         with self._database.writing() as connection:
             return _requeue(connection, JOB.c.owner == owner, self._database.now(connection))
 
     def requeue_expired(self) -> int:
-        """Do the same with all jobs whose leases are over, but those that others are writing."""
+        """Requeue all jobs with expired leases, except those that others are writing."""
         with self._database.writing() as connection:
             now = self._database.now(connection)
             return _requeue(connection, JOB.c.lease_until < now, now, skip_locked=True)
 
     def lose(self, claim: JobClaim) -> bool:
-        """Queue a job again whose worker died, perhaps because of it; False where it ended instead.
+        """Requeue a job whose worker died, perhaps because of it; False if it ended instead.
 
-        It fails after ``MOST_LOSSES`` such deaths; one that was being cancelled is cancelled.
+        It fails after ``MOST_LOSSES`` such deaths; one being cancelled is cancelled.
         """
         chosen = (
             select(JOB.c.status, JOB.c.losses)
@@ -136,11 +136,11 @@ class Claims:
             .with_for_update()
         )
         with self._database.writing() as connection:
-            found = connection.execute(chosen).one_or_none()
-            if found is None:
+            row = connection.execute(chosen).one_or_none()
+            if row is None:
                 return False
-            losses = found.losses + 1
-            fate = _fate(found.status, failing=losses >= MOST_LOSSES)
+            losses = row.losses + 1
+            fate = _fate(row.status, failing=losses >= MOST_LOSSES)
             now = self._database.now(connection)
             change = _put_back(fate, _LOSSES_PROBLEM, now) | _work_columns(claim, now)
             connection.execute(_update_claimed(claim).values(change | {"losses": losses}))
@@ -149,56 +149,58 @@ class Claims:
     def note(
         self, claim: JobClaim, progress: dict[str, Any], best: bytes | None = None
     ) -> ClaimState:
-        """Keep a job's progress, and its best answer so far (None: as before)."""
+        """Write a job's progress and its best answer so far (None: unchanged)."""
         change = {"progress": progress, "revision": JOB.c.revision + 1}
-        kept = change if best is None else change | _best_columns(best)
+        columns = change if best is None else change | _best_columns(best)
         with self._database.writing() as connection:
-            found = connection.execute(_update_claimed(claim).values(kept).returning(JOB.c.status))
-            status = found.scalar()
+            updated = connection.execute(
+                _update_claimed(claim).values(columns).returning(JOB.c.status)
+            )
+            status = updated.scalar()
         return ClaimState(going_on=status is Status.RUNNING, lost=status is None)
 
     def finish(
-        self, claim: JobClaim, found: StoredAnswer | bytes | None, headline: str | None = None
+        self, claim: JobClaim, end: StoredAnswer | bytes | None, headline: str | None = None
     ) -> bool:
-        """End a job; False where the claim was lost: then nothing is written.
+        """End a job; False, and nothing is written, if the claim was lost.
 
         With a complete answer the job is done, even if it was being cancelled, and the answer is
-        kept for all teams. With a partial body (None: the best noted before) it is cancelled if
-        that was asked for, else partial, and the body stays with the job as its ``best``.
-        ``headline`` is what it comes to, in a few words.
+        kept for all teams. With a partial body (None: the best noted before) a job being cancelled
+        is cancelled and any other partial; the body stays with the job as its ``best``.
+        ``headline`` is the outcome in a few words.
         """
-        said = {"headline": headline and _shorten(headline)}
+        headline_column = {"headline": headline and _shorten(headline)}
         with self._database.writing() as connection:
             now = self._database.now(connection)
-            if isinstance(found, StoredAnswer):
+            if isinstance(end, StoredAnswer):
                 hold_answers(connection, alone=False)
-                done = _end_columns(Status.DONE, now) | _work_columns(claim, now) | said
-                done |= {"answer_key": found.key, "best": None}
+                done = _end_columns(Status.DONE, now) | _work_columns(claim, now) | headline_column
+                done |= {"answer_key": end.key, "best": None}
                 done |= {"size_bytes": func.length(JOB.c.question)}
                 if not _change_claimed(connection, claim, done):
                     return False
-                answers.add(connection, found)
-                answers.add_seen(connection, claim.job.team, found.key)
+                answers.add(connection, end)
+                answers.add_seen(connection, claim.job.team, end.key)
                 return True
             ended = _end_columns(
                 case((_IS_CANCELLING, Status.CANCELLED), else_=Status.PARTIAL), now
             )
-            ended |= _work_columns(claim, now) | said
+            ended |= _work_columns(claim, now) | headline_column
             return _change_claimed(
-                connection, claim, ended | ({} if found is None else _best_columns(found))
+                connection, claim, ended | ({} if end is None else _best_columns(end))
             )
 
     def fail(self, claim: JobClaim, problem: dict[str, Any]) -> bool:
-        """End a job with what went wrong; False where the claim was lost."""
+        """End a job with a problem; False if the claim was lost."""
         with self._database.writing() as connection:
             now = self._database.now(connection)
             change = _end_columns(Status.FAILED, now) | _work_columns(claim, now)
             return _change_claimed(connection, claim, change | _failure_columns(problem))
 
     def give_back(self, claim: JobClaim, tried: bool = False) -> bool:
-        """Queue a job again without counting the attempt; False where the claim was lost.
+        """Requeue a job without counting the attempt; False if the claim was lost.
 
-        ``tried``: the time that it was given to end quickly was over.
+        ``tried``: it did not end within its trial.
         """
         with self._database.writing() as connection:
             now = self._database.now(connection)
@@ -214,16 +216,18 @@ class Claims:
 
 
 def _count_under_way() -> tuple[Subquery, Select[tuple[str]]]:
-    """How many jobs each team has under way, and the keys of the answers they are for."""
-    others = JOB.alias()
-    held = others.c.status.in_(_HELD_STATUSES)
-    counts = select(others.c.team, func.count().label("jobs")).where(held)
-    return counts.group_by(others.c.team).subquery(), select(others.c.answer_key).where(held)
+    """The number of running jobs of each team, and the answer keys of all running jobs."""
+    other_jobs = JOB.alias()
+    claimed = other_jobs.c.status.in_(_HELD_STATUSES)
+    counts = select(other_jobs.c.team, func.count().label("jobs")).where(claimed)
+    return counts.group_by(other_jobs.c.team).subquery(), select(other_jobs.c.answer_key).where(
+        claimed
+    )
 
 
 @cache
 def _select_waiting() -> Select[Any]:
-    """What counts for each team that waits: made once, as the dispatcher asks at each step."""
+    """The statement of ``waiting``, built once: the dispatcher executes it at each step."""
     under_way, worked_on = _count_under_way()
     return (
         select(JOB.c.team, func.coalesce(func.max(under_way.c.jobs), 0))
@@ -235,7 +239,7 @@ def _select_waiting() -> Select[Any]:
 
 @cache
 def _claim_statement(tried: bool | None) -> ReturningUpdate[Any]:
-    """What claims the job whose turn it is: made once, as to make it takes twice as long."""
+    """The statement of ``claim``, built once: building it takes twice as long as executing it."""
     change = {
         "status": Status.RUNNING,
         "started": bindparam("at"),
@@ -249,11 +253,13 @@ def _claim_statement(tried: bool | None) -> ReturningUpdate[Any]:
 
 
 def _select_next(tried: bool | None) -> ScalarSelect[int]:
-    """The number of the queued job whose turn it is; teams named ``last`` come after all others."""
-    others = JOB.alias()
+    """The number of the next queued job; teams in ``last`` come after all others."""
+    other_jobs = JOB.alias()
     under_way, worked_on = _count_under_way()
-    unended = others.c.status.in_((Status.QUEUED, *_HELD_STATUSES))
-    kinds = select(others.c.team, others.c.verb).where(others.c.tried, unended).distinct()
+    unended = other_jobs.c.status.in_((Status.QUEUED, *_HELD_STATUSES))
+    kinds = (
+        select(other_jobs.c.team, other_jobs.c.verb).where(other_jobs.c.tried, unended).distinct()
+    )
     alike = kinds.subquery()
     long = JOB.c.tried | alike.c.team.is_not(None)
     if tried is not False:
@@ -285,14 +291,14 @@ def _requeue(
     *,
     skip_locked: bool = False,
 ) -> int:
-    """Queue jobs again whose server is ``lost``; how many these are.
+    """Requeue jobs whose server is ``lost``, and return their number.
 
-    Jobs that another transaction is writing are waited for or, with ``skip_locked``, left alone.
+    Jobs that another transaction is writing are waited for or, with ``skip_locked``, skipped.
     """
     chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_IS_HELD, lost)
-    found = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
+    jobs = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
     fates: dict[Status, list[int]] = {}
-    for number, status, attempts in connection.execute(found):
+    for number, status, attempts in connection.execute(jobs):
         fates.setdefault(_fate(status, failing=attempts >= MOST_ATTEMPTS), []).append(number)
     for fate, numbers in fates.items():
         change = _put_back(fate, _ATTEMPTS_PROBLEM, now)
@@ -301,7 +307,7 @@ def _requeue(
 
 
 def _claimed_job(claim: JobClaim) -> ColumnElement[bool]:
-    """The job of a claim, while the claim is valid."""
+    """The condition for the job of a claim while the claim is valid."""
     return (JOB.c.id == claim.job.id) & (JOB.c.token == claim.token)
 
 
@@ -313,13 +319,13 @@ def _change_claimed(connection: Connection, claim: JobClaim, change: dict[str, A
     return connection.execute(_update_claimed(claim).values(change)).rowcount == 1
 
 
-def _best_columns(found: bytes) -> dict[str, Any]:
-    """The best so far, and what the job then takes in the store."""
-    return {"best": found, "size_bytes": func.length(JOB.c.question) + len(found)}
+def _best_columns(best: bytes) -> dict[str, Any]:
+    """The best answer so far, and the bytes that the job then takes."""
+    return {"best": best, "size_bytes": func.length(JOB.c.question) + len(best)}
 
 
 def _work_columns(claim: JobClaim, now: datetime) -> dict[str, Any]:
-    """The seconds of an attempt that ends now, added to those of the attempts before."""
+    """The work seconds including an attempt that ends now."""
     began = claim.job.started or now
     seconds = max(0.0, (now - began).total_seconds())
     return {"work_seconds": JOB.c.work_seconds + seconds}
@@ -338,12 +344,12 @@ def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str,
 
 
 def _failure_columns(problem: dict[str, Any]) -> dict[str, Any]:
-    """What a job failed of, and that in a few words."""
+    """The problem of a failed job, and its headline."""
     return {"problem": problem, "headline": _shorten(str(problem.get("problem", "")))}
 
 
 def _shorten(text: str) -> str:
-    """As much of a text as there is room for."""
+    """Truncate a text to the length of a name."""
     return make_printable(text)[:NAME_CHARACTERS]
 
 

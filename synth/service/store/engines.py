@@ -1,9 +1,9 @@
-"""Databases in SQLite and PostgreSQL, their transactions, and all in which the two differ.
+"""SQLite and PostgreSQL databases, their transactions, and everything in which the two differ.
 
-SQLite has a write-ahead log, so that readers never wait. A transaction that writes takes the lock
-at its beginning, so that none fails half-way. Every commit is on the disk before it returns
-(``synchronous=FULL``), so that what was acknowledged outlives the process and, as far as the disk
-keeps its promises, a power cut. PostgreSQL does the same by its own settings.
+SQLite uses a write-ahead log, so that readers never wait. A writing transaction takes the lock when
+it begins, so that none fails half-way. Every commit reaches the disk before it returns
+(``synchronous=FULL``), so that acknowledged writes outlive the process and, if the disk is honest,
+a power cut. PostgreSQL does the same by default.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
 _FULL = re.compile("disk is full|No space left on device")
-"""What SQLite and PostgreSQL say."""
+"""Messages of SQLite and PostgreSQL."""
 _ANSWERS_LOCK = 0x636F6C6D
-"""The number of the lock in PostgreSQL: arbitrary, but not that of ``migrating``."""
+"""The number of PostgreSQL's advisory lock: arbitrary, but not that of ``migrating``."""
 _NOW = select(func.clock_timestamp(type_=UtcTime()))
 _HOLD = select(func.pg_advisory_xact_lock_shared(_ANSWERS_LOCK))
 _HOLD_ALONE = select(func.pg_advisory_xact_lock(_ANSWERS_LOCK))
-"""Made once: to make a statement takes longer than to have it carried out."""
+"""Statements built once: building one takes longer than executing it."""
 
 
 class Database:
-    """Transactions of one database; ``now`` is the clock they go by. For any thread."""
+    """Transactions of one database; ``now`` is their clock. Thread-safe."""
 
     def __init__(self, url: str, now: Callable[[Connection], datetime]) -> None:
         self.engine = engine(url)
@@ -59,18 +59,18 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """What reads, statement by statement. Raises StoreError where that cannot be done."""
+        """Open a connection that only reads. Raises StoreError if the database cannot be used."""
         with _raise_store_errors(self.engine), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes: whole, or not at all. Raises as ``reading``."""
+        """Open a transaction that writes everything or nothing. Raises as ``reading``."""
         with self._turn, _raise_store_errors(self.engine), self._writer.begin() as connection:
             yield connection
 
     def check_room(self) -> None:
-        """Raises FullError where the disk of a database of our own is nearly full."""
+        """Raise FullError if the disk of a SQLite database is nearly full."""
         file = self.engine.url.database
         if self.engine.dialect.name != "sqlite" or file is None:
             return
@@ -81,47 +81,47 @@ class Database:
                 raise FullError(problem, hint=f"at least {LEAST_FREE_BYTES} are needed")
 
 
-def engine(given: str) -> Engine:
-    """The engine of a database, not connected yet. Raises InputError for a URL of no use."""
-    url = _url(given)
+def engine(url_text: str) -> Engine:
+    """Create the engine of a database, unconnected. Raises InputError for an unusable URL."""
+    parsed = _url(url_text)
     try:
-        url.get_dialect().import_dbapi()
+        parsed.get_dialect().import_dbapi()
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[postgres]'"
         raise InputError(f"there is no {error.name} here", hint=hint) from None
-    if url.get_backend_name() == "sqlite":
-        made = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
-        event.listen(made, "connect", _configure)
-        event.listen(made, "begin", _begin)
-        return made
-    made = create_engine(url, pool_size=10, max_overflow=20, skip_autocommit_rollback=True)
-    event.listen(made, "checkout", _check_alive)
-    return made
+    if parsed.get_backend_name() == "sqlite":
+        created = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
+        event.listen(created, "connect", _configure)
+        event.listen(created, "begin", _begin)
+        return created
+    created = create_engine(parsed, pool_size=10, max_overflow=20, skip_autocommit_rollback=True)
+    event.listen(created, "checkout", _check_alive)
+    return created
 
 
-def reading_engine(made: Engine) -> Engine:
-    """The same engine; in PostgreSQL a statement that reads is sent alone.
+def reading_engine(base: Engine) -> Engine:
+    """Return the engine for reading: in autocommit mode on PostgreSQL.
 
-    To begin and to end a transaction around it would be two more round trips.
+    A transaction around each statement would cost two more round trips.
     """
-    if made.dialect.name == "sqlite":
-        return made
-    return made.execution_options(isolation_level="AUTOCOMMIT")
+    if base.dialect.name == "sqlite":
+        return base
+    return base.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def writing_engine(made: Engine) -> Engine:
-    """The same engine, whose transactions hold the right to write from their beginning."""
-    return made.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+def writing_engine(base: Engine) -> Engine:
+    """Return the engine for writing: its transactions take the write lock when they begin."""
+    return base.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
 def insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An insert in the database's own dialect, which can say what to do on conflict."""
+    """Return an insert in the database's own dialect, which supports ``ON CONFLICT``."""
     postgres = connection.dialect.name == "postgresql"
     return postgresql.insert(table) if postgres else sqlite.insert(table)
 
 
 def database_now(connection: Connection) -> datetime:
-    """The time that leases go by: the database's, as the servers of a store must share a clock."""
+    """Return the database's time: leases need a clock that all servers of a store share."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     return connection.execute(_NOW).scalar_one()
@@ -130,21 +130,21 @@ def database_now(connection: Connection) -> datetime:
 def hold_answers(connection: Connection, *, alone: bool) -> None:
     """Lock answers until the end of the transaction: shared, or exclusively (``alone``).
 
-    A transaction that writes a reference to an answer shares the lock; one that deletes answers
-    holds it alone. So no answer is deleted while another transaction adds a reference to it. In
-    SQLite any writer is alone anyway.
+    A transaction that adds a reference to an answer shares the lock; one that deletes answers holds
+    it exclusively. So no answer is deleted while another transaction adds a reference to it. SQLite
+    has one writer at a time anyway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_HOLD_ALONE if alone else _HOLD)
 
 
 @contextmanager
-def _raise_store_errors(made: Engine) -> Iterator[None]:
-    """Turns whatever goes wrong between us and the database into a StoreError."""
+def _raise_store_errors(database: Engine) -> Iterator[None]:
+    """Turn database errors into StoreError."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as error:
-        shown = made.url.render_as_string(hide_password=True)
+        shown = database.url.render_as_string(hide_password=True)
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         problem = f"the store {shown} cannot be used: {lines[0] if lines else error}"
         kind = FullError if _FULL.search(problem) else StoreError
@@ -155,9 +155,9 @@ def _raise_store_errors(made: Engine) -> Iterator[None]:
         raise
 
 
-def _url(given: str) -> URL:
+def _url(text: str) -> URL:
     try:
-        url = make_url(given)
+        url = make_url(text)
         backend = url.get_backend_name()
     except (ArgumentError, ValueError):
         raise InputError("that is no URL of a store", hint=_HINT) from None
@@ -171,10 +171,9 @@ def _url(given: str) -> URL:
 
 
 def _check_alive(connection: object, record: ConnectionPoolEntry, fairy: object) -> None:
-    """Have the pool connect anew where its connection was ended, as by a restart of PostgreSQL.
+    """Make the pool reconnect if its connection has ended, as by a restart of PostgreSQL.
 
-    That is seen without asking, which would be one more round trip for each statement: an idle
-    connection has something to be read only where it has ended.
+    This costs no round trip, unlike a ping: an idle connection is readable only if it has ended.
     """
     driver: Any = record.driver_connection
     if driver.closed or _is_readable(driver.fileno()):
@@ -195,7 +194,7 @@ def _configure(connection: SqliteConnection, record: object) -> None:
 
 
 def _enable_write_ahead(connection: SqliteConnection) -> None:
-    """Turn the write-ahead log on, with a loop: SQLite's own timeout does not cover this pragma."""
+    """Turn the write-ahead log on, with retries: SQLite's timeout does not cover this pragma."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:

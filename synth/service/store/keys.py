@@ -1,4 +1,4 @@
-"""API keys of teams: of each secret only a digest is kept."""
+"""API keys of teams and sessions of the page; only digests of secrets are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_SESSIONS = 100
 
 
 class Keys:
-    """The keys in a database, and the sessions of who has signed in to the page."""
+    """The keys and the page's sessions in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,15 +41,15 @@ class Keys:
         expires: datetime | None = None,
         scopes: Iterable[Scope] = (Scope.ASK, Scope.KEEP),
     ) -> NewKey:
-        """A new key of a team. None as a limit is no limit."""
+        """Create a key of a team. A limit of None is the server's default."""
         key_id = token_hex(8)
-        made = NewKey(key_id, team, f"cs_{key_id}_{token_hex(32)}")
+        key = NewKey(key_id, team, f"cs_{key_id}_{token_hex(32)}")
         with self._database.writing() as connection:
             row = {
                 "id": key_id,
                 "team": team,
                 "name": name,
-                "digest": digest_of(made.secret),
+                "digest": digest_of(key.secret),
                 "rate_per_second": rate_per_second,
                 "jobs_per_day": jobs_per_day,
                 "created": self._database.now(connection),
@@ -58,16 +58,16 @@ class Keys:
                 "scopes": " ".join(scopes),
             }
             connection.execute(insert(API_KEY).values(row))
-        return made
+        return key
 
     def one(self, id: str) -> Key | None:
-        """The key of that id."""
+        """Return the key of an id, or None."""
         with self._database.reading() as connection:
             row = connection.execute(select(API_KEY).where(API_KEY.c.id == id)).one_or_none()
             return None if row is None else Key(**row._mapping)
 
     def known(self, team: str | None = None) -> list[Key]:
-        """The keys of a team, or of all, oldest first, the revoked ones too."""
+        """Return the keys of a team or of all, oldest first, including revoked ones."""
         chosen = select(API_KEY).order_by(API_KEY.c.created, API_KEY.c.id)
         if team is not None:
             chosen = chosen.where(API_KEY.c.team == team)
@@ -75,47 +75,47 @@ class Keys:
             return [Key(**row._mapping) for row in connection.execute(chosen)]
 
     def used(self, id: str) -> None:
-        """Note that a key was used now."""
+        """Record that a key was used now."""
         with self._database.writing() as connection:
             now = self._database.now(connection)
             connection.execute(update(API_KEY).where(API_KEY.c.id == id).values(last_used=now))
 
     def revoke(self, id: str, *, cancel: bool = False) -> RevokedKey | None:
-        """Revoke a key, and end its sessions; None where there is none of that id.
+        """Revoke a key and end its sessions; None if there is no such key.
 
-        ``cancel``: its jobs are cancelled, too.
+        ``cancel``: also cancel its jobs.
         """
-        mine = API_KEY.c.id == id
+        this_key = API_KEY.c.id == id
         with self._database.writing() as connection:
-            row = connection.execute(select(API_KEY).where(mine)).one_or_none()
+            row = connection.execute(select(API_KEY).where(this_key)).one_or_none()
             if row is None:
                 return None
-            connection.execute(update(API_KEY).where(mine).values(revoked=True))
+            connection.execute(update(API_KEY).where(this_key).values(revoked=True))
             ended = self._ended(connection, SESSION.c.key_id == id)
             jobs = self._going_on(connection, JOB.c.key_id == id, cancel)
             return RevokedKey(Key(**row._mapping), ended, jobs)
 
     def sign_out(self, person: str, *, cancel: bool = False) -> EndedSessions:
-        """End all sessions of somebody whom a proxy has signed in; ``cancel``: their jobs, too."""
-        asked = JOB.c.key_id.is_(None) & (JOB.c.asked_by == person)
+        """End all sessions of a person signed in by a proxy; ``cancel``: also cancel their jobs."""
+        their_jobs = JOB.c.key_id.is_(None) & (JOB.c.asked_by == person)
         with self._database.writing() as connection:
             ended = self._ended(connection, SESSION.c.person == person)
-            return EndedSessions(ended, self._going_on(connection, asked, cancel))
+            return EndedSessions(ended, self._going_on(connection, their_jobs, cancel))
 
     def sign_all_out(self) -> int:
-        """End all sessions, whoever's they are; how many there were."""
+        """End all sessions and return their number."""
         with self._database.writing() as connection:
             return self._ended(connection, true())
 
-    def begin_session(self, whose: Key | Person, seconds: float) -> str:
-        """A new session of who has signed in: its token, of which a digest is kept.
+    def begin_session(self, principal: Key | Person, seconds: float) -> str:
+        """Begin a session of a key or person and return its token, of which a digest is kept.
 
-        Of more than 100 sessions of one key or person those go that would end first.
+        Beyond 100 sessions of one key or person, those that would expire first are ended.
         """
         token = token_hex(32)
-        key_id, person = (whose.id, None) if isinstance(whose, Key) else (None, whose)
-        mine = SESSION.c.key_id == key_id if key_id else SESSION.c.person == whose.name
-        latest = select(SESSION.c.digest).where(mine).order_by(SESSION.c.expires.desc())
+        key_id, person = (principal.id, None) if isinstance(principal, Key) else (None, principal)
+        own = SESSION.c.key_id == key_id if key_id else SESSION.c.person == principal.name
+        latest = select(SESSION.c.digest).where(own).order_by(SESSION.c.expires.desc())
         with self._database.writing() as connection:
             now = self._database.now(connection)
             over = (SESSION.c.expires <= now) | SESSION.c.digest.in_(
@@ -134,38 +134,38 @@ class Keys:
         return token
 
     def of_session(self, digest: str) -> Key | Person | None:
-        """Whose session it is, by the digest of its token; None where it is over."""
-        mine = (SESSION.c.digest == digest) & (SESSION.c.expires > datetime.now(UTC))
+        """Return the owner of a session by the digest of its token; None if it has ended."""
+        current = (SESSION.c.digest == digest) & (SESSION.c.expires > datetime.now(UTC))
         with self._database.reading() as connection:
-            found = connection.execute(select(SESSION).where(mine)).one_or_none()
-            if found is None:
+            session = connection.execute(select(SESSION).where(current)).one_or_none()
+            if session is None:
                 return None
-            if found.key_id is None:
-                return Person(found.person, found.team, found.scopes)
-            row = connection.execute(select(API_KEY).where(API_KEY.c.id == found.key_id)).one()
+            if session.key_id is None:
+                return Person(session.person, session.team, session.scopes)
+            row = connection.execute(select(API_KEY).where(API_KEY.c.id == session.key_id)).one()
             return Key(**row._mapping)
 
-    def _ended(self, connection: Connection, whose: ColumnElement[bool]) -> int:
-        """End sessions; how many there were, but for those whose time was over."""
+    def _ended(self, connection: Connection, condition: ColumnElement[bool]) -> int:
+        """End sessions; return their number without those that had expired."""
         over = SESSION.c.expires <= self._database.now(connection)
         connection.execute(delete(SESSION).where(over))
-        return connection.execute(delete(SESSION).where(whose)).rowcount
+        return connection.execute(delete(SESSION).where(condition)).rowcount
 
     def _going_on(
-        self, connection: Connection, whose: ColumnElement[bool], cancel: bool
+        self, connection: Connection, condition: ColumnElement[bool], cancel: bool
     ) -> tuple[str, ...]:
-        """The ids of the jobs that have not ended; with ``cancel`` they are cancelled.
+        """Return the ids of unended jobs; with ``cancel`` they are cancelled.
 
-        They are locked in the order in which others lock several, so that neither waits for ever.
+        They are locked in the same order as elsewhere, so that there is no deadlock.
         """
         unended = JOB.c.status.in_([status for status in Status if not status.ended])
-        jobs = select(JOB.c.id).where(whose, unended).order_by(JOB.c.number)
-        found = connection.execute(jobs.with_for_update() if cancel else jobs).scalars().all()
+        jobs = select(JOB.c.id).where(condition, unended).order_by(JOB.c.number)
+        ids = connection.execute(jobs.with_for_update() if cancel else jobs).scalars().all()
         if cancel:
-            connection.execute(cancel_statement(whose, self._database.now(connection)))
-        return tuple(found)
+            connection.execute(cancel_statement(condition, self._database.now(connection)))
+        return tuple(ids)
 
     def end_session(self, digest: str) -> None:
-        """End a session, if there is one, by the digest of its token."""
+        """End a session by the digest of its token, if there is one."""
         with self._database.writing() as connection:
             connection.execute(delete(SESSION).where(SESSION.c.digest == digest))

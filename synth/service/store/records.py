@@ -1,7 +1,7 @@
-"""The records that go into the store and come out of it, the same for every database.
+"""Records of the store, the same for every database.
 
-Times are in UTC. Texts may hold anything but NUL characters and halves of surrogate pairs, which
-databases treat differently; names have at most 200 characters. Else the store raises InputError.
+Times are in UTC. The store raises InputError for texts with NUL characters or lone surrogates,
+which databases treat differently, and for names of more than 200 characters.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from hierarchies import InputError
 class StoreError(InputError):
     """The store cannot be reached or used; the question is not to blame.
 
-    ``told`` is what anybody may be told of it.
+    ``told`` is the message that any caller may see.
     """
 
     told: ClassVar[str] = "the store does not answer"
 
 
 class FullError(StoreError):
-    """There is no room for what is to be written."""
+    """The store has no room for a write."""
 
     told: ClassVar[str] = "the disk of the store is full"
 
 
 class ConflictError(InputError):
-    """An idempotency key that has come before with another question."""
+    """An idempotency key that was used with another question."""
 
 
 class Status(StrEnum):
-    """Where a job stands. A cancelling one still runs, and is to come to an end."""
+    """The status of a job. A cancelling one still runs, but shall end."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -48,12 +48,12 @@ class Status(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended: then its status does not change any more."""
+        """Whether the job has ended; then its status is final."""
         return self not in (Status.QUEUED, Status.RUNNING, Status.CANCELLING)
 
 
 class JobOrder(StrEnum):
-    """The order of a list of jobs: by when they came, or by how long the work was."""
+    """The order of a list of jobs: by creation, or by seconds of work."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -62,10 +62,9 @@ class JobOrder(StrEnum):
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs of a list are wanted: all of a status, of a verb, that came on a day in UTC.
+    """Selects jobs by status, verb and day of creation in UTC.
 
-    Of these those that have every word of ``text`` in what was asked, what came of it, or who
-    asked.
+    Every word of ``text`` must occur in the job's name, its headline, or the name of who asked.
     """
 
     status: Status | None = None
@@ -78,7 +77,7 @@ ALL_JOBS = JobFilter()
 
 
 class Scope(StrEnum):
-    """What a key may do: ask and see answers, keep systems, see to the jobs of all teams."""
+    """What a key may do: ask and see answers, keep systems, manage the jobs of all teams."""
 
     ASK = "ask"
     KEEP = "keep"
@@ -87,8 +86,8 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class RevokedKey:
-    """A key that is revoked now: as it was before, how many sessions ended with it, and the ids of
-    the jobs that came with it and have not ended.
+    """A key just revoked, as it was before, with the number of its sessions that ended and the ids
+    of its jobs that had not ended.
     """
 
     key: Key
@@ -98,8 +97,8 @@ class RevokedKey:
 
 @dataclass(frozen=True)
 class EndedSessions:
-    """Somebody whom a proxy had signed in: how many sessions ended, and the ids of the jobs that
-    they asked for and that have not ended.
+    """The number of sessions ended of a person signed in by a proxy, and the ids of their jobs that
+    had not ended.
     """
 
     sessions: int
@@ -108,7 +107,7 @@ class EndedSessions:
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key just made. ``secret`` is what its owner sends; it is shown this once only."""
+    """A key just created. ``secret`` is what its owner sends; it is shown only once."""
 
     id: str
     team: str
@@ -117,7 +116,7 @@ class NewKey:
 
 @dataclass(frozen=True)
 class Key:
-    """A key as it is kept: ``digest`` is ``digest_of`` its secret."""
+    """A key as stored; ``digest`` is ``digest_of`` its secret."""
 
     id: str
     team: str
@@ -132,18 +131,18 @@ class Key:
     scopes: str = "ask keep"
 
     def admits(self, secret: str) -> bool:
-        """Whether that is its secret and it is valid, in the same time whichever it is."""
+        """Whether this is the key's secret and the key is valid, in constant time."""
         return self.belongs_to(secret) and self.valid
 
     def belongs_to(self, secret: str) -> bool:
-        """Whether that is its secret, valid or not, in the same time whichever it is."""
+        """Whether this is the key's secret, valid or not, in constant time."""
         return compare_digest(digest_of(secret), self.digest)
 
     @property
     def valid(self) -> bool:
-        """Whether it is neither revoked nor over."""
-        over = self.expires is not None and self.expires <= datetime.now(UTC)
-        return not self.revoked and not over
+        """Whether the key is neither revoked nor expired."""
+        expired = self.expires is not None and self.expires <= datetime.now(UTC)
+        return not self.revoked and not expired
 
     @property
     def state(self) -> str:
@@ -153,7 +152,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody whom a proxy has signed in: their name there, their team and scopes here."""
+    """A person signed in by a proxy: their name there, their team and scopes here."""
 
     name: str
     team: str
@@ -161,12 +160,12 @@ class Person:
 
 
 def make_printable(text: str) -> str:
-    """A text without what databases keep differently: blanks stand for it."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    """Replace unprintable characters, which databases keep differently, by blanks."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def digest_of(secret: str) -> str:
-    """SHA-256 of a key's whole secret, ``cs_...``, in hex: secrets are random, and need no salt."""
+    """Return the SHA-256 of a secret in hex; secrets are random and need no salt."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -196,7 +195,7 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class SeenAnswer:
-    """An answer as a team finds it; ``before``: the team has asked for it before."""
+    """An answer, and whether the team has asked for it ``before``."""
 
     answer: StoredAnswer
     before: bool
@@ -206,9 +205,8 @@ class SeenAnswer:
 class NewJob:
     """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key.
 
-    ``asked_by`` is the name of who asks, for people to read; ``part``: a page asks it for a part of
-    an answer that it shows; lists leave it out. ``tried``: it is not one to end quickly. ``name``
-    is what is asked, in a line.
+    ``asked_by`` is the readable name of who asks. ``part``: a page asks it for a part of an answer;
+    lists omit it. ``tried``: it is not expected to end quickly. ``name`` is the question in a line.
     """
 
     team: str
@@ -229,10 +227,9 @@ class StoredJob:
     """A question on its way to an answer.
 
     ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
-    (left out of lists); ``attempts`` how often work on it began; ``work_seconds`` how long that was
-    in all, but for the attempt under way; ``revision`` goes up with every change. ``question`` may
-    be long: where only the job is asked for it is "".
-    ``headline`` is what came of it, in a few words.
+    (omitted from lists); ``attempts`` how often work began; ``work_seconds`` the time of all
+    finished attempts; ``revision`` grows with every change. ``question`` may be long: it is "" if
+    only the job was read. ``headline`` is the outcome in a few words.
     """
 
     id: str
@@ -260,7 +257,7 @@ class StoredJob:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job, and whether it is new: else it came before with the same idempotency key."""
+    """A job, and whether it is new; else it was submitted before with the same idempotency key."""
 
     job: StoredJob
     created: bool
@@ -268,7 +265,7 @@ class SubmittedJob:
 
 @dataclass(frozen=True)
 class JobClaim:
-    """The right of an owner to write about a job, until the job ends or another claims it."""
+    """The right of an owner to write to a job, until the job ends or another claims it."""
 
     job: StoredJob
     owner: str
@@ -277,7 +274,7 @@ class JobClaim:
 
 @dataclass(frozen=True)
 class DeletionCounts:
-    """How many jobs and answers were deleted, for their age or their size."""
+    """How many jobs and answers were deleted for their age or size."""
 
     jobs: int
     answers: int
@@ -288,7 +285,7 @@ class DeletionCounts:
 
 @dataclass(frozen=True)
 class ClaimState:
-    """Whether work on a job shall go on. If not, the claim is ``lost``, or the job is cancelled."""
+    """Whether work on a job shall continue; if not, the claim is ``lost`` or the job cancelled."""
 
     going_on: bool
     lost: bool

@@ -1,4 +1,4 @@
-"""Descriptions of machines that teams keep, each under a name."""
+"""System descriptions of teams, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Systems:
         self._database = database
 
     def put(self, team: str, name: str, text: str) -> StoredSystem:
-        """Keep a system under a name; one of the team that had it is replaced."""
+        """Keep a system under a name, replacing the team's earlier one."""
         with self._database.writing() as connection:
             system = StoredSystem(team, name, text, self._database.now(connection))
             row = insert(connection, SYSTEM).values(asdict(system))
@@ -29,20 +29,20 @@ class Systems:
             return system
 
     def one(self, team: str, name: str) -> StoredSystem | None:
-        """A team's system of that name."""
+        """Return a team's system of that name, or None."""
         with self._database.reading() as connection:
             row = connection.execute(select(SYSTEM).where(_has_name(team, name))).one_or_none()
             return None if row is None else StoredSystem(**row._mapping)
 
     def known(self, team: str) -> list[StoredSystem]:
-        """A team's systems, by name."""
+        """Return a team's systems, sorted by name."""
         chosen = select(SYSTEM).where(SYSTEM.c.team == team)
         with self._database.reading() as connection:
-            found = [StoredSystem(**row._mapping) for row in connection.execute(chosen)]
-            return sorted(found, key=lambda system: system.name)
+            systems = [StoredSystem(**row._mapping) for row in connection.execute(chosen)]
+            return sorted(systems, key=lambda system: system.name)
 
     def remove(self, team: str, name: str) -> bool:
-        """Delete a team's system; False where there was none."""
+        """Delete a team's system; False if there was none."""
         with self._database.writing() as connection:
             return connection.execute(delete(SYSTEM).where(_has_name(team, name))).rowcount == 1
 

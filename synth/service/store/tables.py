@@ -1,4 +1,4 @@
-"""The tables as SQLAlchemy declares them; ``migrations`` makes them, step by step."""
+"""The tables in SQLAlchemy; ``migrations`` creates them step by step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REVISION = "v0001"
 
 
 class Words(TypeDecorator[str]):
-    """Text that every database keeps alike; ``what`` names it in errors."""
+    """Text that every database keeps unchanged; ``what`` names it in errors."""
 
     impl = String
     cache_ok = True
@@ -78,7 +78,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[dict[str, Any]]):
-    """JSON in ASCII, so that every database keeps any text in it."""
+    """JSON in ASCII, so that every database keeps any text in it unchanged."""
 
     impl = String
     cache_ok = True
@@ -87,8 +87,8 @@ class JsonText(TypeDecorator[dict[str, Any]]):
         return None if value is None else json.dumps(value, allow_nan=False)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = None if value is None else json.loads(value)
-        return found
+        decoded: dict[str, Any] | None = None if value is None else json.loads(value)
+        return decoded
 
 
 METADATA = MetaData(
@@ -101,7 +101,10 @@ METADATA = MetaData(
 )
 
 _STATUS = Enum(
-    Status, native_enum=False, length=10, values_callable=lambda kind: [one.value for one in kind]
+    Status,
+    native_enum=False,
+    length=10,
+    values_callable=lambda kind: [status.value for status in kind],
 )
 
 API_KEY = Table(

@@ -1,8 +1,8 @@
-"""Workers: pieces of questions carried out in other processes, here or on a cluster.
+"""Workers: pieces of questions computed in other processes, here or on a cluster.
 
-A piece travels as text and comes back as text: its result, or what went wrong, as a process may be
-killed for its memory or end between two bytes. Not a ``ProcessPoolExecutor``: one whose process is
-killed while it writes a long result waits for the rest for ever.
+A piece travels as text and comes back as text: its result or a problem. Why there is no
+``ProcessPoolExecutor``: if a process is killed while it writes a long result, as for its memory,
+the executor waits for the rest for ever.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.service.workers.problems import outcome_text, result_of

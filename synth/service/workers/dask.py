@@ -1,9 +1,9 @@
-"""Workers of a Dask cluster: the same pieces, carried out wherever the scheduler finds room.
+"""Workers of a Dask cluster: the same pieces, computed wherever the scheduler finds room.
 
-Only text travels, and the names of our functions. Dask gives a piece whose worker is lost to
-another one. Progress comes back as events of the worker. A worker process carries out one piece at
-a time, as z3 is not safe among threads; of a worker with several threads as many processes work on
-it. A piece is a whole question: parts of one on several workers cost more than they bring.
+Only text and the names of our functions travel. If a worker is lost, Dask gives its piece to
+another one. Progress comes back as events of the worker. A worker process computes one piece at a
+time, as z3 is not thread-safe; a worker with several threads uses as many processes for it. A piece
+is a whole question: splitting one among several workers costs more than it gains.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from synth.service.workers.problems import (
 from synth.service.workers.reporting import PAUSE_SECONDS, BudgetWatcher
 
 _LOOK_SECONDS = 0.5
-"""How often to look for pieces that are late."""
+"""How often to check for late pieces."""
 _ANSWER_SECONDS = 2.0
-"""How long the scheduler may take to say which workers it has, or to be reached again."""
+"""Timeout for the scheduler to report its workers, or to be reached again."""
 _STALE_SECONDS = 5.0
-"""After so long without that nobody knows whether there are any: then there are none."""
+"""How long a count of workers is valid; after it there are presumably none."""
 _RETRIES = 2
-"""How often Dask tries another worker where a piece fails there, as without collsynth."""
+"""How often Dask retries a piece that fails on a worker, as on one without collsynth."""
 log = logging.getLogger("collsynth.work")
 
 
 class PieceOrder(BaseModel):
-    """A piece to carry out, as text; its events go to the topic ``name``, with its ``number``."""
+    """A piece to compute, as text; its events go to the topic ``name`` with its ``number``."""
 
     name: str
     number: int
@@ -59,18 +59,18 @@ class PieceOrder(BaseModel):
 
     @property
     def key(self) -> str:
-        """The piece's key in Dask, by which it is also stopped."""
+        """The piece's key in Dask, which also names it in stop requests."""
         return f"{self.name} {self.number}"
 
 
 class _Sender(BaseModel):
-    """What an order of any edition says."""
+    """The field that orders of all editions share."""
 
     edition: str
 
 
 class WorkerReport(BaseModel):
-    """An event of the worker that has a piece: it has begun it, or made progress."""
+    """An event of a piece's worker: the piece has begun or made progress."""
 
     number: int
     begun: bool = False
@@ -78,13 +78,13 @@ class WorkerReport(BaseModel):
 
 
 class DaskWorkers:
-    """The workers of the cluster whose scheduler has this address, as in ``tcp://host:8786``.
+    """The workers of the cluster whose scheduler has this address, such as ``tcp://host:8786``.
 
-    A piece that is stopped, or over its budget, has ``grace_seconds`` to come to an end by itself;
-    then we wait no longer. Processes of the cluster are not ours to kill: such work ends where it
-    next asks whether to go on. Memory is limited by the workers' own ``--memory-limit``. Raises
-    NoWorkersError where no scheduler answers. One that answered and is gone is sought again and
-    again: pieces under way are lost to it, those that follow go to the next one at its address.
+    A piece that is stopped or over its budget has ``grace_seconds`` to end by itself; then we stop
+    waiting. Processes of the cluster are not ours to kill: such work ends at its next ``go_on``.
+    Memory is limited by the workers' own ``--memory-limit``. Raises NoWorkersError if no scheduler
+    answers. If the scheduler disappears later, its running pieces are lost, and we reconnect: later
+    pieces go to the next scheduler at its address.
     """
 
     def __init__(
@@ -107,11 +107,13 @@ class DaskWorkers:
             ) from error
         self._count()
         self._stops = ThreadPoolExecutor(1, "collsynth-stops")
-        self._watch = threading.Thread(target=self._look, name="collsynth-watch", daemon=True)
+        self._watch = threading.Thread(
+            target=self._watch_cluster, name="collsynth-watch", daemon=True
+        )
         self._watch.start()
 
     def _connect(self, seconds: float) -> None:
-        """Have a client of our own of the scheduler. Raises OSError where none answers in time."""
+        """Connect to the scheduler. Raises OSError if none answers in time."""
         client = Client(self._address, timeout=seconds, set_as_default=False, name="collsynth")
         client.subscribe_topic(self._name, self._on_event)
         client.subscribe_topic("all", self._on_cluster_event)
@@ -120,16 +122,16 @@ class DaskWorkers:
 
     @property
     def _connected(self) -> bool:
-        """Whether the scheduler is still that to which the client was connected at first.
+        """Whether the client still has its first connection to the scheduler.
 
-        A client that lost it connects again by itself for a while. But what it has subscribed to
-        the next scheduler does not know, and then no piece would be heard of.
+        A client that lost it reconnects by itself for a while, but a new scheduler does not know
+        its subscriptions, so no events of pieces would arrive.
         """
         client = self._client
         return client.status == "running" and client.scheduler_comm is self._line
 
     def _connect_again(self) -> None:
-        with suppress(Exception):  # it may be closed, or closing, already
+        with suppress(Exception):  # it may be closed or closing already
             self._client.close(_ANSWER_SECONDS)
         try:
             self._connect(_ANSWER_SECONDS)
@@ -138,18 +140,18 @@ class DaskWorkers:
         log.warning("the Dask scheduler at %s answers again", self._address)
 
     def _count(self) -> None:
-        """Ask how many workers there are. Not on the event loop: the answer may take long."""
-        with suppress(Exception):  # what Dask raises where the scheduler goes meanwhile is many
+        """Update the number of workers. Not on the event loop, as the scheduler may answer late."""
+        with suppress(Exception):  # Dask raises many types if the scheduler disappears meanwhile
             client = self._client
             scheduler: Any = client.scheduler
-            found = client.sync(scheduler.ncores, callback_timeout=_ANSWER_SECONDS)
-            self._workers, self._counted = len(found), clock.monotonic()
+            cores = client.sync(scheduler.ncores, callback_timeout=_ANSWER_SECONDS)
+            self._workers, self._counted = len(cores), clock.monotonic()
 
     @property
     def slots(self) -> int:
-        """How many workers there are, as of a moment ago; 0 where nobody knows."""
-        known = self._connected and clock.monotonic() < self._counted + _STALE_SECONDS
-        return self._workers if known else 0
+        """How many workers there were a moment ago; 0 if unknown."""
+        fresh = self._connected and clock.monotonic() < self._counted + _STALE_SECONDS
+        return self._workers if fresh else 0
 
     @property
     def idle(self) -> int:
@@ -209,7 +211,7 @@ class DaskWorkers:
             self._tickets.pop(ticket.order.number, None)
 
     def send_stop(self, ticket: DaskTicket) -> None:
-        """Send a stop to all workers: one of them has the piece, or will have it."""
+        """Send a stop to all workers: one of them has the piece or will get it."""
         ticket.late_by = min(ticket.late_by, clock.monotonic() + self._grace_seconds)
         with suppress(RuntimeError):
             self._stops.submit(self._stop_everywhere, ticket.order.key)
@@ -223,7 +225,7 @@ class DaskWorkers:
             log.exception("the cluster cannot be told to stop a piece")
 
     def _on_event(self, event: Any) -> None:
-        """Handle an event of a worker: it has begun a piece, or made progress."""
+        """Handle an event of a worker: a piece has begun or made progress."""
         report = WorkerReport.model_validate(event[1])
         with self._lock:
             ticket = self._tickets.get(report.number)
@@ -236,15 +238,15 @@ class DaskWorkers:
             ticket.late_by = min(ticket.late_by, clock.monotonic() + ticket.late_seconds)
 
     def _on_cluster_event(self, event: Any) -> None:
-        """Count our pieces of a worker that was lost; the scheduler gives them to another one."""
+        """Count our pieces on a lost worker; the scheduler gives them to another one."""
         match event[1]:
             case {"action": "remove-worker", "expected": False, "processing-tasks": keys}:
                 self.lost += sum(str(key).startswith(self._name) for key in keys)
 
-    def _look(self) -> None:
-        """Until ``close``: give up on pieces that are late, and count workers, connected or again.
+    def _watch_cluster(self) -> None:
+        """Until ``close``, reconnect if needed, count workers, and give up on late pieces.
 
-        Whatever fails, this goes on: without it the server would have no workers for ever.
+        Errors do not end this loop: without it the server would have no workers for ever.
         """
         while not self._closed.wait(_LOOK_SECONDS):
             try:
@@ -261,7 +263,7 @@ class DaskWorkers:
 
 
 class DaskTicket:
-    """A piece that was sent to the cluster."""
+    """A piece sent to the cluster."""
 
     def __init__(self, workers: DaskWorkers, order: PieceOrder, on_progress: OnProgress) -> None:
         self.order = order
@@ -281,10 +283,10 @@ class DaskTicket:
         self.fail(KilledError("ended as was asked"))
 
     def fail(self, error: Exception) -> None:
-        """End the piece here. The worker goes on until it next asks whether to.
+        """End the piece here. The worker continues until its next ``go_on``.
 
-        A piece that has begun is not cancelled: the scheduler would take its worker for free, and
-        later pieces would wait there behind one that may never ask.
+        A piece that has begun is not cancelled: the scheduler would consider its worker free, and
+        later pieces would wait there behind one that may never stop.
         """
         with self._lock:
             if self.future.done():
@@ -296,7 +298,7 @@ class DaskTicket:
             self.away.cancel()
 
     def returned(self, away: Future[str]) -> None:
-        """Take the outcome that came back from the worker."""
+        """Set the outcome that the worker sent."""
         with self._lock:
             if self.future.done():
                 return
@@ -308,7 +310,7 @@ class DaskTicket:
 
 
 def _text_of(away: Future[str]) -> str:
-    """The outcome that a worker sent. Raises WorkError where it could not send any."""
+    """Return the outcome that a worker sent. Raises WorkError if it sent none."""
     try:
         return away.result()
     except KilledWorker as error:
@@ -326,19 +328,18 @@ def _text_of(away: Future[str]) -> str:
 # On the workers.
 
 _MOST_STOPPED = 1000
-"""So many stops are remembered: a stop goes to all workers, and most never get its piece."""
+"""How many stops are remembered: a stop goes to all workers, and most never get its piece."""
 _stopped_keys: dict[str, None] = {}
-"""Pieces to stop, the latest last: module state, as Dask calls our functions and keeps no object of
-ours."""
+"""Pieces to stop, the latest last. Module state, as Dask calls functions and keeps no objects."""
 _stop_lock = threading.Lock()
 _libraries = LibraryCache()
 _work_lock = threading.Lock()
 _next_report = 0.0
-"""When the next report is due, of any piece: a report costs about as much as sending a piece."""
+"""When the next report of any piece is due: a report costs about as much as sending a piece."""
 
 
 def stop_remotely(key: str) -> None:
-    """Mark a piece as stopped, on a worker."""
+    """Mark a piece as stopped. Runs on a worker."""
     with _stop_lock:
         _stopped_keys[key] = None
         while len(_stopped_keys) > _MOST_STOPPED:
@@ -346,9 +347,9 @@ def stop_remotely(key: str) -> None:
 
 
 def carry_remotely(text: str) -> str:
-    """Carry a piece out, on a worker; its outcome as text.
+    """Compute a piece and return its outcome as text. Runs on a worker.
 
-    An event says that a piece has begun, unless it ends soon: most do, and events cost time.
+    An event reports that a piece has begun, unless it ends soon: most do, and events cost time.
     """
     sender = _Sender.model_validate_json(text)
     if sender.edition != edition():
@@ -356,8 +357,8 @@ def carry_remotely(text: str) -> str:
     order = PieceOrder.model_validate_json(text)
     worker = get_worker()
 
-    def report(**what: Any) -> None:
-        event = WorkerReport(number=order.number, **what).model_dump(
+    def report(**fields: Any) -> None:
+        event = WorkerReport(number=order.number, **fields).model_dump(
             mode="json", exclude_unset=True
         )
         worker.log_event(order.name, event)
@@ -376,7 +377,7 @@ def carry_remotely(text: str) -> str:
 
 
 def _outcome(order: PieceOrder, send: OnProgress, processes: int) -> str:
-    """The outcome of an order's piece, by so many processes. Not for several threads at once."""
+    """Compute an order's piece with at most ``processes``. Not thread-safe."""
     global _next_report
     watcher = BudgetWatcher(
         send,

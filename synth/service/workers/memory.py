@@ -1,7 +1,4 @@
-"""Limits a process's memory: its data segment, which Linux counts when it is mapped.
-
-And gives back what it had for something large.
-"""
+"""Limits a process's data segment, which Linux counts when it is mapped; frees large blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 MOST_KEPT_BYTES = 2**29
-"""A process that holds so much more than a fresh one between two pieces is replaced."""
+"""A process that holds this much more than a fresh one between two pieces is replaced."""
 _LARGE_BYTES = 2**20
 _M_MMAP_THRESHOLD = -3
-"""The number of mallopt's option in glibc's malloc.h."""
+"""The option's number in glibc's malloc.h."""
 
 
 def data_bytes() -> int:
-    """The private memory this process has mapped; 0 where there is no /proc."""
+    """Return the private bytes that this process has mapped; 0 without /proc."""
     if not _STATUS.exists():
         return 0
     lines = _STATUS.read_text().splitlines()
@@ -27,10 +24,10 @@ def data_bytes() -> int:
 
 
 def limit_data(memory_bytes: int | None) -> None:
-    """Let this process map at most so much more than it has mapped now; None: no limit of ours.
+    """Let this process map at most ``memory_bytes`` more than now; None: no limit of ours.
 
-    RLIMIT_DATA, not RLIMIT_AS, which also counts libraries and what allocators merely reserve.
-    Beyond the limit Python and numpy raise MemoryError, and z3 says that it is out of memory.
+    Uses RLIMIT_DATA, as RLIMIT_AS also counts libraries and what allocators merely reserve. Beyond
+    the limit Python and numpy raise MemoryError, and z3 reports that it is out of memory.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard if memory_bytes is None else data_bytes() + memory_bytes
@@ -40,11 +37,10 @@ def limit_data(memory_bytes: int | None) -> None:
 
 
 def give_back_large_blocks() -> None:
-    """Have every large block mapped by itself from now on, so that freeing it gives it back.
+    """Make malloc map every large block separately, so that freeing returns it to the system.
 
-    By default glibc raises the size from which on it does so to that of the largest block that was
-    freed, up to 32 MiB: then the bodies of requests lie in heaps, between what is kept. Where
-    there is no mallopt, as in musl, there is no such habit either.
+    By default glibc raises the threshold for that to the largest block freed so far, up to 32 MiB:
+    then bodies of requests fragment the heap. musl has no mallopt and does not need it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

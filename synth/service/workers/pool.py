@@ -1,4 +1,4 @@
-"""The protocol of workers: a submitted piece gets a ticket, with a future of its result."""
+"""The protocol of workers: submitting a piece returns a ticket with a future of its result."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger("collsynth.work")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far work is: ``done`` of ``of`` in a ``stage``; ``of`` is None where it is not known.
+    """The progress of work: ``done`` of ``of`` in a ``stage``; ``of`` is None if unknown.
 
-    ``best`` is JSON of the best answers so far, where there are any that were not reported before.
+    ``best`` is JSON of the best answers so far, if they are new since the last report.
     """
 
     stage: str
@@ -31,11 +31,11 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore(progress: Progress) -> None:
-    """Takes a report of progress and does nothing."""
+    """Ignore a report of progress."""
 
 
 def guard_callback(on_progress: OnProgress) -> OnProgress:
-    """The same callback, but where it fails that is logged: it must not end the work."""
+    """Wrap a callback so that its errors are logged and do not end the work."""
 
     def report(progress: Progress) -> None:
         try:
@@ -57,23 +57,23 @@ class Ticket(Protocol):
         """Ask for a partial result. Returns at once; the future ends soon."""
 
     def kill(self) -> None:
-        """End it now, without a result: the future raises KilledError."""
+        """End the piece now, without a result: the future raises KilledError."""
 
 
 class Workers(Protocol):
-    """Carry out pieces, in the order in which they are submitted, several at a time."""
+    """Compute pieces in the order of submission, several at a time."""
 
     @property
     def slots(self) -> int:
-        """How many pieces can be carried out at a time."""
+        """How many pieces can run at a time."""
 
     @property
     def idle(self) -> int:
-        """How many more pieces would be begun at once."""
+        """How many more pieces would start at once."""
 
     @property
     def lost(self) -> int:
-        """How many pieces have lost their worker so far: its process died, or left the cluster."""
+        """How many pieces have lost their worker: its process died or left the cluster."""
 
     def submit(
         self,
@@ -83,11 +83,11 @@ class Workers(Protocol):
         memory_bytes: int | None = None,
         on_progress: OnProgress = ignore,
     ) -> Ticket:
-        """Queue a piece. Its budget counts from when it is begun, not while it waits.
+        """Queue a piece. Its budget counts from its start, not while it waits.
 
-        ``on_progress`` is called in a thread of the workers', a few times a second. Raises
+        ``on_progress`` is called a few times a second in a thread of the workers. Raises
         NoWorkersError after ``close``.
         """
 
     def close(self, grace_seconds: float = 5) -> None:
-        """End all: drop the pieces that wait, stop those under way, kill them after the grace."""
+        """Drop waiting pieces, stop running ones, and kill them after the grace period."""

@@ -1,7 +1,7 @@
 """Preloaded by the forkserver, so that each worker forked from it has everything imported.
 
 A terminal's Ctrl-C and a service manager's SIGTERM reach every process of a group. Workers ignore
-both, because the server decides: it ends them when their jobs are done or given back.
+both: the server ends them when their jobs are done or given back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from importlib import import_module
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-os.nice(5)  # the server answers what it knows while others work
+os.nice(5)  # the server must answer quickly while workers compute
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import_module("synth.service.workers.process_main")

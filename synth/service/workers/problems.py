@@ -1,4 +1,4 @@
-"""What may go wrong with a piece: as JSON while it travels, as an exception where it arrives."""
+"""Problems of a piece: JSON while they travel, exceptions where they arrive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("collsynth.work")
 class WorkError(Exception):
     """A piece has no answer, and the question is not to blame.
 
-    ``problem`` says what happened and ``hint`` what may help, in words for the caller.
+    ``problem`` tells the caller what happened, ``hint`` what may help.
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:
@@ -34,19 +34,19 @@ class WorkError(Exception):
 
 
 class WorkerLostError(WorkError):
-    """The process that worked on the piece has died; another try may well succeed."""
+    """The process that worked on the piece has died; a retry may succeed."""
 
 
 class NoWorkersError(WorkError):
-    """There are no workers: the cluster does not answer, or the workers were closed."""
+    """There are no workers: the cluster does not answer or the workers were closed."""
 
 
 class KilledError(WorkError):
-    """The piece was killed, as the caller asked."""
+    """The piece was killed at the caller's request."""
 
 
 class OverTimeError(WorkError):
-    """The budget was spent, and no partial answer came within the grace."""
+    """The budget was spent, and no partial answer came within the grace period."""
 
 
 class OutOfMemoryError(WorkError):
@@ -62,7 +62,7 @@ class InternalError(WorkError):
 
 
 class StoppedError(Exception):
-    """Ends work that cannot answer in part; raised where the work asks whether to go on."""
+    """Aborts work that cannot answer in part; raised by ``Watcher.go_on``."""
 
 
 def outcome_text(
@@ -71,9 +71,9 @@ def outcome_text(
     memory_bytes: int | None = None,
     libraries: LibraryCache | None = None,
 ) -> str:
-    """Carry a piece out, as text to text: its result, or the problem it ended with.
+    """Compute a piece given as text; return its result or problem as text.
 
-    Raises nothing: what leaves a worker's process must be data.
+    Raises nothing: only data can leave a worker's process.
     """
     try:
         return json.dumps(
@@ -108,22 +108,22 @@ def _bug() -> str:
 
 
 def other_edition(ours: str, theirs: str) -> str:
-    """The outcome where worker and server run different code; its form must never change.
+    """Return the outcome if worker and server run different code.
 
-    Code of any edition may have to read it.
+    Its form must never change: code of any edition may have to read it.
     """
     return json.dumps({"kind": "other edition", "ours": ours, "theirs": theirs})
 
 
 def ran_out_of_memory(outcome: str) -> bool:
-    """Whether a piece ended because it needed too much memory."""
+    """Whether a piece ran out of memory."""
     return outcome.startswith(f'{{"kind": "{OutOfMemoryError.__name__}"')
 
 
 def result_of(text: str) -> Json:
-    """The result in an outcome's text. Raises the InputError or WorkError that came instead."""
-    found: Json = json.loads(text)
-    match found:
+    """Return the result in an outcome's text, or raise its InputError or WorkError."""
+    outcome: Json = json.loads(text)
+    match outcome:
         case {"result": dict(result)}:
             return result
         case {"kind": "other edition", "ours": ours, "theirs": theirs}:
@@ -142,4 +142,4 @@ def result_of(text: str) -> Json:
 _ERRORS_BY_KIND: Mapping[str, type[InputError | WorkError]] = {
     kind.__name__: kind for kind in (InputError, WrongProgramError, OverTimeError, OutOfMemoryError)
 }
-"""Errors that travel by their name."""
+"""Errors that travel by name."""

@@ -1,6 +1,6 @@
-"""What a worker process runs, and what goes through its pipe: orders in, reports out.
+"""The main loop of a worker process, and the messages of its pipe: orders in, reports out.
 
-Both ends are of one server and one code, so dataclasses go through as they are.
+Both ends run the same code, so dataclasses are sent as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.service.workers.reporting import BudgetWatcher
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """A piece to carry out, as text, with its budget and the memory it may have."""
+    """A piece to compute, as text, with its budget and memory limit."""
 
     number: int
     piece: str
@@ -32,28 +32,28 @@ class WorkOrder:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """The piece of that number, and all before it, are to come to an end."""
+    """Asks the piece of this number, and all before it, to end."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class ProcessGrant:
-    """So many processes may work on the piece from now on, this one among them."""
+    """How many processes may work on the piece from now on, including this one."""
 
     processes: int
 
 
 @dataclass(frozen=True)
 class StartNotice:
-    """An order has arrived: if the process dies from now on, the piece may be what kills it."""
+    """Reports that an order has arrived: if the process dies now, the piece may be the cause."""
 
 
 @dataclass(frozen=True)
 class EndNotice:
-    """The end of a piece: the text that ``result_of`` reads.
+    """Reports the end of a piece, with the text that ``result_of`` reads.
 
-    ``replace``: the process has kept so much memory that another should take its place.
+    ``replace``: the process holds so much memory that it should be replaced.
     """
 
     outcome: str
@@ -65,7 +65,7 @@ Message: TypeAlias = StartNotice | Progress | EndNotice
 
 
 def serve(pipe: Connection[Message, Instruction]) -> None:
-    """Carry out one order after the other, until the other end of the pipe is closed."""
+    """Carry out orders until the other end of the pipe is closed."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = _Channel(pipe)
@@ -103,7 +103,7 @@ class _Channel:
         self.processes = 1
 
     def read(self) -> None:
-        """Read until the other end is closed; then end this process, as nobody needs it."""
+        """Read until the other end is closed; then exit, as nobody needs this process."""
         try:
             while True:
                 match self._pipe.recv():

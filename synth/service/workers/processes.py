@@ -1,10 +1,10 @@
-"""Workers on this machine: processes, and what happens when one of them dies.
+"""Workers on this machine: processes, replaced when they die.
 
 Each slot is a thread that drives one process through a pipe. A process that dies breaks the pipe:
-the slot starts another one, and the piece is lost, unless it had not begun. Slots that have
-nothing to do are lent: a process may fork as many others for its piece. Not a
-ProcessPoolExecutor: one whose process is killed while it writes a long result waits for the rest
-for ever, as it holds the other end of that pipe itself. Here only the worker holds it.
+the slot starts another one, and the piece is lost unless it had not begun. Idle slots are lent: a
+process may fork as many others for its piece. Why not a ProcessPoolExecutor: it holds the write end
+of its result pipe itself, so if a process is killed while it writes a long result, it waits for the
+rest for ever. Here only the worker holds that end.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from synth.service.workers.process_main import (
 )
 
 LOOK_SECONDS = 0.1
-"""How often a slot checks whether its piece must be stopped or killed, or is late."""
+"""How often a slot checks whether its piece must be stopped, is killed, or is late."""
 _BEGINNINGS = 3
-"""After so many processes died before they began a piece, the piece counts as lost."""
+"""How many processes may die before they begin a piece; then the piece counts as lost."""
 
 
 class ProcessTicket:
-    """A piece in the queue of a ProcessWorkers, or under way."""
+    """A queued or running piece of a ProcessWorkers."""
 
     def __init__(self, order: WorkOrder, on_progress: OnProgress) -> None:
         self.order, self.on_progress = order, guard_callback(on_progress)
@@ -68,16 +68,16 @@ class ProcessTicket:
                 self.future.set_exception(KilledError("ended before it was begun"))
 
     def begin(self) -> bool:
-        """Mark the piece as under way; False if it has been killed before."""
+        """Mark the piece as running; False if it was killed before."""
         with self._lock:
             return not self.future.done() and self.future.set_running_or_notify_cancel()
 
 
 class ProcessWorkers:
-    """Processes of this machine, replaced when they die.
+    """Processes on this machine, replaced when they die.
 
-    A piece that is stopped, or over its budget, has ``grace_seconds`` to come to an end by itself;
-    then its process is killed.
+    A piece that is stopped or over its budget has ``grace_seconds`` to end by itself; then its
+    process is killed.
     """
 
     def __init__(self, slots: int, grace_seconds: float = 10) -> None:
@@ -102,7 +102,7 @@ class ProcessWorkers:
         return max(0, free - self._waiting.qsize())
 
     def _share(self) -> int:
-        """How many processes may work on each piece at the moment, so that all slots are used."""
+        """How many processes may work on each piece so that all slots are used."""
         pieces = sum(slot.busy for slot in self._slots) + self._waiting.qsize()
         return max(1, len(self._slots) // max(1, pieces))
 
@@ -112,7 +112,7 @@ class ProcessWorkers:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes that there are at the moment."""
+        """The ids of the current processes."""
         return [slot.pid for slot in self._slots if slot.pid]
 
     def submit(
@@ -145,7 +145,7 @@ class ProcessWorkers:
 
 
 class _Slot(threading.Thread):
-    """A thread with a process of its own, which carries out one ticket of the queue at a time."""
+    """A thread with a process of its own that carries out the queue's tickets one by one."""
 
     def __init__(
         self,
@@ -168,64 +168,64 @@ class _Slot(threading.Thread):
         return process.pid if process else None
 
     def leave(self, grace_seconds: float) -> None:
-        """Begin nothing more, and end within the grace."""
+        """Begin nothing more, and end within the grace period."""
         self._leave_by = clock.monotonic() + grace_seconds
 
     def run(self) -> None:
         try:
             while (ticket := self._waiting.get()) is not None:
                 self.busy = True
-                self._take(ticket)
-                del ticket  # its question may be large, and the next one late
+                self._carry_out(ticket)
+                del ticket  # frees its question, which may be large, while waiting for the next
                 self.busy = False
                 if self._process is None and self._leave_by is None:
-                    with suppress(OSError):  # no room for one now: the next piece tries again
+                    with suppress(OSError):  # no resources for one now: the next piece tries again
                         self._process = _Process()
         finally:
             if self._process:
-                self._dismiss(self._process)
+                self._end_process(self._process)
 
-    def _take(self, ticket: ProcessTicket) -> None:
+    def _carry_out(self, ticket: ProcessTicket) -> None:
         if not ticket.begin():
             return
         try:
             if self._leave_by is not None:
                 raise NoWorkersError("the workers were sent home before it was begun")
-            result = result_of(self._carried(ticket))
+            result = result_of(self._compute(ticket))
         except Exception as error:
-            # Frames in its traceback hold the ticket, and so this error: a circle, large as a body.
+            # Frames in the traceback hold the ticket and so this error: a cycle as large as a body.
             ticket.future.set_exception(error.with_traceback(None))
         else:
             ticket.future.set_result(result)
 
-    def _carried(self, ticket: ProcessTicket) -> str:
-        """The outcome of a piece, as text. A process that dies, or must be killed, is replaced."""
+    def _compute(self, ticket: ProcessTicket) -> str:
+        """Return the outcome of a piece as text. A process that dies or is killed is replaced."""
         for _ in range(_BEGINNINGS):
             process = self._process = self._process or _Process()
             try:
                 process.begin(ticket.order)
-                done = self._awaited(process, ticket)
+                done = self._wait_for(process, ticket)
             except (EOFError, OSError):
                 self.lost += 1
-                how = self._dismiss(process, 1)
+                how = self._end_process(process, 1)
                 if process.begun:
                     break
             except WorkError:
-                self._dismiss(process)
+                self._end_process(process)
                 raise
             else:
                 if done.replace:
-                    self._dismiss(process)
+                    self._end_process(process)
                 return done.outcome
         problem = f"the process that worked on it has died ({how})"
         raise WorkerLostError(problem, "another try may well succeed")
 
-    def _dismiss(self, process: _Process, patience_seconds: float = 0) -> str:
+    def _end_process(self, process: _Process, patience_seconds: float = 0) -> str:
         self._process = None
         return process.end(patience_seconds)
 
-    def _awaited(self, process: _Process, ticket: ProcessTicket) -> EndNotice:
-        """Wait for the end of a piece. Raises WorkError where it was killed or is too late."""
+    def _wait_for(self, process: _Process, ticket: ProcessTicket) -> EndNotice:
+        """Wait for the end of a piece. Raises WorkError if it was killed or is too late."""
         budget, grace = ticket.order.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
         stopped, share = False, 0
@@ -250,17 +250,17 @@ class _Slot(threading.Thread):
 
 
 class _Process:
-    """A process and our end of its pipe. Reading raises EOFError or OSError once it is dead."""
+    """A process and our end of its pipe. Reading raises EOFError or OSError once it has died."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("forkserver")
-        ours, theirs = context.Pipe()
-        self._pipe: Connection[Instruction, Message] = ours
-        self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+        server_end, worker_end = context.Pipe()
+        self._pipe: Connection[Instruction, Message] = server_end
+        self._process = context.Process(target=serve, args=(worker_end,), daemon=True)
         self._process.start()
         self.pid = self._process.pid
         self.begun = False
-        theirs.close()
+        worker_end.close()
 
     def begin(self, order: WorkOrder) -> None:
         self.begun = False
@@ -270,7 +270,7 @@ class _Process:
         self._pipe.send(instruction)
 
     def receive(self, seconds: float) -> Message | None:
-        """The next message, or None if none comes in that time."""
+        """Return the next message, or None after ``seconds`` without one."""
         if not self._pipe.poll(seconds):
             return None
         message = self._pipe.recv()
@@ -278,7 +278,7 @@ class _Process:
         return message
 
     def end(self, patience_seconds: float = 0) -> str:
-        """Close the pipe, kill the process if it does not end in time; how it ended, in words."""
+        """Close the pipe, kill the process if it is late, and return how it ended, in words."""
         self._pipe.close()
         self._process.join(patience_seconds)
         if self._process.is_alive():

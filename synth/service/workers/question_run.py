@@ -1,4 +1,4 @@
-"""One question carried out by a worker, and by another one if that is lost."""
+"""One question computed by a worker, and by another one if that is lost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from synth.service.workers.pool import OnProgress, Ticket, Workers, ignore
 from synth.service.workers.problems import WorkerLostError
 
 TRIES = 3
-"""How often a piece is submitted at most, if each time its worker is lost."""
+"""How often a piece is submitted if its worker is lost each time."""
 log = logging.getLogger("collsynth.work")
 
 
 class QuestionRun:
-    """Carries a question out. ``run`` waits for the answer; other threads may stop or kill it."""
+    """Computes a question. ``run`` waits for the answer; other threads may stop or kill it."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class QuestionRun:
         self._stopped = self._killed = False
         self._ticket: Ticket | None = None
         self.pieces = 0
-        """How many pieces have been carried out."""
+        """How many pieces have been computed."""
 
     def run(self) -> Reply:
-        """The answer; a partial one if the run was stopped or its budget is spent.
+        """Return the answer, a partial one if the run was stopped or its budget is spent.
 
-        Raises InputError for a question that cannot be answered, and WorkError.
+        Raises InputError if the question cannot be answered, and WorkError.
         """
         budget = self._budget_seconds
         end = None if budget is None else clock.monotonic() + budget
         for tries_left in reversed(range(TRIES)):
-            left = None if end is None else max(0.0, end - clock.monotonic())
+            seconds_left = None if end is None else max(0.0, end - clock.monotonic())
             try:
-                found = self._awaited(left)
+                reply = self._wait_for(seconds_left)
             except WorkerLostError as lost:
                 if not tries_left:
                     raise
                 log.warning("a piece is handed in again: %s", lost)
             else:
                 self.pieces += 1
-                return found
+                return reply
         raise AssertionError("it is tried at least once")
 
     def stop(self) -> None:
@@ -68,26 +68,26 @@ class QuestionRun:
                 self._ticket.stop()
 
     def kill(self) -> None:
-        """End it now: ``run`` raises KilledError."""
+        """End the work now: ``run`` raises KilledError."""
         with self._lock:
             self._killed = True
             if self._ticket:
                 self._ticket.kill()
 
-    def _awaited(self, budget_seconds: float | None) -> Reply:
-        """The result of one piece. Raises what it ended with.
+    def _wait_for(self, budget_seconds: float | None) -> Reply:
+        """Return the result of one piece, or raise its error.
 
-        Then nothing here holds its ticket: that has the question once more, and an error that is
-        raised has this frame, so they would keep each other.
+        Afterwards nothing here holds its ticket: it has a copy of the question, and a raised error
+        holds this frame, so the two would keep each other alive.
         """
-        ticket = self._submitted(budget_seconds)
+        ticket = self._submit(budget_seconds)
         try:
             return REPLY.validate_python(ticket.future.result())
         finally:
             self._ticket = None
             del ticket
 
-    def _submitted(self, budget_seconds: float | None) -> Ticket:
+    def _submit(self, budget_seconds: float | None) -> Ticket:
         with self._lock:
             ticket = self._ticket = self._workers.submit(
                 self._piece,

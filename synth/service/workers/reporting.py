@@ -1,4 +1,4 @@
-"""The watcher of a piece: reports progress a few times a second, and ends work that must stop."""
+"""The watcher of a piece: reports progress a few times a second and ends work that must stop."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from synth.service.workers.pool import OnProgress, Progress
 from synth.service.workers.problems import StoppedError
 
 PAUSE_SECONDS = 0.2
-"""The least time between two reports."""
+"""The shortest time between two reports."""
 
 
 class BudgetWatcher(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
-    ``may_use`` says how many processes may work at the moment, this one among them.
-    Work that can answer in ``part`` ends with what it has. Any other is broken off: a
-    StoppedError is raised where it asks whether to go on. Reports are at least PAUSE_SECONDS
-    apart: none is sent before ``next_report``, which each report moves on.
+    ``may_use`` returns how many processes may work at the moment, including this one.
+    Work that can answer in ``part`` ends with what it has. Any other is aborted: ``go_on`` raises
+    StoppedError. Reports are at least PAUSE_SECONDS apart: none is sent before ``next_report``,
+    which each report advances.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BudgetWatcher(Watcher):
             self._send(Progress(stage, done, of, self._best()))
 
     def _best(self) -> bytes | None:
-        """The best so far, if they have changed since the last report."""
+        """The best answers so far, if they have changed since the last report."""
         if self._ranked is None:
             return None
         best, self._ranked = self._ranked, None

@@ -52,8 +52,14 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (format_duration, format_bytes, axes_text, algorithm_text, port_loads)
-    made.filters |= {text.__name__: text for text in texts} | {"pretty": _pretty_json}
+    made.filters |= {
+        "axes_text": axes_text,
+        "carried": port_loads,
+        "duration": format_duration,
+        "pretty": _pretty_json,
+        "volume": format_bytes,
+        "way": algorithm_text,
+    }
     return made
 
 

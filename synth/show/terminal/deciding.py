@@ -178,14 +178,14 @@ def _keep_best_and_variable(found: Sequence[RowRun]) -> list[RowRun]:
     return sorted(both, key=lambda one: one.row)
 
 
-def has_several_placements(answers: Sequence[PlacedAnswer]) -> bool:
+def has_multiple_placements(answers: Sequence[PlacedAnswer]) -> bool:
     """Whether answers are on more than one placement."""
     return len({str(one.placement) for one in answers}) > 1
 
 
 def row_name(answer: PlacedAnswer, answers: Sequence[PlacedAnswer]) -> str:
     """``row 1``; where several placements are ranked, with its own."""
-    where = f" on {answer.placement}" if has_several_placements(answers) else ""
+    where = f" on {answer.placement}" if has_multiple_placements(answers) else ""
     return f"row {answer.rank}{where}"
 
 

@@ -31,7 +31,7 @@ from synth.show.terminal.deciding import (
     ToDo,
     decision_rule,
     find_deciding_runs,
-    has_several_placements,
+    has_multiple_placements,
     is_wide,
     parse_emit_command,
     render_choices,
@@ -241,7 +241,7 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
 
 def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
     """On which of several placements, and where it is only this collective that prefers it."""
-    if has_several_placements(reply.answers):
+    if has_multiple_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
         alone = ", if nothing else were sent" if left_over else ""
         yield f"placement {answer.placement}{alone}{_placement_text(reply.system.levels, answer)}"

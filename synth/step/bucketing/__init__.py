@@ -1,8 +1,8 @@
-"""Finds the buckets of gradients that end a step first, for who runs DDP and plans nothing else.
+"""Finds the gradient buckets that end a step first, for users of DDP who plan nothing else.
 
-The backward pass of a replica is read off its simulated tasks (``gradients``), buckets are put on
-a clock (``clock``), the best of all are found exactly (``choosing``), and compared with DDP's own
-as far as prices can tell (``compare_policies``). ``write_script`` writes them for DDP.
+The backward pass of a replica is read off its simulated tasks (``gradients``), buckets are timed
+(``clock``), the best of all are found exactly (``choosing``), and compared with DDP's own within
+the prediction error (``compare_policies``). ``write_script`` writes them for DDP.
 
 Three gradients, of which the first is made long before the others:
 

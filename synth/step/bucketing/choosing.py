@@ -1,10 +1,10 @@
-"""The buckets that end first, and those that others fill.
+"""The buckets that end first, and those that DDP fills.
 
 Buckets are runs of gradients in the order in which they are made, as a reducer that waits for none
-fills them. Of the first j gradients let ``end[j]`` be the least time by which all are summed; the
-last bucket of them begins after some i, and nothing but ``end[i]`` matters of what was before:
+fills them. Let ``end[j]`` be the least time by which the first j gradients are reduced. The last of
+their buckets begins after some i, and nothing before matters but ``end[i]``:
 ``end[j] = min over i < j of max(end[i], ready[j]) + seconds(bytes of i to j)``. So the best of all
-2^(n-1) ways to cut n gradients in runs is found in n^2 steps, whatever the seconds are.
+2^(n-1) ways to cut n gradients into runs is found in n^2 steps, whatever the seconds are.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ from synth.step.bucketing.gradients import BackwardPass
 
 MIB = 2**20
 FIRST_BYTES, USUAL_BYTES = MIB, 25 * MIB
-"""DDP's bytes of the first bucket and of all others, unless it is told other ones."""
+"""DDP's default bytes of the first bucket and of all others."""
 
 TOLERANCE = 0.001
-"""Of a step: what more buckets gain less is not worth them."""
+"""The share of a step that more buckets must gain to be worth it."""
 
 CAPS_MIB = tuple(2**power for power in range(11))
-"""What is tried for DDP's ``bucket_cap_mb``: one number for all buckets."""
+"""Values of DDP's ``bucket_cap_mb`` that are tried: one number for all buckets."""
 
 
 def fill_buckets(backward: BackwardPass, caps_bytes: Sequence[int]) -> Ends:
-    """As DDP fills them: a bucket ends with the gradient by which it has its bytes or more.
+    """Fills buckets as DDP does: one ends with the gradient by which it has its bytes or more.
 
     Each bucket has the next of ``caps_bytes``, those after the last the last one.
 
     >>> from synth.step.bucketing.gradients import Gradient
     >>> made = tuple(Gradient(name, -1, 1, 4, 0.0) for name in "abcde")
-    >>> filled(Backward("f32", made, 1.0, 0.0), (4, 8))
+    >>> fill_buckets(BackwardPass("f32", made, 1.0, 0.0), (4, 8))
     (1, 3, 5)
     """
-    found: list[int] = []
+    ends: list[int] = []
     size = 0
-    for at, one in enumerate(backward.gradients):
-        size += one.size_bytes
-        if size >= caps_bytes[min(len(found), len(caps_bytes) - 1)]:
-            found.append(at + 1)
+    for index, gradient in enumerate(backward.gradients):
+        size += gradient.size_bytes
+        if size >= caps_bytes[min(len(ends), len(caps_bytes) - 1)]:
+            ends.append(index + 1)
             size = 0
-    return (*found, len(backward.gradients)) if size else tuple(found)
+    return (*ends, len(backward.gradients)) if size else tuple(ends)
 
 
 def fill_by_default(backward: BackwardPass) -> Ends:
-    """DDP's, unless it is told other bytes."""
+    """Fills DDP's default buckets."""
     return fill_buckets(backward, (FIRST_BYTES, USUAL_BYTES))
 
 
 def find_buckets(
     backward: BackwardPass, summing: AllReduceSeconds, within: float = TOLERANCE
 ) -> Ends:
-    """The fewest buckets by which a step takes at most this share more than by the best there are.
+    """The fewest buckets whose step exceeds the best by at most a share ``within``.
 
     With k buckets, one more each round: ``end[k][j] = min over i of max(end[k-1][i], ready[j]) +
-    seconds(bytes of i to j)``. Where sums are hidden very many buckets may end a microsecond
+    seconds(bytes of i to j)``. Where reductions are hidden, very many buckets may end a microsecond
     before few; each is one more launch, which the clock does not charge to compute.
     """
-    ready = np.array([one.ready_seconds for one in backward.gradients])
+    ready = np.array([gradient.ready_seconds for gradient in backward.gradients])
     costs = list(_costs(backward, summing))
     count = len(costs)
     cost = np.full((count, count), np.inf)
@@ -86,13 +86,13 @@ def find_buckets(
 
 
 def find_contended_buckets(backward: BackwardPass, summing: AllReduceSeconds, taken: float) -> Ends:
-    """The buckets by which a step ends first where sums take a part of what computes.
+    """The buckets with which a step ends first, if reductions take a share of the cores.
 
-    Of two ways to fill the buckets up to a gradient that one leads to no better end which is later
-    in both, what is computed and what is summed. So of each number of gradients those ways are kept
-    that no other beats in both: the best is found of all that there are.
+    Of two ways to fill the buckets up to a gradient, one that is later both in computing and in
+    reducing leads to no better end. So for each number of gradients the ways are kept that no other
+    beats in both; the result is the best of all.
     """
-    ready = [one.ready_seconds for one in backward.gradients]
+    ready = [gradient.ready_seconds for gradient in backward.gradients]
     kept: list[dict[BucketClock, Ends]] = [{BucketClock(): ()}]
     for last, costs in enumerate(_costs(backward, summing), 1):
         ways = {
@@ -113,7 +113,7 @@ def find_contended_buckets(backward: BackwardPass, summing: AllReduceSeconds, ta
 
 
 def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) -> float:
-    """When the last sum ends at best, by however many buckets."""
+    """The earliest end of the last reduction, with any number of buckets."""
     end = [0.0]
     for at, cost in enumerate(costs):
         end.append(float(np.min(np.maximum(np.array(end), ready[at]) + cost)))
@@ -121,7 +121,7 @@ def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) 
 
 
 def bound_buckets(backward: BackwardPass, summing: AllReduceSeconds) -> BucketBounds:
-    """What no buckets go below, whatever is in them."""
+    """Lower bounds over all buckets."""
     total = [0.0]
     last = 0.0
     for cost in _costs(backward, summing):
@@ -137,7 +137,7 @@ def bound_buckets(backward: BackwardPass, summing: AllReduceSeconds) -> BucketBo
 
 
 def _costs(backward: BackwardPass, summing: AllReduceSeconds) -> Iterator[NDArray[np.float64]]:
-    """For each gradient: seconds of buckets that end with it, from each one before it on."""
+    """Yields for each gradient the seconds of buckets that end with it, by their first gradient."""
     upto = np.array(backward.upto_bytes)
     known: dict[int, float] = {}
     for at in range(1, len(upto)):
@@ -149,23 +149,23 @@ def _costs(backward: BackwardPass, summing: AllReduceSeconds) -> Iterator[NDArra
 
 
 def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
-    """Back from the end, along where the last of so many buckets begins."""
-    found, at = list[int](), count
+    """Walks back from the end, along where the last bucket of each round begins."""
+    ends, at = list[int](), count
     for cut in reversed(cuts):
-        found.append(at)
+        ends.append(at)
         at = int(cut[at - 1])
     assert at == 0, "the first bucket begins with the first gradient"
-    return tuple(reversed(found))
+    return tuple(reversed(ends))
 
 
 def best_cap(
     backward: BackwardPass, summing: AllReduceSeconds, taken: float = 0.0
 ) -> tuple[int, Ends]:
-    """The number of MiB for all buckets by which a step ends first, the largest of equal ones."""
-    found = {cap: fill_buckets(backward, (cap * MIB,)) for cap in CAPS_MIB}
+    """The number of MiB for all buckets with which a step ends first, the largest of equal ones."""
+    by_cap = {cap: fill_buckets(backward, (cap * MIB,)) for cap in CAPS_MIB}
 
     def seconds(cap: int) -> tuple[float, int]:
-        return simulate_buckets(backward, found[cap], summing, taken).seconds, -cap
+        return simulate_buckets(backward, by_cap[cap], summing, taken).seconds, -cap
 
-    best = min(found, key=seconds)
-    return best, found[best]
+    best = min(by_cap, key=seconds)
+    return best, by_cap[best]

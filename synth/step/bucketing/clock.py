@@ -1,13 +1,12 @@
-"""Buckets on a clock: one all-reduce after the other, beside compute, each when its bucket is full.
+"""Times buckets: one all-reduce after the other, overlapping with compute, each once it is full.
 
-A bucket is full when the last of its gradients is made; DDP sends buckets in their order, on one
-stream. So of buckets 1, 2, ... with gradients made by r and sums that take c seconds,
+A bucket is full when the last of its gradients is made; DDP sends buckets in order, on one stream.
+So for buckets 1, 2, ... that are full at r and whose reductions take c seconds,
 ``end[k] = max(end[k-1], r[k]) + c[k]``, and the optimizer begins when the backward pass and the
-last sum have ended.
+last reduction have ended.
 
-Where a sum takes a part of what computes (``taken``, as on a CPU whose cores do both), all that is
-computed beside it takes longer, and gradients are made later: then ``r[k]`` depends on the buckets
-before.
+Where a reduction takes a share of the cores (``taken``, as on a CPU), what is computed meanwhile
+takes longer, and gradients are made later: then ``r[k]`` depends on the buckets before.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from itertools import pairwise
 from synth.step.bucketing.gradients import BackwardPass
 
 Ends = tuple[int, ...]
-"""Of each bucket, how many gradients there are up to its last: ``(3, 5)`` has 3 and 2 of them."""
+"""For each bucket the number of gradients up to its last: ``(3, 5)`` has 3 and 2 of them."""
 
 AllReduceSeconds = Callable[[int], float]
 """Seconds of an all-reduce of so many bytes."""
@@ -27,7 +26,7 @@ AllReduceSeconds = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients ``first`` to ``last`` (without that one) sent as one, from begin to end."""
+    """Gradients ``first`` to ``last`` (exclusive) sent as one, with begin and end."""
 
     first: int
     last: int
@@ -38,27 +37,27 @@ class Bucket:
 
 @dataclass(frozen=True, order=True)
 class BucketClock:
-    """Where a step is: so late, with so much computed, and sums under way until ``busy``."""
+    """The state of a step: its time, seconds computed, and the end of reductions (``busy``)."""
 
     now: float = 0.0
     busy: float = 0.0
     done: float = 0.0
 
     def computed(self, done: float, taken: float) -> BucketClock:
-        """Once so many seconds are computed, of which those beside a sum take longer."""
+        """The state once ``done`` seconds are computed, slower while a reduction goes on."""
         shared = min(done - self.done, max(0.0, self.busy - self.now) * (1 - taken))
         return BucketClock(
             self.now + shared / (1 - taken) + done - self.done - shared, self.busy, done
         )
 
     def summed(self, seconds: float) -> BucketClock:
-        """With one more sum, after those under way."""
+        """The state with one more reduction, after those going on."""
         return BucketClock(self.now, max(self.now, self.busy) + seconds, self.done)
 
 
 @dataclass(frozen=True)
 class BucketTimeline:
-    """A step with its buckets; ``computed_seconds``: when its backward pass ends."""
+    """A step with its buckets; ``computed_seconds``: the end of its backward pass."""
 
     backward: BackwardPass
     buckets: tuple[Bucket, ...]
@@ -66,27 +65,27 @@ class BucketTimeline:
 
     @property
     def seconds(self) -> float:
-        """Of a whole step."""
+        """Seconds of the whole step."""
         return self.exposed_seconds + self.computed_seconds + self.backward.update_seconds
 
     @property
     def exposed_seconds(self) -> float:
-        """By how much the last sum ends after the backward pass."""
+        """By how much the last reduction ends after the backward pass."""
         return max(0.0, self.buckets[-1].end_seconds - self.computed_seconds)
 
     @property
     def summing_seconds(self) -> float:
-        """Of all sums together."""
-        return sum(one.end_seconds - one.begin_seconds for one in self.buckets)
+        """Seconds of all reductions together."""
+        return sum(bucket.end_seconds - bucket.begin_seconds for bucket in self.buckets)
 
 
 @dataclass(frozen=True)
 class BucketBounds:
-    """What no buckets go below, each part with what the optimizer does afterwards.
+    """Lower bounds over all buckets, each with the update afterwards.
 
-    ``compute``: nothing waits. ``communication``: the first gradient that is made, then all sums
-    one after the other, in the buckets that sum fastest. ``chain``: the last bucket is sent when
-    the last gradient is made, and has that one at least.
+    ``compute``: nothing waits. ``communication``: the first gradient, then all reductions one after
+    the other, in the buckets that are reduced fastest. ``chain``: the last bucket is sent when the
+    last gradient is made, and has at least that one.
     """
 
     compute_seconds: float
@@ -101,13 +100,15 @@ class BucketBounds:
 def simulate_buckets(
     backward: BackwardPass, ends: Ends, summing: AllReduceSeconds, taken: float = 0.0
 ) -> BucketTimeline:
-    """Buckets on the clock. ``ends`` rise to the number of gradients; ``taken`` is below 1."""
+    """Times buckets. ``ends`` rise to the number of gradients; ``taken`` is below 1."""
     assert ends[-1] == len(backward.gradients), ends
-    found: list[Bucket] = []
+    buckets: list[Bucket] = []
     at = BucketClock()
     for first, last in pairwise((0, *ends)):
         size = backward.upto_bytes[last] - backward.upto_bytes[first]
         full = at.computed(backward.gradients[last - 1].ready_seconds, taken)
         at = full.summed(summing(size))
-        found.append(Bucket(first, last, size, max(full.now, full.busy), at.busy))
-    return BucketTimeline(backward, tuple(found), at.computed(backward.compute_seconds, taken).now)
+        buckets.append(Bucket(first, last, size, max(full.now, full.busy), at.busy))
+    return BucketTimeline(
+        backward, tuple(buckets), at.computed(backward.compute_seconds, taken).now
+    )

@@ -1,7 +1,7 @@
-"""Buckets beside each other: DDP's own, the extremes, one number for all, and the best.
+"""Compares buckets: DDP's default, the extremes, one cap for all, and the best.
 
-Which is faster is told as of whole plans: what one unknown factor does to both cancels, all
-computing being off together, and all links. What is nearer than the clock leaves out is the same.
+Differences are judged as those of whole plans: errors of computing are common to both and cancel,
+and so are those of links. Differences below the clock's error are ties.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FillPolicy(Enum):
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """One way to fill them on the clock; ``saved``: what DDP's default takes more than it."""
+    """One policy, timed; ``saved``: how much longer DDP's default takes."""
 
     filling: FillPolicy
     ends: Ends
@@ -52,7 +52,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class BucketComparison:
-    """All ways; ``cap_mib`` is that of the best single cap; nothing is below ``bound_buckets``."""
+    """All policies; ``cap_mib``: the best single cap; ``least``: lower bounds."""
 
     replica: Replica
     ways: tuple[PolicyResult, ...]
@@ -61,12 +61,12 @@ class BucketComparison:
 
     @property
     def best(self) -> PolicyResult:
-        """Ours."""
+        """Our buckets."""
         return self.ways[-1]
 
 
 def compare_policies(replica: Replica) -> BucketComparison:
-    """Each way on the clock, and beside DDP's own."""
+    """Times each policy, and compares it with DDP's default."""
     backward, sums, taken = replica.backward, replica.sums.seconds, replica.taken
     cap, capped = best_cap(backward, sums, taken)
     ends: Mapping[FillPolicy, Ends] = {
@@ -81,26 +81,29 @@ def compare_policies(replica: Replica) -> BucketComparison:
     default = _estimate_errors(replica, ends[FillPolicy.USUAL])
     ways = (
         PolicyResult(
-            filling,
-            each,
-            simulate_buckets(backward, each, sums, taken),
-            compare_seconds(_estimate_errors(replica, each), default),
+            policy,
+            filled,
+            simulate_buckets(backward, filled, sums, taken),
+            compare_seconds(_estimate_errors(replica, filled), default),
         )
-        for filling, each in ends.items()
+        for policy, filled in ends.items()
     )
     return BucketComparison(replica, tuple(ways), cap, bound_buckets(backward, sums))
 
 
 def _estimate_errors(replica: Replica, ends: Ends) -> UncertainSeconds:
-    """Seconds of a step, and by how much they are others where computing or links are."""
+    """Seconds of a step, with their errors from computing and from links."""
     backward, sums, taken = replica.backward, replica.sums, replica.taken
     usual = simulate_buckets(backward, ends, sums.seconds, taken).seconds
 
-    def off(one: BucketTimeline) -> float:
-        return one.seconds - usual
+    def off(timeline: BucketTimeline) -> float:
+        return timeline.seconds - usual
 
     by_compute = (replica.computing(ratio) for ratio in (replica.fast, replica.slow))
-    fast, slow = (off(simulate_buckets(each, ends, sums.seconds, taken)) for each in by_compute)
+    fast, slow = (
+        off(simulate_buckets(backward_pass, ends, sums.seconds, taken))
+        for backward_pass in by_compute
+    )
     return UncertainSeconds(
         usual,
         {

@@ -1,9 +1,9 @@
-"""What a data-parallel step is to who fills buckets: when each gradient is made, and how large.
+"""Gradients of a data-parallel step, with their sizes and when each is made.
 
-It is read off the tasks of a device, of a step whose gradients each go alone: until the last
-gradient is made all is computed one after the other, whatever is sent beside it. A layer in a loop
-makes gradients of its own, as layers written out do. Collectives of a forward pass are left out:
-DDP has none, as each replica normalises by its own samples.
+They are read off the tasks of a device whose gradients each are sent alone: until the last gradient
+is made, compute goes on without waiting for communication. A layer in a loop makes gradients of its
+own, as layers written out do. Collectives of a forward pass are left out: DDP has none, as each
+replica normalises by its own samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synth.step.simulation.kinds import BufferKind, kinds_of
 class Gradient:
     """A tensor that a reducer puts in a bucket, and when it is made.
 
-    ``layer`` is that of a loop, or -1: of parameters stacked by layers it is one slice.
+    ``layer``: the iteration of a loop whose slice of stacked parameters it is, else -1.
     """
 
     label: str
@@ -43,10 +43,10 @@ class Gradient:
 
 @dataclass(frozen=True)
 class BackwardPass:
-    """A step of one replica: gradients in the order in which they are made.
+    """The gradients of one replica's step, in the order in which they are made.
 
-    ``compute_seconds``: until the backward pass ends; ``update_seconds``: what the optimizer does
-    once all are summed, as DDP waits for all of them.
+    ``compute_seconds``: the end of the backward pass; ``update_seconds``: of the optimizer, once
+    all are reduced, as DDP waits for all of them.
     """
 
     dtype: str
@@ -57,18 +57,18 @@ class BackwardPass:
     @cached_property
     def upto_bytes(self) -> tuple[int, ...]:
         """Bytes of the first 0, 1, 2, ... gradients."""
-        return tuple(accumulate((one.size_bytes for one in self.gradients), initial=0))
+        return tuple(accumulate((gradient.size_bytes for gradient in self.gradients), initial=0))
 
     @cached_property
     def upto_elements(self) -> tuple[int, ...]:
-        """Likewise, elements."""
-        return tuple(accumulate((one.elements for one in self.gradients), initial=0))
+        """Elements of the first 0, 1, 2, ... gradients."""
+        return tuple(accumulate((gradient.elements for gradient in self.gradients), initial=0))
 
 
 def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> BackwardPass:
-    """Read off the tasks of a device on which each gradient is sent as soon as it is made.
+    """Reads gradients off the tasks of a device that sends each as soon as it is made.
 
-    Raises InputError for a step that sums no gradients, and for gradients of several types: a
+    Raises InputError for a step that reduces no gradients, and for gradients of several types: a
     bucket is of one.
     """
     sent = list(_find_sums(step, device))
@@ -80,10 +80,10 @@ def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> Backw
         problem = f"gradients in {' and '.join(dtypes)}"
         raise InputError(problem, where="MODEL", hint="a bucket is of one type: cast them alike")
     queue = [device.tasks[at] for at in _find_backward_tasks(device, {at for at, _ in sent})]
-    passed = [0.0, *accumulate(one.seconds for one in queue)]
+    passed = [0.0, *accumulate(task.seconds for task in queue)]
     done = _counts(device, queue)
     labels = find_meanings(step.graph, input_meanings(step), ends_of(step))
-    found = [
+    gradients = [
         Gradient(
             labels[task.sends[0]].label if task.sends[0] in labels else task.sends[0],
             task.layer,
@@ -93,28 +93,28 @@ def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> Backw
         )
         for _, task in sent
     ]
-    found.sort(key=lambda one: one.ready_seconds)
-    return BackwardPass(dtypes[0], tuple(found), passed[-1], update_seconds)
+    gradients.sort(key=lambda gradient: gradient.ready_seconds)
+    return BackwardPass(dtypes[0], tuple(gradients), passed[-1], update_seconds)
 
 
 def hoist_casts(step: Step) -> Step:
-    """The same with each cast to wider elements right after what makes its operand.
+    """Moves each cast to wider elements right after what makes its operand.
 
     Where a model casts all parameters before its layers, JAX casts all gradients after the whole
-    backward pass; autograd of PyTorch does it when each is made.
+    backward pass; autograd of PyTorch casts each when it is made.
     """
-    made = {value.name for one in step.graph.operations for value in one.results}
+    made = {value.name for operation in step.graph.operations for value in operation.results}
     casts: dict[str, list[Operation]] = {}
     rest: list[Operation] = []
-    for one in step.graph.operations:
-        late = widens(one) and str(one.operands[0]) in made
-        (casts.setdefault(str(one.operands[0]), []) if late else rest).append(one)
+    for operation in step.graph.operations:
+        late = widens(operation) and str(operation.operands[0]) in made
+        (casts.setdefault(str(operation.operands[0]), []) if late else rest).append(operation)
     operations: list[Operation] = []
     waiting = rest[::-1]
     while waiting:
-        one = waiting.pop()
-        operations.append(one)
-        waiting += (cast for value in one.results for cast in casts.get(value.name, ()))
+        operation = waiting.pop()
+        operations.append(operation)
+        waiting += (cast for value in operation.results for cast in casts.get(value.name, ()))
     return replace(step, graph=replace(step.graph, operations=tuple(operations)))
 
 
@@ -125,14 +125,14 @@ def kind_of(task: Task) -> Type:
 
 
 def update_of(step: Step, device: DeviceTasks) -> float:
-    """Seconds of what a device computes of summed gradients."""
+    """Seconds that a device computes with reduced gradients."""
     sums = {at for at, _ in _find_sums(step, device)}
     own = set(_find_backward_tasks(device, sums))
     return sum(device.tasks[at].seconds for at in device.streams[COMPUTE] if at not in own)
 
 
 def _find_sums(step: Step, device: DeviceTasks) -> Iterator[tuple[int, Task]]:
-    """The tasks that add gradients up, in the order in which these are made."""
+    """Yields the tasks that reduce gradients, in the order in which these are made."""
     kinds = kinds_of(step)
     for stream, queue in device.streams.items():
         for at in queue if stream != COMPUTE else ():
@@ -143,7 +143,7 @@ def _find_sums(step: Step, device: DeviceTasks) -> Iterator[tuple[int, Task]]:
 
 
 def _find_backward_tasks(device: DeviceTasks, sums: set[int]) -> list[int]:
-    """The tasks of compute that need no summed gradient, in their order."""
+    """The compute tasks that need no reduced gradient, in order."""
     late = set(sums)
     for at, task in enumerate(device.tasks):
         if at not in late and not late.isdisjoint(task.before):
@@ -153,7 +153,7 @@ def _find_backward_tasks(device: DeviceTasks, sums: set[int]) -> list[int]:
 
 
 def _counts(device: DeviceTasks, kept: Sequence[Task]) -> list[int]:
-    """How many of the tasks that are kept are among the first 0, 1, 2, ... of compute."""
+    """For the first 0, 1, 2, ... compute tasks, how many of them are kept."""
     own = set(map(id, kept))
     queue = device.streams[COMPUTE]
     return [0, *accumulate(int(id(device.tasks[at]) in own) for at in queue)]

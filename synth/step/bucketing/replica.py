@@ -1,4 +1,4 @@
-"""A model's data-parallel step on a machine, as who fills buckets sees it."""
+"""A model's data-parallel step on a machine, for filling buckets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ AXIS = "data"
 
 @dataclass(frozen=True)
 class Replica:
-    """The backward pass of a replica, how sure its seconds are, and what sums its gradients.
+    """The backward pass of a replica, how certain its seconds are, and its reductions.
 
-    ``fast`` and ``slow`` are the ratios between which all of its computing may be off at once;
-    ``taken`` is the part of what computes that a sum takes: none, where network cards do it.
+    ``fast`` and ``slow``: the ratios between which all of its computing may be off at once.
+    ``taken``: the share of the cores that a reduction takes; none where network cards do it.
     """
 
     backward: BackwardPass
@@ -37,38 +37,43 @@ class Replica:
     taken: float = 0.0
 
     def computing(self, ratio: float) -> BackwardPass:
-        """The same where all that is computed takes so many times as long."""
-        one = self.backward
-        made = (replace(each, ready_seconds=ratio * each.ready_seconds) for each in one.gradients)
+        """The backward pass if all computing takes ``ratio`` times as long."""
+        backward = self.backward
+        gradients = tuple(
+            replace(gradient, ready_seconds=ratio * gradient.ready_seconds)
+            for gradient in backward.gradients
+        )
         return replace(
-            one,
-            gradients=tuple(made),
-            compute_seconds=ratio * one.compute_seconds,
-            update_seconds=ratio * one.update_seconds,
+            backward,
+            gradients=gradients,
+            compute_seconds=ratio * backward.compute_seconds,
+            update_seconds=ratio * backward.update_seconds,
         )
 
 
 def sum_gradients_first(step: Step, plan: Plan) -> Plan:
-    """The plan with each gradient summed before anything is made of it, as DDP sums it.
+    """The plan with each gradient reduced before anything is computed from it, as in DDP.
 
-    A plan need not: of a sum that is scaled by a learning rate the scaled parts can be summed, too.
+    A plan need not do so: where a gradient is scaled by a learning rate, it may reduce the scaled
+    addends.
     """
     kinds = kinds_of(step)
 
-    def of(one: Operation, rows: Rows | Cuts) -> Rows | Cuts:
-        read = any(kinds.get(str(value)) is BufferKind.GRADIENTS for value in one.operands)
-        still = any(kinds[value.name] is BufferKind.GRADIENTS for value in one.results)
-        return () if read and not still and one.body is None else rows
+    def cut(operation: Operation, rows: Rows | Cuts) -> Rows | Cuts:
+        reads = any(kinds.get(str(one)) is BufferKind.GRADIENTS for one in operation.operands)
+        makes = any(kinds[one.name] is BufferKind.GRADIENTS for one in operation.results)
+        return () if reads and not makes and operation.body is None else rows
 
-    both = zip(step.graph.operations, plan.cuts.operations, strict=True)
-    return replace(plan, cuts=replace(plan.cuts, operations=tuple(of(*one) for one in both)))
+    pairs = zip(step.graph.operations, plan.cuts.operations, strict=True)
+    return replace(plan, cuts=replace(plan.cuts, operations=tuple(cut(*pair) for pair in pairs)))
 
 
 def build_replica(step: Step, system: System, placement: Placement, device: Device) -> Replica:
-    """Raises InputError for a batch that devices do not divide, and as ``backward_of`` does.
+    """Builds the replica of a step on all devices of a system.
 
-    The step is written down twice: with each gradient alone, to see when it is made; and with all
-    in one bucket, as then the optimizer does all at once, as fused ones do.
+    Raises InputError for a batch that devices do not divide, and as ``backward_of`` does. The step
+    is written out twice: with each gradient alone, to see when it is made; and with all in one
+    bucket, as then the optimizer updates all at once, as fused ones do.
     """
     devices, step = system.devices, hoist_casts(step)
     recipe = parse_recipe(f"{AXIS}={devices}; batch over {AXIS}")
@@ -87,13 +92,13 @@ def build_replica(step: Step, system: System, placement: Placement, device: Devi
         return write_tasks(prepare_step(step, own), own, apply(step, own), sources, RUNTIME)
 
     alone = tasks(())
-    sure = sum_estimates_of_section(one for _, one in known.values())
+    whole = sum_estimates_of_section(estimate for _, estimate in known.values())
     everything = buckets_of(prepare_step(step, plan), apply(step, plan), plan.sizes, 2**62)
     update = update_of(step, tasks(everything))
     return Replica(
         backward_of(step, alone, update),
-        sure.how,
-        sure.low / sure.seconds if sure.seconds else 1.0,
-        sure.high / sure.seconds if sure.seconds else 1.0,
+        whole.how,
+        whole.low / whole.seconds if whole.seconds else 1.0,
+        whole.high / whole.seconds if whole.seconds else 1.0,
         Sums(system, placement),
     )

@@ -1,8 +1,8 @@
-"""The file that a training script imports, to fill DDP's buckets as they were found to be best.
+"""Writes the file that a training script imports to fill DDP's buckets as found best.
 
 DDP of torch 2.13 has a list of caps, one a bucket: it ends a bucket with the gradient by which it
-has so many bytes. So caps that are a little less than the bytes of our buckets are our buckets,
-filled by DDP's own reducer in the order in which it sees gradients made: no hook of ours runs. Less
+has that many bytes. So caps slightly below the bytes of our buckets make our buckets, filled by
+DDP's own reducer in the order in which it sees gradients made; no hook of ours runs. Caps are lower
 by half of the last gradient, or by a hundredth, as that order is not quite the parameters': where a
 bias is made before its matrix, a bucket that lacks it would not end before the next matrix.
 """
@@ -16,32 +16,32 @@ from synth.step.bucketing.compared import BucketComparison, FillPolicy
 SCRIPT_NAME = "collsynth_buckets.py"
 
 
-def write_script(found: BucketComparison, model: str, made_by: str) -> str:
-    """The file's text."""
-    best, backward = found.best, found.replica.backward
-    [usual] = [one for one in found.ways if one.filling is FillPolicy.USUAL]
+def write_script(comparison: BucketComparison, model: str, made_by: str) -> str:
+    """Returns the text of the file."""
+    best, backward = comparison.best, comparison.replica.backward
+    [usual] = [way for way in comparison.ways if way.filling is FillPolicy.USUAL]
     upto = backward.upto_elements
     return (
         templates("synth.step.bucketing")
         .get_template("buckets.py.jinja")
         .render(
             model=model,
-            system=found.replica.sums.system.name,
+            system=comparison.replica.sums.system.name,
             made_by=made_by,
             usual=format_duration(usual.timed.seconds),
             best=format_duration(best.timed.seconds),
             same="" if best.saved.told else ", a tie within the prediction's uncertainty",
-            cap_mib=found.cap_mib,
+            cap_mib=comparison.cap_mib,
             buckets=[
-                (upto[one.last] - upto[one.first], _names(found, one.first, one.last))
-                for one in best.timed.buckets
+                (upto[b.last] - upto[b.first], _names(comparison, b.first, b.last))
+                for b in best.timed.buckets
             ],
         )
     )
 
 
-def _names(found: BucketComparison, first: int, last: int) -> str:
-    """``layers/mlp/up[11] to embedding``."""
-    made = found.replica.backward.gradients
+def _names(comparison: BucketComparison, first: int, last: int) -> str:
+    """Names a run of gradients: ``layers/mlp/up[11] to embedding``."""
+    made = comparison.replica.backward.gradients
     ends = made[first].name, made[last - 1].name
     return ends[0] if last - first == 1 else f"{ends[0]} to {ends[1]}"

@@ -1,4 +1,4 @@
-"""Seconds of the all-reduces of buckets, as the runtime does them by itself."""
+"""Seconds of the all-reduces of buckets with the runtime's own choice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.collective.price.steps import InstructionPrice, total_seconds
 
 @dataclass
 class Sums:
-    """All-reduces over all axes of a placement: what they take, and between what that lies.
+    """Seconds of all-reduces over all axes of a placement, with their intervals.
 
     ``choice``: the algorithms that the runtime is held to.
     """
@@ -37,25 +37,25 @@ class Sums:
 
     @property
     def priced(self) -> frozenset[int]:
-        """The bytes that were asked for until now."""
+        """The sizes that were priced so far, in bytes."""
         return frozenset(self._known)
 
     def seconds(self, size_bytes: int) -> float:
-        """Of so many bytes, likely."""
+        """Likely seconds of an all-reduce."""
         return total_seconds(self._prices(size_bytes))
 
     def low(self, size_bytes: int) -> float:
-        """The least that measurements let it be."""
-        found = interval_of_program(self.system, self._prices(size_bytes))
-        return self.seconds(size_bytes) if found is None else found.low_seconds
+        """The least seconds that measurements allow."""
+        interval = interval_of_program(self.system, self._prices(size_bytes))
+        return self.seconds(size_bytes) if interval is None else interval.low_seconds
 
     def high(self, size_bytes: int) -> float:
-        """The most."""
-        found = interval_of_program(self.system, self._prices(size_bytes))
-        return self.seconds(size_bytes) if found is None else found.high_seconds
+        """The most seconds that measurements allow."""
+        interval = interval_of_program(self.system, self._prices(size_bytes))
+        return self.seconds(size_bytes) if interval is None else interval.high_seconds
 
     def _prices(self, size_bytes: int) -> tuple[InstructionPrice, ...]:
         if size_bytes not in self._known:
-            found = defaults(self._simulator, self._reduction, size_bytes)
-            self._known[size_bytes] = found.baseline
+            default = defaults(self._simulator, self._reduction, size_bytes)
+            self._known[size_bytes] = default.baseline
         return self._known[size_bytes]

@@ -1,4 +1,4 @@
-"""A sharded step as one Python file, for JAX or for PyTorch: what every device does, line by line.
+"""Writes a sharded step as one Python file, for JAX or PyTorch: what every device does.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.emit import write

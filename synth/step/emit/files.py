@@ -1,4 +1,4 @@
-"""The file around the functions of a step: what goes in and out, helpers, and a main."""
+"""The file around the functions of a step: inputs and outputs, helpers, and a main."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LANGUAGES: Mapping[str, TargetLanguage] = {"jax": JAX, "torch": TORCH}
 NOT_EXECUTED = (
     "Not executed when it was written: train --check runs it beside the same step on one device."
 )
-"""What stands in the heading of a file that nobody has run."""
+"""A statement in the heading of a file that nobody has run."""
 
 _WIDE = frozenset(("i64", "u64", "f64"))
 
@@ -51,23 +51,23 @@ def write(
     schedule: Plan | None = None,
     overlap: bool = False,
 ) -> str:
-    """A sharded step as the text of a Python file; ``plan`` is what stands in its heading.
+    """Writes a sharded step as a Python file; ``plan``: the text of the plan for its heading.
 
-    With ``programs`` it calls those of them that are more than one collective: their modules must
-    lie beside it. A program with microbatches needs the plan itself, for the order of passes.
-    ``overlap``: in PyTorch what is made in the step is sent beside compute, as the simulation's
-    ``Overlap(sends=True)`` says, but that a loop over layers waits where it gathers again what its
+    With ``programs`` the file calls those of more than one collective; their modules must lie
+    beside it. A program with microbatches needs the plan itself (``schedule``). ``overlap``: in
+    PyTorch values made in the step are sent during compute, as in a simulation with
+    ``Overlap(sends=True)``, except that a loop over layers waits where it gathers again what its
     forward pass kept; XLA orders collectives itself.
 
-    Raises InputError for primitives that the runtime has no words for, with their user's line,
-    for inputs that are partial, and for inputs that are keys.
+    Raises InputError for primitives that the runtime lacks, with their line of the model, for
+    inputs that are partial, and for inputs that are keys.
     """
     language = LANGUAGES[runtime]
     called = use_collective if programs is None else programs.call
     scheduled = None if schedule is None or not program.places else ScheduleText(schedule)
     parts = scheduled.plan.parts if scheduled else sizes
     axes = dict(scheduled.plan.axes) if scheduled else sizes
-    found = build_listing(step, program, parts, language, called, overlap)
+    listing = build_listing(step, program, parts, language, called, overlap)
     for label, value in zip(step.labels, step.graph.inputs, strict=True):
         if value.type.dtype == "key":
             hint = "give the numbers that a key is made of, and wrap them in the step"
@@ -84,21 +84,25 @@ def write(
     ]
     outputs = [
         _describe_value(
-            one.name, "", _spell_dtype(language, one.type.dtype), one.type.shape, one.sharding
+            output.name,
+            "",
+            _spell_dtype(language, output.type.dtype),
+            output.type.shape,
+            output.sharding,
         )
-        | {"kept": one.kept}
-        for one in found.outputs
+        | {"kept": output.kept}
+        for output in listing.outputs
     ]
     values = [*step.graph.values.values()]
     values += [
         value
-        for one in step.graph.everywhere()
-        if one.body is not None
-        for value in one.body.values.values()
+        for operation in step.graph.everywhere()
+        if operation.body is not None
+        for value in operation.body.values.values()
     ]
     return _fill_template(
         language,
-        found,
+        listing,
         axes,
         values,
         name=step.name,
@@ -117,42 +121,42 @@ def write(
         ],
         modules=sorted(programs.modules) if programs else [],
         placed=str(programs.placement) if programs and programs.reordered else "",
-        **(scheduled.words(step, found, language) if scheduled else UNSCHEDULED),
+        **(scheduled.words(step, listing, language) if scheduled else UNSCHEDULED),
     )
 
 
 def add_statement(text: str, statement: str) -> str:
-    """A file whose heading says how it was executed, in the place of ``NOT_EXECUTED``."""
+    """Replaces ``NOT_EXECUTED`` in a file's heading by how the file was executed."""
     return text.replace(NOT_EXECUTED, "\n".join(wrap(statement, WIDTH)), 1)
 
 
 def write_operations(
-    runtime: str, some: ProgramSection, sizes: Mapping[str, int], sent: Collection[str] = ()
+    runtime: str, section: ProgramSection, sizes: Mapping[str, int], sent: Collection[str] = ()
 ) -> str:
-    """Some operations of a step as the same file has them, to be called and not to be run.
+    """Writes operations of a step with the same helpers, to be called and not to be run.
 
-    Values lie as the section says, and what is partial stays so; the values named ``sent`` are
-    given away as to a collective. Raises InputError as ``write``.
+    Values have the section's shardings, and partial ones stay partial; values named ``sent`` are
+    returned as a collective needs them. Raises InputError as ``write`` does.
     """
     language = LANGUAGES[runtime]
-    found = build_partial_listing(some, sizes, language, sent)
-    values = [value for value, _ in some.reads]
+    listing = build_partial_listing(section, sizes, language, sent)
+    values = [value for value, _ in section.reads]
     values += [
-        one
-        for done in some.instructions
-        if isinstance(done, LocalOperation)
-        for one in done.operation.results
+        result
+        for instruction in section.instructions
+        if isinstance(instruction, LocalOperation)
+        for result in instruction.operation.results
     ]
     words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
     nothing: dict[str, Any] = dict.fromkeys(
         ("inputs", "outputs", "captured", "modules", "placed"), ()
     )
-    return _fill_template(language, found, sizes, values, **words, **nothing, **UNSCHEDULED)
+    return _fill_template(language, listing, sizes, values, **words, **nothing, **UNSCHEDULED)
 
 
 def _fill_template(
     language: TargetLanguage,
-    found: Listing,
+    listing: Listing,
     axes: Mapping[str, int],
     values: Iterable[Value],
     **words: Any,
@@ -165,12 +169,12 @@ def _fill_template(
             axes=list(axes.items()),
             sizes=", ".join(f"{axis}={size}" for axis, size in axes.items()),
             world=prod(axes.values()),
-            over=_list_exchanges(found.moves, axes),
-            functions=found.text,
-            later="later=True" in found.text,
+            over=_list_exchanges(listing.moves, axes),
+            functions=listing.text,
+            later="later=True" in listing.text,
             executed=NOT_EXECUTED,
-            uses=found.uses,
-            flats=any(one["flat"] for one in words["inputs"]),
+            uses=listing.uses,
+            flats=any(value["flat"] for value in words["inputs"]),
             wide=any(value.type.dtype in _WIDE for value in values),
             **words,
         )
@@ -178,21 +182,21 @@ def _fill_template(
 
 
 def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> list[str]:
-    """The sets of axes along which groups exchange something, in the order of the axes."""
+    """The sets of axes over which groups exchange something, in the order of the axes."""
     sending = (
         MoveKind.ALL_GATHER,
         MoveKind.ALL_TO_ALL,
         MoveKind.ALL_REDUCE,
         MoveKind.REDUCE_SCATTER,
     )
-    found = {tuple(axis for axis in sizes if axis in m.axes) for m in moves if m.how in sending}
-    return [spell_words(axes) for axes in sorted(found)]
+    exchanged = {tuple(axis for axis in sizes if axis in m.axes) for m in moves if m.how in sending}
+    return [spell_words(axes) for axes in sorted(exchanged)]
 
 
 def _describe_value(
     name: str, role: str, dtype: str, shape: tuple[int, ...], sharding: Sharding
 ) -> dict[str, Any]:
-    """One input or output as templates have it."""
+    """An input or output as templates use it."""
     return {
         "name": name,
         "role": role,
@@ -205,12 +209,12 @@ def _describe_value(
 
 
 def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
-    """An element type as arrays of the file have it."""
+    """The element type of arrays in the file."""
     return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
 def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
-    """The bytes of an array as the runtime has its elements: PyTorch keeps u32 in 64 bits."""
+    """The bytes of an array with the runtime's elements: PyTorch keeps u32 in 64 bits."""
     if (dtype, _spell_dtype(language, dtype)) != ("u32", "int64"):
         return data
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()

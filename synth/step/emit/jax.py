@@ -40,14 +40,14 @@ _CUMULATIVE = split_words("cumsum cumprod cummax cummin cumlogsumexp")
 
 
 def _slice(call: PrimitiveCall) -> str:
-    strides = call.told("strides") if "strides" in call.operation.parameter else "None"
-    limits = f"{call.told('start_indices')}, {call.told('limit_indices')}"
+    strides = call.spell("strides") if "strides" in call.operation.parameter else "None"
+    limits = f"{call.spell('start_indices')}, {call.spell('limit_indices')}"
     return f"lax.slice({call.operands[0]}, {limits}, {strides})"
 
 
 def _dynamic_slice(call: PrimitiveCall) -> str:
     operand, *starts = call.operands
-    return f"lax.dynamic_slice({operand}, [{', '.join(starts)}], {call.told('slice_sizes')})"
+    return f"lax.dynamic_slice({operand}, [{', '.join(starts)}], {call.spell('slice_sizes')})"
 
 
 def _dynamic_update_slice(call: PrimitiveCall) -> str:
@@ -56,11 +56,11 @@ def _dynamic_update_slice(call: PrimitiveCall) -> str:
 
 
 def _iota(call: PrimitiveCall) -> str:
-    told = f"{call.told('dtype')}, {call.told('shape')}, {call.told('dimension')}"
-    made = f"lax.broadcasted_iota({told})"
+    arguments = f"{call.spell('dtype')}, {call.spell('shape')}, {call.spell('dimension')}"
+    iota = f"lax.broadcasted_iota({arguments})"
     if call.offset is None:
-        return made
-    return f"{made} + ({_number(call)} * {call.offset.extent}).astype({call.told('dtype')})"
+        return iota
+    return f"{iota} + ({_number(call)} * {call.offset.extent}).astype({call.spell('dtype')})"
 
 
 def _number(call: PrimitiveCall) -> str:
@@ -69,48 +69,52 @@ def _number(call: PrimitiveCall) -> str:
 
 
 def _round(call: PrimitiveCall) -> str:
-    way = str(call.operation.parameter["rounding_method"]).upper()
-    return f"lax.round({call.operands[0]}, lax.RoundingMethod.{way})"
+    method = str(call.operation.parameter["rounding_method"]).upper()
+    return f"lax.round({call.operands[0]}, lax.RoundingMethod.{method})"
 
 
 def _precision(call: PrimitiveCall) -> str:
     given = call.operation.parameter.get("precision")
     if given is None:
         return ""
-    both = (given,) if isinstance(given, str) else given
-    assert isinstance(both, tuple)
-    found = [f"lax.Precision.{str(one).upper()}" for one in both]
-    return f", precision={found[0] if len(found) == 1 else '(' + ', '.join(found) + ')'}"
+    precisions = (given,) if isinstance(given, str) else given
+    assert isinstance(precisions, tuple)
+    names = [f"lax.Precision.{str(precision).upper()}" for precision in precisions]
+    return f", precision={names[0] if len(names) == 1 else '(' + ', '.join(names) + ')'}"
 
 
 def _dot_general(call: PrimitiveCall) -> str:
     more = _precision(call) + call.keyword("preferred_element_type")
-    return f"lax.dot_general({', '.join(call.operands)}, {call.told('dimension_numbers')}{more})"
+    return f"lax.dot_general({', '.join(call.operands)}, {call.spell('dimension_numbers')}{more})"
 
 
 def _ragged_dot_general(call: PrimitiveCall) -> str:
-    told = f"lax.RaggedDotDimensionNumbers({call.told('ragged_dot_dimension_numbers')})"
+    numbers = f"lax.RaggedDotDimensionNumbers({call.spell('ragged_dot_dimension_numbers')})"
     more = _precision(call) + call.keyword("preferred_element_type")
-    return f"lax.ragged_dot_general({', '.join(call.operands)}, {told}{more})"
+    return f"lax.ragged_dot_general({', '.join(call.operands)}, {numbers}{more})"
 
 
 def _convolution(call: PrimitiveCall) -> str:
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
-    told = [f"{name}={call.told(name)}" for name in names]
-    told.append(f"dimension_numbers=lax.ConvDimensionNumbers({call.told('dimension_numbers')})")
+    arguments = [f"{name}={call.spell(name)}" for name in names]
+    arguments.append(
+        f"dimension_numbers=lax.ConvDimensionNumbers({call.spell('dimension_numbers')})"
+    )
     for name in ("feature_group_count", "batch_group_count"):
         if call.operation.parameter[name] != 1:
-            told.append(f"{name}={call.told(name)}")
+            arguments.append(f"{name}={call.spell(name)}")
     more = _precision(call) + call.keyword("preferred_element_type")
-    return f"lax.conv_general_dilated({', '.join((*call.operands, *told))}{more})"
+    return f"lax.conv_general_dilated({', '.join((*call.operands, *arguments))}{more})"
 
 
 def _windows(call: PrimitiveCall) -> str:
     names = ("window_dimensions", "window_strides", "padding")
     dilations = ("base_dilation", "window_dilation")
-    told = [call.told(name) for name in names]
-    told += [f"{name}={call.told(name)}" for name in dilations if name in call.operation.parameter]
-    return ", ".join(told)
+    arguments = [call.spell(name) for name in names]
+    arguments += [
+        f"{name}={call.spell(name)}" for name in dilations if name in call.operation.parameter
+    ]
+    return ", ".join(arguments)
 
 
 def _reduce_window(combine: str, kind: ReductionKind) -> Writer:
@@ -132,29 +136,30 @@ def _select_and_scatter_add(call: PrimitiveCall) -> str:
 def _gather(call: PrimitiveCall) -> str:
     operand, indices = call.operands
     mode = _mode(call)
-    told = f"lax.GatherDimensionNumbers({call.told('dimension_numbers')})"
-    told += f", {call.told('slice_sizes')}"
+    arguments = f"lax.GatherDimensionNumbers({call.spell('dimension_numbers')})"
+    arguments += f", {call.spell('slice_sizes')}"
     if call.offset is None:
-        return f"lax.gather({operand}, {indices}, {told}, mode={mode}{call.keyword('fill_value')})"
+        fill = call.keyword("fill_value")
+        return f"lax.gather({operand}, {indices}, {arguments}, mode={mode}{fill})"
     fill = ""
     if call.operation.parameter["mode"] == "fill_or_drop":
         fill = call.keyword("fill_value") or ", fill_value=None"
     starts = read_entry(call.operation, "dimension_numbers", "start_index_map")
     sizes = read_numbers(call.operation, "slice_sizes")
     own = _index_own(call, [call.shape()[at] - sizes[at] for at in starts])
-    return f"look_up({operand}, {indices}, {told}, {own}{fill})"
+    return f"look_up({operand}, {indices}, {arguments}, {own}{fill})"
 
 
 def _index_own(call: PrimitiveCall, last: Sequence[int]) -> str:
-    """How an index finds what is this part's own: see ``own`` in the template.
+    """Spells how an index finds this part's own entries: see ``own`` in the template.
 
-    ``last`` is for each entry where the last window begins.
+    ``last``: for each entry where the last window begins.
     """
     offset = call.offset
     assert offset is not None
     clip: object = None
     if call.operation.parameter["mode"] == "clip":
-        clip = tuple(offset.size - 1 if at == offset.entry else one for at, one in enumerate(last))
+        clip = tuple(offset.size - 1 if at == offset.entry else end for at, end in enumerate(last))
     return (
         f"{offset.entry}, {offset.extent}, {offset.size}, {spell_words(offset.axes)}, clip={clip}"
     )
@@ -172,9 +177,9 @@ def _scatter(name: str) -> Writer:
             assert call.offset.index is Index.DROP
             indices = f"own({indices}, {_index_own(call, _find_last(call))})"
             mode = "lax.GatherScatterMode.FILL_OR_DROP"
-        told = f"lax.ScatterDimensionNumbers({call.told('dimension_numbers')})"
+        numbers = f"lax.ScatterDimensionNumbers({call.spell('dimension_numbers')})"
         unique = ", unique_indices=True" if call.operation.parameter["unique_indices"] else ""
-        return f"lax.{name}({operand}, {indices}, {updates}, {told}, mode={mode}{unique})"
+        return f"lax.{name}({operand}, {indices}, {updates}, {numbers}, mode={mode}{unique})"
 
     return write
 
@@ -183,7 +188,7 @@ def _find_last(call: PrimitiveCall) -> list[int]:
     """For each entry of a scatter's index where the last window begins."""
     names = ("update_window_dims", "inserted_window_dims", "operand_batching_dims")
     places, *others = (read_entry(call.operation, "dimension_numbers", name) for name in names)
-    kept = [at for at in range(len(call.shape())) if not any(at in one for one in others)]
+    kept = [at for at in range(len(call.shape())) if not any(at in other for other in others)]
     sizes = dict(zip(kept, (call.shape(2)[place] for place in places), strict=True))
     starts = read_entry(call.operation, "dimension_numbers", "scatter_dims_to_operand_dims")
     return [call.shape()[at] - sizes.get(at, 1) for at in starts]
@@ -192,8 +197,8 @@ def _find_last(call: PrimitiveCall) -> list[int]:
 def _approx_top_k(call: PrimitiveCall) -> str:
     function = "approx_max_k" if call.operation.parameter["is_max_k"] else "approx_min_k"
     names = ("k", "reduction_dimension", "recall_target", "reduction_input_size_override")
-    told = ", ".join(map(call.told, (*names, "aggregate_to_topk")))
-    return f"lax.{function}({call.operands[0]}, {told})"
+    arguments = ", ".join(map(call.spell, (*names, "aggregate_to_topk")))
+    return f"lax.{function}({call.operands[0]}, {arguments})"
 
 
 PRIMITIVES: Mapping[str, Writer] = {
@@ -248,13 +253,13 @@ PRIMITIVES: Mapping[str, Writer] = {
     **JAX_RANDOM,
     **JAX_WHOLE,
 }
-"""Of every primitive its words in JAX."""
+"""How each primitive is written in JAX."""
 
 _REDUCES = {ReductionKind.SUM: "psum", ReductionKind.MAX: "pmax", ReductionKind.MIN: "pmin"}
 
 
 def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int]) -> str:
-    """One move of a value of which a device holds a part of this type."""
+    """Spells one move of a value; ``held`` is the type of a device's part."""
     axes = spell_words(move.axes)
     match move.how:
         case MoveKind.SLICE:
@@ -281,14 +286,14 @@ def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int
 def _emit_all_to_all(text: str, move: ShardingMove) -> str:
     order = move.entering
     dimensions = f"{move.enters}, {move.leaves}"
-    found = f"lax.all_to_all({text}, {spell_words(order)}, {dimensions}, tiled=True)"
+    exchanged = f"lax.all_to_all({text}, {spell_words(order)}, {dimensions}, tiled=True)"
     if order == move.axes:
-        return found
-    return f"reordered({found}, {move.leaves}, {spell_words(order)}, {spell_words(move.axes)})"
+        return exchanged
+    return f"reordered({exchanged}, {move.leaves}, {spell_words(order)}, {spell_words(move.axes)})"
 
 
 def _emit_reduce_scatter(text: str, move: ShardingMove, held: Type) -> str:
-    """There is no scatter of maxima: they are reduced, and each takes its block."""
+    """JAX has no scatter of maxima: they are all-reduced, and each device takes its block."""
     axes = spell_words(move.entering)
     if move.kind is not ReductionKind.SUM:
         return f"own_block({_emit_reduction(text, move, held)}, {move.enters}, {axes})"
@@ -303,15 +308,15 @@ def _emit_reduction(text: str, move: ShardingMove, held: Type) -> str:
 
 
 def spell_partition(sharding: Sharding) -> str:
-    """The PartitionSpec of a value; it says nothing of partial sums.
+    """The PartitionSpec of a sharding, without its partial axes.
 
-    Flat values are arrays of the pieces of all devices end to end: ``laid_flat`` in the template.
+    A flat value is an array of the pieces of all devices end to end: ``laid_flat`` in the template.
     """
     return f"P({', '.join(map(_spell_entry, trim_uncut(sharding)))})"
 
 
 def _spell_entry(axes: tuple[str, ...]) -> str:
-    """Of one dimension what a PartitionSpec has."""
+    """The entry of one dimension in a PartitionSpec."""
     if not axes:
         return "None"
     return f'"{axes[0]}"' if len(axes) == 1 else spell_words(axes)

@@ -1,4 +1,4 @@
-"""A runtime in whose words steps are written: a table of primitives, and its words for moves."""
+"""A runtime that steps are written for: a table of primitives, and its spelling of moves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from synth.step.redistribution import ShardingMove
 class PrimitiveCall:
     """One operation on parts, as a language is to write it.
 
-    ``operation`` is that of the part: shapes and parameters are its own. ``operands`` are its
-    operands as Python, numbers with their element type; ``offset`` is what enters by the part's
-    number.
+    ``operation``: that on parts, with their shapes and parameters. ``operands``: as Python,
+    numbers with their element type. ``offset``: what depends on the number of the part.
     """
 
     operation: Operation
@@ -30,45 +29,46 @@ class PrimitiveCall:
 
     @cached_property
     def plain(self) -> tuple[str, ...]:
-        """The operands, numbers without their type where another operand says what they are."""
+        """The operands, with untyped numbers if another operand determines their type."""
         given = self.operation.operands
-        if not any(isinstance(one, Value) for one in given):
+        if not any(isinstance(operand, Value) for operand in given):
             return self.operands
+        infinite = self.language.infinite
         return tuple(
-            spell_number(one, self.language.infinite) if isinstance(one, Literal) else text
-            for one, text in zip(given, self.operands, strict=True)
+            spell_number(operand, infinite) if isinstance(operand, Literal) else text
+            for operand, text in zip(given, self.operands, strict=True)
         )
 
     @property
     def made(self) -> Type:
-        """What the first result is."""
+        """The type of the first result."""
         return self.operation.results[0].type
 
     def shape(self, at: int = 0) -> tuple[int, ...]:
-        """Of an operand."""
-        one = self.operation.operands[at]
-        return one.type.shape if isinstance(one, Value) else ()
+        """The shape of an operand."""
+        operand = self.operation.operands[at]
+        return operand.type.shape if isinstance(operand, Value) else ()
 
     def dtype(self, at: int = 0) -> str:
         """The element type of an operand."""
-        one = self.operation.operands[at]
-        return one.type.dtype if isinstance(one, Value) else one.dtype
+        operand = self.operation.operands[at]
+        return operand.type.dtype if isinstance(operand, Value) else operand.dtype
 
     @property
     def bits(self) -> int:
-        """Of an element of the first operand: 32 of ``i32``."""
+        """Bits of an element of the first operand: 32 for ``i32``."""
         return int(self.dtype().lstrip("uif"))
 
-    def told(self, name: str) -> str:
+    def spell(self, name: str) -> str:
         """A parameter as Python."""
         return spell_parameter(self.operation.parameter[name], self.language.dtypes)
 
     def keyword(self, name: str) -> str:
-        """``, name=value`` where the parameter is given."""
-        return f", {name}={self.told(name)}" if name in self.operation.parameter else ""
+        """``, name=value`` if the parameter is given, else nothing."""
+        return f", {name}={self.spell(name)}" if name in self.operation.parameter else ""
 
     def refused(self, why: str) -> InputError:
-        """What it is that cannot be written."""
+        """The error for a call that cannot be written."""
         problem = f"{self.language.name} has no {self.operation.primitive} {why}"
         return InputError(problem, where=self.operation.line)
 
@@ -77,27 +77,27 @@ Finish = Callable[[PrimitiveCall, str], str]
 
 
 def keep_text(call: PrimitiveCall, text: str) -> str:
-    """An operation needs nothing beside its words."""
+    """Returns the text as it is."""
     return text
 
 
 Writer = str | Callable[[PrimitiveCall], str]
 """An expression with ``{0}`` for operands, ``{p0}`` for numbers without types, ``{name}`` for
-parameters, ``{all}``, ``{made}``; or what makes one."""
+parameters, ``{all}``, ``{made}``; or a function that makes one."""
 
 
 @dataclass(frozen=True)
 class TargetLanguage:
-    """A runtime in whose words a step is written.
+    """A runtime that a step is written for.
 
-    ``dtypes`` are its names of element types, ``number`` writes one with its type, ``empty`` an
-    array without elements, ``infinite`` has ``inf`` and ``nan``. ``move`` writes one move of a
-    value whose part has a type. ``template`` has what the functions need; ``reserved`` are the
-    names that it defines. ``finish`` adds to the words of an operation what its element type needs.
-    ``gets_by_shape``: who is sent a value must know its shape. ``sent`` is how a value is given
-    away that is to be sent as it lies in memory, and ``later`` makes of a call of a collective one
-    that only begins it; none, where the runtime orders work itself. ``apart`` keeps a value
-    from being merged with an equal one; empty where nothing does.
+    ``dtypes``: its element types; ``number``: a typed number; ``empty``: an array without elements;
+    ``infinite``: the module of ``inf`` and ``nan``. ``move`` spells one move of a value whose part
+    has a type. ``template`` has the helpers of the functions, ``reserved`` the names that it
+    defines. ``finish`` adds to an operation what its element type needs. ``gets_by_shape``: the
+    receiver of a value must know its shape. ``sent``: a value that is to be sent as it lies in
+    memory. ``later``: turns the call of a collective into one that only begins it; empty where the
+    runtime orders work itself. ``apart``: keeps a value from being merged with an equal one; empty
+    where nothing does.
     """
 
     name: str
@@ -115,15 +115,15 @@ class TargetLanguage:
     later: str = ""
     apart: str = ""
 
-    def literal(self, one: Literal) -> str:
-        """A number with its element type. Raises InputError for a type that it has not."""
-        if one.dtype not in self.dtypes:
-            raise InputError(f"{self.name} has no {one.dtype}, and {one} is of it")
-        value = spell_number(one, self.infinite)
-        return self.number.format(value=value, dtype=self.dtypes[one.dtype])
+    def literal(self, literal: Literal) -> str:
+        """A number with its element type. Raises InputError for a type that the runtime lacks."""
+        if literal.dtype not in self.dtypes:
+            raise InputError(f"{self.name} has no {literal.dtype}, and {literal} is of it")
+        value = spell_number(literal, self.infinite)
+        return self.number.format(value=value, dtype=self.dtypes[literal.dtype])
 
     def write(self, call: PrimitiveCall) -> str:
-        """An operation. Raises InputError, with its user's line, for a primitive it has not."""
+        """Writes an operation. Raises InputError, with its line, for an unknown primitive."""
         operation = call.operation
         writer = self.primitives.get(operation.primitive)
         if writer is None:
@@ -135,8 +135,8 @@ class TargetLanguage:
 
     def _filled_in(self, writer: str, call: PrimitiveCall) -> str:
         operation = call.operation
-        words = {f"p{at}": one for at, one in enumerate(call.plain)}
-        words |= {name: spell_parameter(one, self.dtypes) for name, one in operation.parameters}
+        words = {f"p{at}": text for at, text in enumerate(call.plain)}
+        words |= {name: spell_parameter(text, self.dtypes) for name, text in operation.parameters}
         words["all"] = ", ".join(call.operands)
         words["made"] = self.dtypes[call.made.dtype]
         try:

@@ -1,4 +1,4 @@
-"""What is written of a step: its functions, what each reads and makes, and what a step gives."""
+"""The functions of an emitted step, with what each reads and makes, and the step's outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synth.step.sharding.program import Key
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the emitted file: its lines are indented."""
+    """A function of the emitted file, as indented lines."""
 
     name: str
     head: tuple[str, ...]
@@ -28,9 +28,9 @@ class Function:
 
 @dataclass(frozen=True)
 class StepOutput:
-    """An output of the step, by name and by how it lies in the end.
+    """An output of the step, with its name and final sharding.
 
-    With microbatches ``kept`` is the name under which it is there once all is done.
+    ``kept``: with microbatches, the name under which it is there once all is done.
     """
 
     name: str
@@ -41,30 +41,30 @@ class StepOutput:
 
 @dataclass(frozen=True)
 class SectionFunction:
-    """A section as a function of the file; ``names`` are what values are kept under."""
+    """A section as a function of the file; ``names`` are those under which values are kept."""
 
     section: ProgramSection
     names: Mapping[Key, str]
 
     @property
     def key(self) -> str:
-        """As an action of an order is spelled, without its microbatch; else in words."""
+        """The action of a schedule without its microbatch; else words."""
         assert self.section.phase is not None
         return str(self.section.phase)
 
     @property
     def function(self) -> str:
-        """Its name, empty where it makes nothing: then it is there to send and to get."""
+        """The function's name; empty if it makes nothing and is there to send and receive."""
         return self.section.function if self.section.makes else ""
 
     @property
     def reads(self) -> list[str]:
-        return self._named((one.name, lies) for one, lies in self.section.reads)
+        return self._named((value.name, sharding) for value, sharding in self.section.reads)
 
     @property
     def makes(self) -> list[str]:
-        made = self.section.makes
-        return self._named((one.name, lies) for one, lies in made if isinstance(one, Value))
+        pairs = self.section.makes
+        return self._named((v.name, sharding) for v, sharding in pairs if isinstance(v, Value))
 
     @property
     def adds(self) -> list[str]:
@@ -80,10 +80,10 @@ class SectionFunction:
 
 @dataclass(frozen=True)
 class Listing:
-    """The functions of a step: bodies first, what each device does last; and what it gives.
+    """The functions of a step, bodies of loops first, and its outputs.
 
-    ``moves`` are those that stand in them. With microbatches there are several functions:
-    ``written`` in their order, and ``transfers`` between them.
+    ``moves``: those that the functions do. With microbatches there are several functions:
+    ``written`` in their order, with ``transfers`` between them.
     """
 
     functions: tuple[Function, ...]
@@ -104,20 +104,22 @@ class Listing:
 def list_outputs(
     step: Step, outputs: Sequence[tuple[Operand, Sharding]], names: Mapping[Key, str] | None
 ) -> Iterator[StepOutput]:
-    """What the step gives; with microbatches there are ``names`` under which values are kept.
+    """Lists the outputs of a step; with microbatches ``names`` are those that values are kept by.
 
-    Raises InputError for a number that is written out, which is then kept nowhere.
+    Raises InputError for an output that is a literal, which then is kept nowhere.
     """
-    for name, (output, lies) in zip(output_names(step), outputs, strict=True):
+    for name, (output, sharding) in zip(output_names(step), outputs, strict=True):
         kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
         if names is not None and isinstance(output, Literal):
             hint = "leave microbatches out of the plan"
             raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
-        yield StepOutput(name, kind, lies, names[str(output), lies] if names is not None else "")
+        yield StepOutput(
+            name, kind, sharding, names[str(output), sharding] if names is not None else ""
+        )
 
 
 def output_names(step: Step) -> list[str]:
-    """What outputs are called: as the input that they are next time, one number alone the loss."""
+    """Names outputs: by the input that they become next, a single number as the loss."""
     back = {out: step.graph.inputs[place].name for out, place in step.updates}
     rest = [at for at in range(len(step.graph.outputs)) if at not in back]
     for number, at in enumerate(rest):

@@ -1,9 +1,9 @@
-"""The planner's programs in an emitted step, where they are more than one collective.
+"""Programs of several collectives that replace a runtime's own collective in an emitted step.
 
-On a machine of several levels the best all-reduce over an axis may be three steps over parts of
-it. Such a program, proved and emitted as ``emit`` does, becomes a module beside the step, and the
-step calls it in the place of the runtime's own collective. Ranks count along the axes of the plan:
-where these are placed as frameworks do by themselves, launchers number devices just so.
+On a machine of several levels the best all-reduce over an axis may be three steps over parts of it.
+Such a program, proved and emitted as ``emit`` does, becomes a module beside the step, which calls
+it instead of the runtime's own collective. Ranks count along the axes of the plan: where these are
+placed as frameworks do by default, launchers number devices in the same way.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from synth.step.redistribution.requests import Communication, Rearrangement, lis
 from synth.step.sharding.microbatches import to_microbatch
 
 _TARGETS = {"torch": "torch", "jax": "jax-flat"}
-"""What programs are emitted as: in JAX for any mesh, as that of a step has an axis for each of the
-plan's, however many levels these are on."""
+"""Targets that programs are emitted for. In JAX that for any mesh, as the mesh of a step has an
+axis for each axis of the plan, over however many levels."""
 
 
 @dataclass
 class Programs:
-    """The programs of a step so far: by its name the module of each.
+    """The programs of a step so far: ``modules`` by their names.
 
-    ``names`` are by what is asked for and the program.
+    ``names``: by request and program.
     """
 
     runtime: str
@@ -46,58 +46,62 @@ class Programs:
     libraries: dict[str, Library] = field(default_factory=dict)
 
     def call(self, text: str, move: ShardingMove, value: Type) -> str | None:
-        """The call that carries a move out; None where the runtime's own collective does.
+        """The call that does a move; None to leave it to the runtime's own collective.
 
-        That is: nothing is sent, or whole parts from device to device; the best program is one
-        step; or the runtime has no way to say it.
+        That is where nothing is sent, or whole parts from device to device; where the best program
+        is one step; and where the runtime cannot express it.
         """
-        inside = to_microbatch(move, value, self.parts)
-        if inside is None:
+        microbatch = to_microbatch(move, value, self.parts)
+        if microbatch is None:
             return None
-        move, value = inside
+        move, value = microbatch
         path = RedistributionPath(move.before, move.after, (move,))
-        found = list_communications(path, value, self.placement, RankOrder.AXES)
-        if not found or not isinstance(found[0].request, Request) or value.dtype == "bool":
+        communications = list_communications(path, value, self.placement, RankOrder.AXES)
+        if (
+            not communications
+            or not isinstance(communications[0].request, Request)
+            or value.dtype == "bool"
+        ):
             return None
-        [one] = found
-        name = self._module(one)
+        [communication] = communications
+        name = self._module(communication)
         if name is None:
             return None
         function = move.how.value.replace("-", "_")
-        given, got = map(_spell_rearrangement, (one.given, one.got))
+        given, got = map(_spell_rearrangement, (communication.given, communication.got))
         return f"by_program({name}.{function}, {text}, {given}, {got})"
 
-    def _module(self, one: Communication) -> str | None:
-        assert isinstance(one.request, Request)
-        goal = one.request.goal
-        library = self.libraries.setdefault(goal.value, Library(one.request.language))
-        asked = replace(one.request, k=1, segments=(1,), stripes=False)
-        [best] = answers(self.system, asked, library=library).answers
+    def _module(self, communication: Communication) -> str | None:
+        assert isinstance(communication.request, Request)
+        goal = communication.request.goal
+        library = self.libraries.setdefault(goal.value, Library(communication.request.language))
+        request = replace(communication.request, k=1, segments=(1,), stripes=False)
+        [best] = answers(self.system, request, library=library).answers
         [stripe] = best.stripes
-        steps = stripe.part.program.steps
-        if len(steps) < 2 or not isinstance(stripe.verdict, Proved):
+        instructions = stripe.part.program.steps
+        if len(instructions) < 2 or not isinstance(stripe.verdict, Proved):
             return None
-        op = () if one.kind is ReductionKind.SUM else (one.kind.value,)
-        over = "_".join((goal.value.replace("-", "_"), *op, *one.request.over))
+        op = () if communication.kind is ReductionKind.SUM else (communication.kind.value,)
+        over = "_".join((goal.value.replace("-", "_"), *op, *communication.request.over))
         key = (over, str(stripe.part.program))
         if key not in self.names:
             schedule = lower(
                 stripe.part.derivation, best.candidate.reduction, stripe.part.size_bytes, 1
             )
-            schedule = replace(schedule, op=one.kind)
+            schedule = replace(schedule, op=communication.kind)
             source = EmitSource(schedule, self.system, stripe.prices, stripe.verdict, self.options)
             try:
-                [made] = emit(_TARGETS[self.runtime], source).values()
+                [module] = emit(_TARGETS[self.runtime], source).values()
             except CannotExpressError:
                 return None
             before = sum(known == over for known, _ in self.names)
             self.names[key] = f"{over}_{before + 1}" if before else over
-            self.modules[self.names[key]] = str(made)
+            self.modules[self.names[key]] = str(module)
         return self.names[key]
 
     @property
     def reordered(self) -> bool:
-        """Whether the ranks of the step do not count devices one by one."""
+        """Whether the ranks of the step number devices in another order than the machine."""
         devices = mesh(self.placement, RankOrder.AXES).devices.tolist()
         return bool(devices != sorted(devices))
 
@@ -110,10 +114,10 @@ class Programs:
 def programs_for(
     runtime: str, system: System, placement: Placement, parts: Mapping[str, int], made_by: str
 ) -> Programs:
-    """No program yet, on a machine where the axes of a plan lie so; ``parts`` has time, too."""
+    """Begins without programs, on a placement of a plan's axes; ``parts`` includes time."""
     options = EmitOptions(rank_order=RankOrder.AXES, made_by=made_by)
     return Programs(runtime, system, placement, options, parts)
 
 
-def _spell_rearrangement(one: Rearrangement) -> str:
-    return str((one.shape, one.order, one.result))
+def _spell_rearrangement(rearrangement: Rearrangement) -> str:
+    return str((rearrangement.shape, rearrangement.order, rearrangement.result))

@@ -1,4 +1,4 @@
-"""What the file of a step with microbatches says of passes: what they are, and in which order."""
+"""The passes of a step with microbatches, and their order, as the emitted file spells them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNSCHEDULED: Mapping[str, Any] = {
     "part_of": "part_of",
     "reports": 0,
 }
-"""What templates ask for where there are no microbatches."""
+"""The words for templates where there are no microbatches."""
 
 
 @dataclass(frozen=True)
@@ -37,89 +37,94 @@ class ScheduleText:
 
     @property
     def order(self) -> PipelineSchedule:
-        """That of the plan; on one stage each microbatch goes forward and back."""
+        """The plan's schedule; on one stage each microbatch goes forward and back."""
         if self.plan.order is not None:
             return self.plan.order
-        each = range(self.plan.microbatches)
-        both = (Pass.FORWARD, Pass.BACKWARD)
-        return PipelineSchedule((tuple(Action(0, kind, one) for one in each for kind in both),))
+        kinds = (Pass.FORWARD, Pass.BACKWARD)
+        numbers = range(self.plan.microbatches)
+        return PipelineSchedule((tuple(Action(0, kind, n) for n in numbers for kind in kinds),))
 
-    def words(self, step: Step, found: Listing, language: TargetLanguage) -> dict[str, Any]:
-        """What templates ask for."""
+    def words(self, step: Step, listing: Listing, language: TargetLanguage) -> dict[str, Any]:
+        """The words for templates."""
         return {
             "stages": self.order.stages > 1,
             "order": [_break_row(row) for row in str(self.order).splitlines()],
             "microbatches": self.plan.microbatches,
-            "written": ["\n".join(_spell_pass(one)) for one in found.written],
-            "transfers": list(self._transfers(found, language)),
-            "lies": self._lies(found),
+            "written": ["\n".join(_spell_pass(section)) for section in listing.written],
+            "transfers": list(self._transfers(listing, language)),
+            "lies": self._lies(listing),
             "parts": "PARTS",
             "mine": "mine",
             "part_of": "parts_of",
-            "reports": self._reports(step, found),
+            "reports": self._reports(step, listing),
         }
 
-    def _transfers(self, found: Listing, language: TargetLanguage) -> Iterator[str]:
-        names = {key: name for one in found.written for key, name in one.names.items()}
-        for one in found.transfers:
-            shape = part_shape(one.value.type, one.sharding, self.plan.parts)
-            name = names[one.value.name, one.sharding]
-            told = [f'"{word}"' for word in (name, one.source, one.target)]
+    def _transfers(self, listing: Listing, language: TargetLanguage) -> Iterator[str]:
+        names = {key: name for section in listing.written for key, name in section.names.items()}
+        for transfer in listing.transfers:
+            shape = part_shape(transfer.value.type, transfer.sharding, self.plan.parts)
+            name = names[transfer.value.name, transfer.sharding]
+            arguments = [f'"{word}"' for word in (name, transfer.source, transfer.target)]
             if language.gets_by_shape:
-                told += [str(shape), language.dtypes[one.value.type.dtype]]
-            what = one.value.type.sharded(one.sharding)
-            yield "\n".join(spell_statement(f"Transfer({', '.join(told)}),", what))
+                arguments += [str(shape), language.dtypes[transfer.value.type.dtype]]
+            comment = transfer.value.type.sharded(transfer.sharding)
+            yield "\n".join(spell_statement(f"Transfer({', '.join(arguments)}),", comment))
 
-    def _lies(self, found: Listing) -> Mapping[str, str]:
-        """How one microbatch of each value between passes lies, as JAX says it."""
-        lies: dict[str, str] = {}
-        for one in found.written:
-            both = (*one.section.reads, *one.section.makes)
-            for name, (_, sharding) in zip((*one.reads, *one.makes), both, strict=True):
+    def _lies(self, listing: Listing) -> Mapping[str, str]:
+        """The sharding of one microbatch of each value between passes, as JAX spells it."""
+        spelled: dict[str, str] = {}
+        for section in listing.written:
+            pairs = (*section.section.reads, *section.section.makes)
+            for name, (_, sharding) in zip((*section.reads, *section.makes), pairs, strict=True):
                 inside = sharding.without(TIME)
                 axes = [axis for _, axis in inside.partial]
                 partial = f", {spell_words(axes)}" if axes else ""
-                lies[name] = f"Lies({spell_partition(inside)}{partial})"
-        return lies
+                spelled[name] = f"Lies({spell_partition(inside)}{partial})"
+        return spelled
 
-    def _reports(self, step: Step, found: Listing) -> int:
-        """The rank of the first result that is no input's next value, the first of its stage."""
+    def _reports(self, step: Step, listing: Listing) -> int:
+        """The rank that reports: the first of the stage of the first result that is no input."""
         stages = {
-            name: one.section.phase.stage
-            for one in found.written
-            for name in one.makes
-            if one.section.phase is not None
+            name: section.section.phase.stage
+            for section in listing.written
+            for name in section.makes
+            if section.section.phase is not None
         }
         given = {value.name for value in step.graph.inputs}
-        said = [stages[one.kept] for one in found.outputs if one.name not in given]
-        place = self.order.rank_of[max(said[0], 0)] if said else 0
-        behind = [axis for axis, _ in self.plan.axes]
-        if PIPE not in behind:
+        reporting = [stages[out.kept] for out in listing.outputs if out.name not in given]
+        place = self.order.rank_of[max(reporting[0], 0)] if reporting else 0
+        axes = [axis for axis, _ in self.plan.axes]
+        if PIPE not in axes:
             return 0
-        return place * prod(size for _, size in self.plan.axes[behind.index(PIPE) + 1 :])
+        return place * prod(size for _, size in self.plan.axes[axes.index(PIPE) + 1 :])
 
 
-def _spell_pass(one: SectionFunction) -> list[str]:
-    """An entry of the table of passes."""
-    phase = one.section.phase
+def _spell_pass(section: SectionFunction) -> list[str]:
+    """Spells an entry of the table of passes."""
+    phase = section.section.phase
     assert phase is not None
-    lists = {"reads": one.reads, "makes": one.makes, "adds": one.adds, "keeps": one.keeps}
-    head = f'    "{one.key}": Pass('
-    told = [str(phase.stage), one.function or "None"]
-    told += [f"{name}={spell_words(words)}" for name, words in lists.items() if words]
-    if len(short := f"{head}{', '.join(told)}),") <= WIDTH:
+    lists = {
+        "reads": section.reads,
+        "makes": section.makes,
+        "adds": section.adds,
+        "keeps": section.keeps,
+    }
+    head = f'    "{section.key}": Pass('
+    arguments = [str(phase.stage), section.function or "None"]
+    arguments += [f"{name}={spell_words(words)}" for name, words in lists.items() if words]
+    if len(short := f"{head}{', '.join(arguments)}),") <= WIDTH:
         return [short]
-    lines = (wrap(line, WIDTH - 12, break_on_hyphens=False) for line in told)
-    return [head, *(_spell_argument(some) for some in lines), "    ),"]
+    lines = (wrap(line, WIDTH - 12, break_on_hyphens=False) for line in arguments)
+    return [head, *(_spell_argument(argument) for argument in lines), "    ),"]
 
 
 def _spell_argument(lines: list[str]) -> str:
-    """An argument, its lines below each other."""
+    """Spells an argument on several lines."""
     return "        " + "\n            ".join(lines) + ","
 
 
 def _break_row(row: str) -> str:
-    """A row of an order as a string, on several lines where it is long."""
+    """Spells a row of a schedule as a string, on several lines where it is long."""
     lines = wrap(row, WIDTH - len('        " "'))
     return (
         f"\n{' ' * 4}".join(f'"{line} "' for line in lines[:-1])

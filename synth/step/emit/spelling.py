@@ -1,4 +1,4 @@
-"""Values, numbers and parameters of a step, spelled as Python."""
+"""Spells values, numbers and parameters of a step as Python."""
 
 from __future__ import annotations
 
@@ -13,78 +13,81 @@ from grammar.tensors.operations import Literal, Parameter
 from grammar.tensors.sharding import Sharding
 
 WIDTH = 100
-"""Lines of emitted files are no longer where they can be broken at a comma."""
+"""The longest line of emitted files, where lines can be broken at a comma."""
 
 
 @dataclass
 class Identifiers:
-    """The identifiers of one function, each given once: of ``layers/up`` it is ``layers_up``."""
+    """The identifiers of one function, each given once: ``layers/up`` becomes ``layers_up``."""
 
     taken: set[str] = field(default_factory=set)
 
     def made(self, wanted: str) -> str:
-        """An identifier as much like what is wanted as is free."""
+        """Returns the free identifier most like ``wanted``."""
         plain = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         plain = f"value_{plain}" if plain[0].isdigit() else plain
-        found, number = plain, 1
-        while found in self.taken or not _is_free(found):
+        identifier, number = plain, 1
+        while identifier in self.taken or not _is_free(identifier):
             number += 1
-            found = f"{plain}_{number}"
-        self.taken.add(found)
-        return found
+            identifier = f"{plain}_{number}"
+        self.taken.add(identifier)
+        return identifier
 
 
 def _is_free(name: str) -> bool:
-    """Whether Python does not mean something by a name, nor the functions of bodies have it."""
-    own = keyword.iskeyword(name) or hasattr(builtins, name)
-    return not own and not re.fullmatch(r"loop_\d+", name)
+    """Whether a name is no keyword or builtin, nor that of a loop's function."""
+    reserved = keyword.iskeyword(name) or hasattr(builtins, name)
+    return not reserved and not re.fullmatch(r"loop_\d+", name)
 
 
-def spell_number(one: Literal, infinite: str) -> str:
-    """A number without its type; ``infinite`` is the module that has ``inf`` and ``nan``."""
-    if isinstance(one.value, float) and not math.isfinite(one.value):
-        sign = "-" if one.value < 0 else ""
-        return f"{infinite}.nan" if math.isnan(one.value) else f"{sign}{infinite}.inf"
-    return repr(one.value)
+def spell_number(number: Literal, infinite: str) -> str:
+    """Spells a number without its type; ``infinite``: the module of ``inf`` and ``nan``."""
+    if isinstance(number.value, float) and not math.isfinite(number.value):
+        sign = "-" if number.value < 0 else ""
+        return f"{infinite}.nan" if math.isnan(number.value) else f"{sign}{infinite}.inf"
+    return repr(number.value)
 
 
 def spell_parameter(value: Parameter, dtypes: Mapping[str, str]) -> str:
-    """A parameter: numbers and lists as they are, element types as the runtime's, named entries as
-    keywords, other words in quotes."""
+    """Spells a parameter: numbers and lists as they are, element types as the runtime's, named
+    entries as keywords, other words in quotes."""
     if isinstance(value, str):
         return dtypes.get(value, f'"{value}"')
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if not isinstance(value, tuple):
         return repr(value)
-    if value and all(isinstance(one, tuple) and one and isinstance(one[0], str) for one in value):
+    if value and all(
+        isinstance(item, tuple) and item and isinstance(item[0], str) for item in value
+    ):
         return ", ".join(
-            f"{name}={spell_parameter(one, dtypes)}" for name, one in parse_entries(value).items()
+            f"{name}={spell_parameter(entry, dtypes)}"
+            for name, entry in parse_entries(value).items()
         )
-    return spell_tuple(spell_parameter(one, dtypes) for one in value)
+    return spell_tuple(spell_parameter(item, dtypes) for item in value)
 
 
 def parse_entries(value: Parameter) -> dict[str, Parameter]:
-    """Named entries by name."""
+    """Returns named entries as a mapping."""
     assert isinstance(value, tuple), value
-    return {str(one[0]): one[1] for one in value if isinstance(one, tuple)}
+    return {str(entry[0]): entry[1] for entry in value if isinstance(entry, tuple)}
 
 
 def spell_tuple(items: Iterable[str]) -> str:
-    """A tuple: ``(a, b)``, ``(a,)``, ``()``."""
-    found = list(items)
-    return f"({found[0]},)" if len(found) == 1 else f"({', '.join(found)})"
+    """Spells a tuple: ``(a, b)``, ``(a,)``, ``()``."""
+    spelled = list(items)
+    return f"({spelled[0]},)" if len(spelled) == 1 else f"({', '.join(spelled)})"
 
 
 def spell_words(names: Iterable[str]) -> str:
-    """A tuple of words."""
+    """Spells a tuple of strings."""
     return spell_tuple(f'"{name}"' for name in names)
 
 
 def trim_uncut(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
     """The axes of each dimension up to the last that is cut, as an array has them.
 
-    Of what is flat the dimension behind the leading ones has the axes of all others, too.
+    In a flat sharding the dimension after the leading ones has the axes of all others, too.
     """
     if sharding.flat:
         return ((),) * sharding.lead + (sharding.cutting,)
@@ -93,33 +96,33 @@ def trim_uncut(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
 
 
 def spell_statement(text: str, comment: str = "", indent: str = "    ") -> list[str]:
-    """A statement as lines: the comment behind it, or above it where both are too long."""
-    beside = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
-    if len(beside) <= WIDTH:
-        return [beside]
+    """Spells a statement as lines: the comment after it, or above it where that is too long."""
+    one_line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
+    if len(one_line) <= WIDTH:
+        return [one_line]
     above = [f"{indent}# {comment}"] if comment else []
     return above + _break_text(text, indent)
 
 
 def spell_unpacking(names: Mapping[str, str], source: str, indent: str = "    ") -> list[str]:
-    """Names given to the items of a tuple, each with what it is."""
+    """Spells an assignment to the items of a tuple, each with its type."""
     line = f"{indent}{spell_tuple(names)} = {source}  # {', '.join(names.values())}"
     if len(line) <= WIDTH:
         return [line]
-    each = (f"{indent}    {name},  # {what}" for name, what in names.items())
-    return [f"{indent}(", *each, f"{indent}) = {source}"]
+    lines = (f"{indent}    {name},  # {what}" for name, what in names.items())
+    return [f"{indent}(", *lines, f"{indent}) = {source}"]
 
 
 def _break_text(text: str, indent: str) -> list[str]:
-    """Broken once at the commas of its last bracket that reaches the end, and again if need be."""
+    """Breaks a line at the commas of its last bracket that reaches the end, and again if needed."""
     inner = text[:-1].rstrip(",")
     begin = _find_opening(text)
     if len(indent) + len(text) <= WIDTH or begin is None:
         return [indent + text]
-    found = [indent + text[: begin + 1]]
+    lines = [indent + text[: begin + 1]]
     for part in _split_at_commas(inner[begin + 1 :]):
-        found += _break_part(part, indent + "    ")
-    return [*found, indent + text[-1]]
+        lines += _break_part(part, indent + "    ")
+    return [*lines, indent + text[-1]]
 
 
 def _break_part(part: str, indent: str) -> list[str]:
@@ -128,7 +131,7 @@ def _break_part(part: str, indent: str) -> list[str]:
 
 
 def _find_opening(text: str) -> int | None:
-    """Where the bracket begins that the last character closes; None without one, or if empty."""
+    """The index of the bracket that the last character closes; None without one, or if empty."""
     if not text.endswith((")", "]", "}")):
         return None
     depth = 0
@@ -140,12 +143,12 @@ def _find_opening(text: str) -> int | None:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """What stands between the commas outside of brackets."""
-    found, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            found.append("")
+    """Splits at the commas outside of brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
         else:
-            found[-1] += letter
-    return [one.strip() for one in found if one.strip()]
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]

@@ -1,7 +1,7 @@
-"""The values that a function of the emitted file has, lying how, and what is sent to have them.
+"""The values of a function of the emitted file by their shardings, and the lines that make them.
 
-Redistributions of a bucket go as one request; what is sent beside compute is begun as soon as it is
-made, and waited for where it is read first.
+Redistributions of a bucket go as one request. Overlapped communication is begun as soon as its
+value is made, and waited for where the result is first read.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ MOVE_SUFFIXES = {
     MoveKind.ALL_GATHER: "gathered",
     MoveKind.ALL_TO_ALL: "exchanged",
 }
-"""What a value is called after its last move."""
+"""The suffix of a value's name after its last move."""
 
 
 MoveCall = Callable[[str, ShardingMove, Type], str | None]
-"""Of a value's text, a move and the value's type, the call that carries it out, if there is one."""
+"""Returns, for a value's text, a move and the value's type, the call that does it, or None."""
 
 
 def use_collective(text: str, move: ShardingMove, value: Type) -> str | None:
-    """Every move is carried out by the runtime's own collective."""
+    """Leaves every move to the runtime's own collective."""
     return None
 
 
 @dataclass
 class EmittedBucket:
-    """Redistributions that go as one; ``begun``, the name of what waits for it, if it was begun."""
+    """Redistributions that go as one; ``begun``: the name of the handle to wait for, if begun."""
 
     members: list[RedistributedValue] = field(default_factory=list)
     begun: str = ""
@@ -51,9 +51,9 @@ class EmittedBucket:
 
 @dataclass
 class MoveContext:
-    """How the values of a file are sent; ``moves`` are those that stand in it so far.
+    """How values of a file are sent; ``moves``: those written so far.
 
-    ``overlap``: what is made in a step is begun early. ``buckets`` see ``members_of``.
+    ``overlap``: values made in a step are sent early. ``buckets``: see ``members_of``.
     """
 
     language: TargetLanguage
@@ -66,9 +66,9 @@ class MoveContext:
 
 @dataclass
 class FunctionValues:
-    """What one function has so far, by name and by how it lies; and the lines that make it.
+    """The values of one function so far, by name and sharding, and the lines that make them.
 
-    ``known`` are names that other functions have for values, too.
+    ``known``: names that values have in other functions, too.
     """
 
     sending: MoveContext
@@ -89,58 +89,60 @@ class FunctionValues:
         return self.sending.sizes
 
     def read(self, operand: Operand, sharding: Sharding) -> str:
-        """What stands for an operand where it is read."""
+        """The text of an operand where it is read."""
         if isinstance(operand, Literal):
             return self.language.literal(operand)
         return self.held[operand.name, sharding]
 
     def made(self, value: Value, sharding: Sharding) -> tuple[str, str]:
-        """The name of a new value, and what it is."""
+        """Names a new value; returns its name and its type."""
         name = self._name((value.name, sharding))
         self.held[value.name, sharding] = name
         return name, value.type.sharded(sharding)
 
-    def hold(self, value: Value, lies: Sharding, text: str) -> None:
-        """Have a value; what is to be sent of it early is begun now."""
-        self.held[value.name, lies] = text
+    def hold(self, value: Value, sharding: Sharding, text: str) -> None:
+        """Holds a value under a name; begins what is to be sent of it early."""
+        self.held[value.name, sharding] = text
         for bucket in self.bucketed.values():
             self._begin(bucket)
-        for one in self.early.pop((value.name, lies), ()):
+        for redistributed in self.early.pop((value.name, sharding), ()):
             made = self.names.made(f"{value.name}_begun")
-            self.sending.moves += one.path.moves
-            *local, (call, comment) = self._calls(value, one.path, text, made)
-            for move, (each, what) in zip(one.path.moves, local, strict=False):
-                each = self._ended(each, value.type, move)
-                self.lines += spell_statement(f"{made} = {each}", what)
+            self.sending.moves += redistributed.path.moves
+            *local, (call, comment) = self._calls(value, redistributed.path, text, made)
+            for move, (local_call, what) in zip(redistributed.path.moves, local, strict=False):
+                local_call = self._ended(local_call, value.type, move)
+                self.lines += spell_statement(f"{made} = {local_call}", what)
             call = self.language.later.format(call[:-1])
             self.lines += spell_statement(f"{made} = {call}", f"begin {comment}")
-            self.begun[value.name, one.path.target] = made
+            self.begun[value.name, redistributed.path.target] = made
 
     def expect(
         self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
     ) -> None:
-        """Know what will be sent, to begin it as soon as it is made."""
-        for one in instructions:
-            if not isinstance(one, RedistributedValue):
+        """Notes what will be sent, to begin it as soon as it is made."""
+        for instruction in instructions:
+            if not isinstance(instruction, RedistributedValue):
                 continue
-            if (number := self._bucket(one)) is not None:
-                self.bucketed.setdefault(number, EmittedBucket()).members.append(one)
+            if (number := self._bucket(instruction)) is not None:
+                self.bucketed.setdefault(number, EmittedBucket()).members.append(instruction)
             elif (
                 self.sending.overlap
-                and one.value.type.elements
-                and _sends_last(one.path, self.sizes)
+                and instruction.value.type.elements
+                and _sends_last(instruction.path, self.sizes)
             ):
-                self.early.setdefault((one.value.name, one.path.source), []).append(one)
+                self.early.setdefault((instruction.value.name, instruction.path.source), []).append(
+                    instruction
+                )
 
-    def move(self, one: RedistributedValue) -> None:
-        """Have a value as it is redistributed, with all of its bucket if it is in one."""
-        if (one.value.name, one.path.target) in self.held:
+    def move(self, redistributed: RedistributedValue) -> None:
+        """Writes a redistribution, with all of its bucket if it is in one."""
+        if (redistributed.value.name, redistributed.path.target) in self.held:
             return
-        number = self._bucket(one)
+        number = self._bucket(redistributed)
         if number is not None:
             self._together(self.bucketed[number])
         else:
-            self._by_itself(one.value, one.path)
+            self._by_itself(redistributed.value, redistributed.path)
 
     def _by_itself(self, value: Value, path: RedistributionPath) -> None:
         text = self.held[value.name, path.source]
@@ -151,7 +153,7 @@ class FunctionValues:
             call = self._ended(f"{begun}()", value.type, path.moves[-1])
             self.lines += spell_statement(f"{made} = {call}", comment)
         elif value.type.elements == 0:
-            # XLA refuses to gather along a dimension of no elements; there is nothing to send.
+            # XLA refuses to gather along a dimension without elements; nothing is to be sent.
             shape, dtype = part_shape(value.type, path.target, self.sizes), value.type.dtype
             call = self.language.empty.format(shape=shape, dtype=self.language.dtypes[dtype])
             self.lines += spell_statement(f"{made} = {call}", value.type.sharded(path.target))
@@ -164,44 +166,44 @@ class FunctionValues:
         self.known[value.name, path.target] = made
         self.hold(value, path.target, made)
 
-    def _bucket(self, one: RedistributedValue) -> int | None:
-        return self.sending.buckets.get((one.value.name, one.path.target))
+    def _bucket(self, redistributed: RedistributedValue) -> int | None:
+        return self.sending.buckets.get((redistributed.value.name, redistributed.path.target))
 
     def _together(self, bucket: EmittedBucket) -> None:
-        """All members end to end in one request, and each as it is to lie."""
+        """Writes a bucket: all members end to end in one request, and their results."""
         _, path = flatten_bucket(bucket.members, self.sizes)
-        texts = [self.held[one.value.name, one.path.source] for one in bucket.members]
+        texts = [self.held[member.value.name, member.path.source] for member in bucket.members]
         for at, move in enumerate(path.moves):
             names = [
                 self._name((m.value.name, m.path.target), MOVE_SUFFIXES[path.moves[-1].how])
                 for m in bucket.members
             ]
             if move.how in (MoveKind.SLICE, MoveKind.MASK):
-                for one, text, made in zip(bucket.members, texts, names, strict=True):
-                    self._alone(one, at, text, made)
+                for member, text, made in zip(bucket.members, texts, names, strict=True):
+                    self._alone(member, at, text, made)
             else:
                 self._flat(bucket, at, texts, names)
             texts = names
         self.sending.moves += path.moves
-        for one, text in zip(bucket.members, texts, strict=True):
-            self.known[one.value.name, one.path.target] = text
-            self.hold(one.value, one.path.target, text)
+        for member, text in zip(bucket.members, texts, strict=True):
+            self.known[member.value.name, member.path.target] = text
+            self.hold(member.value, member.path.target, text)
 
-    def _alone(self, one: RedistributedValue, at: int, text: str, made: str) -> None:
-        """A move of one member that sends nothing."""
-        move = one.path.moves[at]
-        call = self._call(one.value, move, text)
+    def _alone(self, redistributed: RedistributedValue, at: int, text: str, made: str) -> None:
+        """Writes a move of one member that does not communicate."""
+        move = redistributed.path.moves[at]
+        call = self._call(redistributed.value, move, text)
         self.lines += spell_statement(f"{made} = {call}", f"{move}")
 
     def _flat(self, bucket: EmittedBucket, at: int, texts: list[str], names: list[str]) -> None:
-        """A request of all members, which a device puts end to end and takes apart."""
+        """Writes a request of all members, which a device concatenates and takes apart."""
         made = bucket.begun or self._sent_flat(bucket, at, texts)
         if bucket.begun:
             self.lines += spell_statement(f"{made} = {made}()")
-        moves = [one.path.moves[at] for one in bucket.members]
+        moves = [member.path.moves[at] for member in bucket.members]
         shapes = [
-            part_shape(one.value.type, move.after, self.sizes)
-            for one, move in zip(bucket.members, moves, strict=True)
+            part_shape(member.value.type, move.after, self.sizes)
+            for member, move in zip(bucket.members, moves, strict=True)
         ]
         more = ""
         if moves[0].how is MoveKind.ALL_GATHER:
@@ -212,12 +214,15 @@ class FunctionValues:
     def _sent_flat(
         self, bucket: EmittedBucket, at: int, texts: list[str], later: str = "{0}"
     ) -> str:
-        """The name of what comes of a request of all members end to end."""
+        """Writes a request of all members end to end; returns the name of its result."""
         kind, path = flatten_bucket(bucket.members, self.sizes)
-        move, moves = path.moves[at], [one.path.moves[at] for one in bucket.members]
+        move, moves = path.moves[at], [member.path.moves[at] for member in bucket.members]
         more = ""
         if move.how is MoveKind.REDUCE_SCATTER:
-            dimensions = [each.after.lead if each.flattens else each.enters for each in moves]
+            dimensions = [
+                member_move.after.lead if member_move.flattens else member_move.enters
+                for member_move in moves
+            ]
             more = f", {dimensions}, {self._parts(move)}"
             texts = list(map(self._flattened, texts, moves))
         made = self.names.made("bucket")
@@ -236,16 +241,16 @@ class FunctionValues:
     def _calls(
         self, value: Value, path: RedistributionPath, text: str, made: str
     ) -> Iterator[tuple[str, str]]:
-        """Of each move its call, and what comes of it; all but the first are of ``made``.
+        """Yields the call of each move with its comment; all but the first are of ``made``.
 
-        What a flat value is gathered to still has its padding: ``_ended`` takes it off.
+        What a flat value is gathered to still has its padding: ``_ended`` removes it.
         """
         for move in path.moves:
             yield self._call(value, move, text), f"{move}: {value.type.sharded(move.after)}"
             text = made
 
     def _call(self, value: Value, move: ShardingMove, text: str) -> str:
-        """The call that carries out a move, of what is flat the move of its padded block."""
+        """The call that does a move; for a flat value, the move of its padded block."""
         block, inside = pad_move(move, value.type, self.sizes)
         given = self._flattened(text, move)
         kind = Type(block.dtype, part_shape(block, inside.before, self.sizes))
@@ -253,22 +258,22 @@ class FunctionValues:
         return call or self.language.move(given, inside, kind, self.sizes)
 
     def _flattened(self, text: str, move: ShardingMove) -> str:
-        """A value as the padded block that a move sends, where it is not yet flat."""
+        """A value as the padded block that a move sends, unless it is flat already."""
         if move.before.flat or not move.after.flat:
             return text
         return f"flat_of({text}, {move.after.lead}, {self._parts(move)})"
 
     def _ended(self, call: str, value: Type, move: ShardingMove) -> str:
-        """What is gathered of a flat value, without padding, in the shape of its block."""
+        """A gathered flat value without its padding, in the shape of its block."""
         if not move.before.flat or move.after.flat:
             return call
         return f"unpadded({call}, {part_shape(value, move.after, self.sizes)})"
 
     def _begin(self, bucket: EmittedBucket) -> None:
-        """Begin a request as soon as the last of its members is made, if nothing is local in it."""
+        """Begins a request once all members are made, if it is nothing but one collective."""
         if not self.sending.overlap or bucket.begun:
             return
-        keys = [(one.value.name, one.path.source) for one in bucket.members]
+        keys = [(member.value.name, member.path.source) for member in bucket.members]
         path = bucket.members[0].path
         single = len(path.moves) == 1 and path.requests(self.sizes) == path.moves
         if single and all(key in self.held for key in keys):
@@ -276,24 +281,24 @@ class FunctionValues:
             bucket.begun = self._sent_flat(bucket, 0, texts, self.language.later)
 
     def _name(self, key: Key, after: str = "") -> str:
-        """What a value is called, by the move after which it lies so if there was one."""
+        """The name of a value, with a suffix if it comes of a move."""
         if key not in self.known:
             self.known[key] = self.names.made(f"{key[0]}_{after}" if after else key[0])
         return self.known[key]
 
 
 def members_of(program: StepProgram) -> Mapping[Key, int]:
-    """Of each member of a bucket its bucket's number."""
+    """The bucket's number of each member of a bucket."""
     return {
-        (one.value.name, one.path.target): number
+        (member.value.name, member.path.target): number
         for number, bucket in enumerate(program.buckets)
-        for one in map(program.instructions.__getitem__, bucket)
-        if isinstance(one, RedistributedValue)
+        for member in map(program.instructions.__getitem__, bucket)
+        if isinstance(member, RedistributedValue)
     }
 
 
 def _sends_last(path: RedistributionPath, sizes: Mapping[str, int]) -> bool:
-    """Whether a collective is the only one that sends, and the last: begun, and waited for."""
+    """Whether the last move is the only collective, so that it can be begun and waited for."""
     if not path.moves or path.requests(sizes) != path.moves[-1:]:
         return False
     return path.moves[-1].how is not MoveKind.PERMUTE

@@ -1,8 +1,8 @@
-"""A sharded step written out as Python functions: one walk, whatever the runtime.
+"""Writes a sharded step as Python functions: one walk, whatever the runtime.
 
-What each device does stands there line by line, with the type of every value behind it and its
-user's lines above. A runtime is a ``TargetLanguage``: a table of primitives, its words for moves,
-and how it repeats a body. A body becomes a function of its own.
+The functions say line by line what each device does, with the type of every value in a comment and
+its line of the model above. A runtime is a ``TargetLanguage``: a table of primitives, its spelling
+of moves, and how it repeats a body. A body becomes a function of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from synth.step.sharding.program import Key
 SEQUENCE_RESULTS = frozenset(
     ("sort", "split", "top_k", "approx_top_k", "unstack", "lu", "qr", "eigh", "svd")
 )
-"""These give a sequence of results, also where it is one."""
+"""Primitives whose calls return a sequence of results, even of a single one."""
 
 
 def build_listing(
@@ -44,35 +44,35 @@ def build_listing(
     called: MoveCall = use_collective,
     overlap: bool = False,
 ) -> Listing:
-    """The functions of a sharded step; ``called`` has other calls for some of its moves.
+    """Writes the functions of a sharded step; ``called`` has other calls for some of its moves.
 
-    ``overlap``: what is made in the step is sent as soon as it is made, and waited for where it is
-    read first. In a runtime that orders work itself nothing is written otherwise, nor where there
-    are other calls.
+    ``overlap``: values made in the step are sent as soon as they are made, and waited for where
+    they are first read. It has no effect in a runtime that orders work itself, nor where there are
+    other calls.
 
-    Outputs that do not come back in the next step are made whole if they are partial, as nobody
-    else can complete them. Raises InputError for primitives and element types that the language
-    has not, and for inputs that are partial.
+    Outputs that do not come back in the next step are reduced if they are partial, as nobody else
+    can complete them. Raises InputError for primitives and element types that the language lacks,
+    and for inputs that are partial.
     """
     for label, sharding in zip(step.labels, program.inputs, strict=True):
         if sharding.partial:
             problem = f"input {label} is partial: {sharding.spelled()}"
             raise InputError(problem, hint="let it be whole, or cut")
     inputs = zip(step.graph.inputs, program.inputs, strict=True)
-    kept = {(value.name, lies): value.name for value, lies in inputs}
+    kept = {(value.name, sharding): value.name for value, sharding in inputs}
     early = overlap and bool(language.later) and called is use_collective
     sending = MoveContext(language, sizes, called, early, members_of(program))
     writer = _FunctionWriter(sending)
-    found = split_sections(step, program, sizes)
-    for one in found.sections:
-        writer.section(one, found.sums)
+    split = split_sections(step, program, sizes)
+    for section in split.sections:
+        writer.section(section, split.sums)
     names = writer.shared | kept
     return Listing(
         tuple(writer.functions),
-        tuple(list_outputs(step, found.outputs, names if program.places else None)),
+        tuple(list_outputs(step, split.outputs, names if program.places else None)),
         tuple(sending.moves),
-        tuple(SectionFunction(one, names) for one in found.sections),
-        found.transfers,
+        tuple(SectionFunction(section, names) for section in split.sections),
+        split.transfers,
     )
 
 
@@ -82,10 +82,10 @@ def build_partial_listing(
     language: TargetLanguage,
     sent: Collection[str],
 ) -> Listing:
-    """The function of some operations of a step, ``device_step``, of values as they lie there.
+    """Writes operations of a step as ``device_step``, of values with the section's shardings.
 
-    What is partial stays so; the values named ``sent`` are given away as to a collective. Raises
-    InputError as ``build_listing`` does.
+    Partial values stay partial; values named ``sent`` are returned as a collective needs them.
+    Raises InputError as ``build_listing`` does.
     """
     writer = _FunctionWriter(MoveContext(language, sizes))
     writer.section(program, {}, sent)
@@ -108,42 +108,42 @@ class _FunctionWriter:
         return Identifiers(set(self.sending.language.reserved))
 
     def section(
-        self, one: ProgramSection, sums: Mapping[Key, Key], sent: Collection[str] = ()
+        self, section: ProgramSection, sums: Mapping[Key, Key], sent: Collection[str] = ()
     ) -> None:
-        """The function of a section. Values have the same name in all functions.
+        """Writes the function of a section. Values have the same name in all functions.
 
-        A sum over microbatches is called as what is added up.
+        A sum over microbatches is named as what is summed.
         """
         self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
         values = FunctionValues(self.sending, self.names, self.shared)
         scope = _Scope(self, values)
-        names = scope.inputs(one.reads)
-        scope.body(one.instructions)
+        names = scope.inputs(section.reads)
+        scope.body(section.instructions)
         made = [
             self.sending.language.sent.format(text) if str(value) in sent else text
-            for value, lies in one.makes
-            for text in [values.read(value, lies)]
+            for value, sharding in section.makes
+            for text in [values.read(value, sharding)]
         ]
-        head = [f"def {one.function}(values):", f'    """{one.told}"""']
+        head = [f"def {section.function}(values):", f'    """{section.sentence}"""']
         head += spell_unpacking(dict(names), "values") if names else []
         lines = [*values.lines, *spell_statement(f"return {spell_tuple(made)}")]
         if made:
-            self.functions.append(Function(one.function, tuple(head), tuple(lines)))
+            self.functions.append(Function(section.function, tuple(head), tuple(lines)))
 
     def repetition(self, done: LocalOperation) -> str:
-        """The function of a body; gives its name."""
+        """Writes the function of a loop's body; returns its name."""
         loop, graph, program = done.operation, done.operation.body, done.body
         assert graph is not None
         assert program is not None
         self.loops += 1
-        name, divided = f"loop_{self.loops}", scan_operands_of(loop.parameter)
+        name, operands = f"loop_{self.loops}", scan_operands_of(loop.parameter)
         values = FunctionValues(self.sending, self._own_names())
         scope = _Scope(self, values)
         names = scope.inputs(tuple(zip(graph.inputs, program.inputs, strict=True)))
         scope.body(program.instructions)
-        kept = divided.constants + divided.carried
-        made = [values.read(*one) for one in zip(graph.outputs, program.outputs, strict=True)]
-        groups = (names[: divided.constants], names[divided.constants : kept], names[kept:])
+        kept = operands.constants + operands.carried
+        made = [values.read(*pair) for pair in zip(graph.outputs, program.outputs, strict=True)]
+        groups = (names[: operands.constants], names[operands.constants : kept], names[kept:])
         head = [
             f"def {name}(constants, carried, slices):",
             f'    """Repeated {loop.parameter["length"]} times{_spell_line(loop)}."""',
@@ -151,7 +151,7 @@ class _FunctionWriter:
         for names_, group in zip(groups, ("constants", "carried", "slices"), strict=True):
             if names_:
                 head += spell_unpacking(dict(names_), group)
-        after, stacks = made[: divided.carried], made[divided.carried :]
+        after, stacks = made[: operands.carried], made[operands.carried :]
         lines = [
             *values.lines,
             *spell_statement(f"return ({spell_tuple(after)}, {spell_tuple(stacks)})"),
@@ -166,7 +166,7 @@ def _spell_line(operation: Operation) -> str:
 
 @dataclass
 class _Scope:
-    """One function, operation by operation."""
+    """Writes one function, operation by operation."""
 
     writer: _FunctionWriter
     values: FunctionValues
@@ -178,23 +178,23 @@ class _Scope:
         return self.writer.sending.language
 
     def inputs(self, given: Sequence[tuple[Value, Sharding]]) -> list[tuple[str, str]]:
-        """The names of the inputs, and what they are."""
+        """Declares the inputs; returns their names and types."""
         for value, _ in given:
             self._check(value)
-        return [self.values.made(*one) for one in given]
+        return [self.values.made(*pair) for pair in given]
 
     def body(self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]) -> None:
         self.values.expect(instructions)
-        for one in instructions:
-            match one:
+        for instruction in instructions:
+            match instruction:
                 case RedistributedValue():
-                    self.values.move(one)
+                    self.values.move(instruction)
                 case LocalOperation():
-                    self._do(one)
+                    self._do(instruction)
                 case SentValue():
-                    raise AssertionError(one)
+                    raise AssertionError(instruction)
                 case _:
-                    assert_never(one)
+                    assert_never(instruction)
 
     def _do(self, done: LocalOperation) -> None:
         operation, how, values = done.operation, done.how, self.values
@@ -203,30 +203,32 @@ class _Scope:
             self.values.lines.append(f"    # {self.line}")
         for value in operation.results:
             self._check(value)
-        operands = [values.read(*one) for one in zip(operation.operands, how.operands, strict=True)]
+        pairs = zip(operation.operands, how.operands, strict=True)
+        operands = [values.read(*pair) for pair in pairs]
         operands = self._again(operation, operands)
         text = self._repeated(done, operands) if done.body else self._written(done, operands)
-        made = [values.made(*one) for one in zip(operation.results, how.results, strict=True)]
+        results = zip(operation.results, how.results, strict=True)
+        made = [values.made(*pair) for pair in results]
         if done.body is not None:
             carried = scan_operands_of(operation.parameter).carried
             after, stacks = values.names.made("after"), values.names.made("stacks")
             self.values.lines += spell_statement(f"{after}, {stacks} = {text}")
-            for several, source in ((made[:carried], after), (made[carried:], stacks)):
-                self.values.lines += spell_unpacking(dict(several), source) if several else []
+            for names_made, source in ((made[:carried], after), (made[carried:], stacks)):
+                self.values.lines += spell_unpacking(dict(names_made), source) if names_made else []
         else:
             names = [name for name, _ in made]
             left = spell_tuple(names)[1:-1] if operation.primitive in SEQUENCE_RESULTS else names[0]
             self.values.lines += spell_statement(
                 f"{left} = {text}", ", ".join(what for _, what in made)
             )
-        for value, lies in zip(operation.results, how.results, strict=True):
-            values.hold(value, lies, values.held[value.name, lies])
+        for value, sharding in zip(operation.results, how.results, strict=True):
+            values.hold(value, sharding, values.held[value.name, sharding])
 
     def _again(self, operation: Operation, operands: list[str]) -> list[str]:
-        """The operands, told apart from those of an equal operation before, if there is one.
+        """The operands, kept apart from those of an equal earlier operation, if there is one.
 
-        What is computed again (remat) was not kept: a compiler that merges both would keep it.
-        Single numbers may be kept.
+        A compiler that merged recomputed values with the first ones would keep these in memory.
+        Scalars may be kept.
         """
         key = (operation.primitive, operation.parameters, operation.operands)
         if key not in self.done or not operation.results[0].type.shape:
@@ -234,27 +236,27 @@ class _Scope:
             return operands
         apart = self.language.apart
         return [
-            apart.format(text) if apart and isinstance(one, Value) else text
-            for one, text in zip(operation.operands, operands, strict=True)
+            apart.format(text) if apart and isinstance(operand, Value) else text
+            for operand, text in zip(operation.operands, operands, strict=True)
         ]
 
     def _written(self, done: LocalOperation, operands: Sequence[str]) -> str:
-        mine = part_of(done.operation, done.how, self.writer.sending.sizes)
-        if mine.offset is not None and mine.offset.index is Index.PADDING:
+        part = part_of(done.operation, done.how, self.writer.sending.sizes)
+        if part.offset is not None and part.offset.index is Index.PADDING:
             [text] = operands
-            masked = f"without_padding({text}, {mine.offset.size}, {spell_words(mine.offset.axes)})"
-            operands, mine = [masked], replace(mine, offset=None)
+            masked = f"without_padding({text}, {part.offset.size}, {spell_words(part.offset.axes)})"
+            operands, part = [masked], replace(part, offset=None)
         return self.language.write(
-            PrimitiveCall(mine.operation, tuple(operands), mine.offset, self.language)
+            PrimitiveCall(part.operation, tuple(operands), part.offset, self.language)
         )
 
     def _repeated(self, done: LocalOperation, operands: Sequence[str]) -> str:
         name, loop = self.writer.repetition(done), done.operation
-        divided = scan_operands_of(loop.parameter)
-        kept = divided.constants + divided.carried
+        scanned = scan_operands_of(loop.parameter)
+        kept = scanned.constants + scanned.carried
         groups = (
-            operands[: divided.constants],
-            operands[divided.constants : kept],
+            operands[: scanned.constants],
+            operands[scanned.constants : kept],
             operands[kept:],
         )
         length, reverse = loop.parameter["length"], loop.parameter.get("reverse", False)

@@ -1,8 +1,8 @@
-"""Words for the primitives that no rule cuts: every device computes them whole.
+"""Primitives that no rule cuts, so that every device computes them whole.
 
-Decompositions are such only in steps that say ``replicated=true``. JAX and PyTorch call the same
-LAPACK routines for them, so signs agree on a CPU. Random numbers are here for JAX alone: PyTorch's
-are functions of the file that is written (``torch/random.py``).
+Decompositions occur only in steps with ``replicated=true``. JAX and PyTorch call the same LAPACK
+routines for them, so signs agree on a CPU. Random numbers are here for JAX alone: those of PyTorch
+are functions of the written file (``torch/random.py``).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from synth.step.factors.parameters import read_number
 
 
 def _check(call: PrimitiveCall, **only: object) -> None:
-    """Raise InputError where a parameter has another value than the one that can be written."""
+    """Raises InputError if a parameter has another value than the one that can be written."""
     for name, value in only.items():
         if call.operation.parameter.get(name, value) != value:
-            raise call.refused(f"with {name}={call.told(name)}")
+            raise call.refused(f"with {name}={call.spell(name)}")
 
 
 def _jax_svd(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
-    told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
+    arguments = f"{call.operands[0]}, full_matrices={call.spell('full_matrices')}"
     if not read_number(call.operation, "compute_uv"):
-        return f"[lax.linalg.svd({told}, compute_uv=False)]"
-    return f"(lambda u, s, v: (s, u, v))(*lax.linalg.svd({told}))"
+        return f"[lax.linalg.svd({arguments}, compute_uv=False)]"
+    return f"(lambda u, s, v: (s, u, v))(*lax.linalg.svd({arguments}))"
 
 
 def _jax_eigh(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
     names = ("lower", "sort_eigenvalues")
-    told = ", ".join(f"{name}={call.told(name)}" for name in names)
-    return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {told})"
+    arguments = ", ".join(f"{name}={call.spell(name)}" for name in names)
+    return f"lax.linalg.eigh({call.operands[0]}, symmetrize_input=False, {arguments})"
 
 
 def _map_elements(call: PrimitiveCall, element: str, function: Callable[[str], str]) -> str:
@@ -47,12 +47,12 @@ def _map_elements(call: PrimitiveCall, element: str, function: Callable[[str], s
 
 
 def _random_bits(call: PrimitiveCall) -> str:
-    more = f"{call.told('shape')}, jnp.uint{call.told('bit_width')}"
+    more = f"{call.spell('shape')}, jnp.uint{call.spell('bit_width')}"
     return _map_elements(call, "key", lambda key: f"jax.random.bits({key}, {more})")
 
 
 def _random_split(call: PrimitiveCall) -> str:
-    shape = call.told("shape")
+    shape = call.spell("shape")
     return _map_elements(call, "key", lambda key: f"jax.random.split({key}, {shape})")
 
 
@@ -105,11 +105,12 @@ JAX_WHOLE: Mapping[str, Writer] = {
 
 def _torch_triangular_solve(call: PrimitiveCall) -> str:
     matrix, right = call.operands
-    turned = bool(read_number(call.operation, "transpose_a"))
-    upper = bool(read_number(call.operation, "lower")) == turned
-    told = f"upper={upper}, left={call.told('left_side')}"
-    told += f", unitriangular={call.told('unit_diagonal')}"
-    return f"torch.linalg.solve_triangular({matrix}{'.mT' if turned else ''}, {right}, {told})"
+    transposed = bool(read_number(call.operation, "transpose_a"))
+    upper = bool(read_number(call.operation, "lower")) == transposed
+    arguments = f"upper={upper}, left={call.spell('left_side')}"
+    arguments += f", unitriangular={call.spell('unit_diagonal')}"
+    matrix += ".mT" if transposed else ""
+    return f"torch.linalg.solve_triangular({matrix}, {right}, {arguments})"
 
 
 def _torch_qr(call: PrimitiveCall) -> str:
@@ -128,8 +129,8 @@ def _torch_svd(call: PrimitiveCall) -> str:
     _check(call, subset_by_index=None)
     if not read_number(call.operation, "compute_uv"):
         return f"[torch.linalg.svdvals({call.operands[0]})]"
-    told = f"{call.operands[0]}, full_matrices={call.told('full_matrices')}"
-    return f"(lambda u, s, v: (s, u, v))(*torch.linalg.svd({told}))"
+    arguments = f"{call.operands[0]}, full_matrices={call.spell('full_matrices')}"
+    return f"(lambda u, s, v: (s, u, v))(*torch.linalg.svd({arguments}))"
 
 
 TORCH_WHOLE: Mapping[str, Writer] = {

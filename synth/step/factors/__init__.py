@@ -1,18 +1,18 @@
-"""Which axes an operation may use: its factors, and the rows that follow from them.
+"""Factors of operations, and the rows that follow: how an operation may be sharded along an axis.
 
-A *factor* of an operation is one index that it runs over. ``dot_general`` of ``[i,k]`` and
+A *factor* of an operation is one index that it iterates over. ``dot_general`` of ``[i,k]`` and
 ``[k,j]`` has three: to cut ``i`` along an axis cuts the left operand and the result (free), to cut
-``k`` cuts both operands and leaves a partial sum (contracted). A *row* says for one axis how all
-operands lie, and how then the results do. What has no row cannot be done on an axis without
-communication before it. Rows are data; design of the step, sections 3 and 4.
+``k`` cuts both operands and leaves a partial sum (contracted). A *row* has, for one axis, the
+shardings of all operands and those of the results that follow. An operation without a row for its
+operands' shardings needs communication before it. The design is that of Shardy's factors.
 
 >>> from grammar.tensors.operations import Operation, Value
 >>> from grammar.tensors.sharding import Type
 >>> from synth.step.factors import list_rows, shard_operation
 >>> x, w = Value("x", Type("f32", (8, 16))), Value("w", Type("f32", (16, 4)))
 >>> y = Value("y", Type("f32", (8, 4)))
->>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
->>> product = Operation("dot_general", (x, w), (y,), told)
+>>> parameters = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
+>>> product = Operation("dot_general", (x, w), (y,), parameters)
 >>> for row in list_rows(product):
 ...     print(row, "" if row.factor is None else row.factor.name)
 [R, R] -> [R]
@@ -22,11 +22,11 @@ communication before it. Rows are data; design of the step, sections 3 and 4.
 [sum, R] -> [sum]
 [R, sum] -> [sum]
 
-Over two axes a row for each: here the batch over one, the features that are summed over the other.
+Over two axes an operation has a row for each: here one cuts the batch, one the summed features.
 
 >>> whole, left, contracting, *_ = list_rows(product)
 >>> how = shard_operation(product, {"data": left, "model": contracting}, {"data": 4, "model": 2})
->>> [one.spelled() for one in (*how.operands, *how.results)]
+>>> [sharding.spelled() for sharding in (*how.operands, *how.results)]
 ['[?@data,?@model]', '[?@model,?]', '[?@data,?]{sum:model}']
 """
 

@@ -1,4 +1,4 @@
-"""What the table is made of: a factor, and a row along one axis."""
+"""The types of the table: a factor, and a row along one axis."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from grammar.tensors.sharding import AxisSharding, Flat, ReductionKind, Split
 
 
 class Index(Enum):
-    """What a part does with its number, where the same computation on its piece is not enough."""
+    """How a part uses its number, if the same computation on every piece would be wrong."""
 
-    OFFSET = "adds its offset to what it counts"
-    LOOK_UP = "looks up what is its own, else takes zero"
-    DROP = "drops what is not its own"
-    PADDING = "adds nothing of what is padding"
+    OFFSET = "adds its offset to the values that it counts"
+    LOOK_UP = "looks up its own entries, and takes zero for others"
+    DROP = "drops writes to entries that are not its own"
+    PADDING = "adds nothing for padding"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A parameter that is divided by the number of parts: one entry of a list, or a number."""
+    """A parameter that is divided by the number of parts: an entry of a list, or a number."""
 
     parameter: str
     entry: int | None = None
@@ -27,13 +27,13 @@ class Cut:
 
 @dataclass(frozen=True)
 class Factor:
-    """One index of an operation: the dimension of each operand and result that runs over it.
+    """One index of an operation: the dimension of each operand and result that it iterates over.
 
-    ``size`` is what the number of parts must divide: most often that of the dimensions, but the
-    number of windows where these tile a dimension, the number of groups, the greatest common
-    divisor where a reshape joins. ``contracted`` is the kind of partial that results become which
-    do not have it; a factor without it is free. ``partial`` are operands that must then be partial,
-    too: what scatter-add adds to, which would else be added by every part.
+    The number of parts must divide ``size``: usually the dimensions' size, but the number of
+    windows if these tile a dimension, the number of groups, or the greatest common divisor for a
+    reshape. ``contracted`` is the kind of partial value that results without the index become; a
+    factor without it is free. ``partial`` has operands that must then be partial, too: those that a
+    scatter-add adds to, which each part would add otherwise.
     """
 
     name: str
@@ -48,10 +48,9 @@ class Factor:
 
 @dataclass(frozen=True)
 class Row:
-    """Along one axis: how every operand lies, how every result then does, and by which factor.
+    """Shardings of every operand and result along one axis, and the factor that is cut.
 
-    Without a factor a part computes what the whole does: all is replicated, or partial values go
-    through.
+    Without a factor each part does the whole computation: on replicated or on partial values.
     """
 
     operands: tuple[AxisSharding, ...]
@@ -63,17 +62,17 @@ class Row:
         return f"{spell_shardings(self.operands)} -> {spell_shardings(self.results)}"
 
 
-def spell_shardings(several: tuple[AxisSharding, ...]) -> str:
+def spell_shardings(shardings: tuple[AxisSharding, ...]) -> str:
     """``[0, R, sum]``: cut in dimension 0, replicated, partial sum."""
-    return f"[{', '.join(map(_spell_lie, several))}]"
+    return f"[{', '.join(map(_spell_sharding, shardings))}]"
 
 
-def _spell_lie(lie: AxisSharding) -> str:
-    match lie:
+def _spell_sharding(sharding: AxisSharding) -> str:
+    match sharding:
         case None:
             return "R"
         case ReductionKind():
-            return lie.value
+            return sharding.value
         case Split(dimension):
             return str(dimension)
         case Flat(lead):
@@ -81,18 +80,16 @@ def _spell_lie(lie: AxisSharding) -> str:
 
 
 def row_of(factor: Factor) -> Row:
-    """How operands and results lie if an axis cuts the factor."""
+    """Returns the row by which an axis cuts a factor."""
     return Row(
         tuple(
-            factor.contracted if at in factor.partial else _lie_of_place(place)
+            factor.contracted if at in factor.partial else _split_or_none(place)
             for at, place in enumerate(factor.operands)
         ),
-        tuple(
-            factor.contracted if place is None else _lie_of_place(place) for place in factor.results
-        ),
+        tuple(factor.contracted if place is None else Split(place) for place in factor.results),
         factor,
     )
 
 
-def _lie_of_place(place: int | None) -> AxisSharding:
+def _split_or_none(place: int | None) -> AxisSharding:
     return None if place is None else Split(place)

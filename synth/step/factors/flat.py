@@ -1,4 +1,4 @@
-"""Rows of operations on flat values: elementwise operations, and sums of all elements.
+"""Rows of operations on flat values: elementwise operations, fills, and sums of all elements.
 
 Every other operation needs a dimension that flattening removes, so its operands are gathered first.
 """
@@ -22,7 +22,7 @@ SUM_PRIMITIVE = "reduce_sum"
 
 @cache_by_form
 def flat_rows(operation: Operation) -> tuple[Row, ...]:
-    """The rows along an axis that cuts values flat, one for each number of leading dimensions.
+    """Returns the rows along an axis that cuts values flat, one for each number of lead dimensions.
 
     All operands and results of an elementwise operation share one flat sharding; scalars are
     replicated. A sum over every flattened dimension gives a partial sum, and padding adds nothing.
@@ -33,20 +33,20 @@ def flat_rows(operation: Operation) -> tuple[Row, ...]:
 def _rows(operation: Operation) -> Iterator[Row]:
     if operation.primitive == SUM_PRIMITIVE:
         [shape] = map(shape_of, operation.operands)
-        gone = read_numbers(operation, "axes")
+        reduced = read_numbers(operation, "axes")
         for lead in range(len(shape)):
-            if set(range(lead, len(shape))) <= set(gone):
+            if set(range(lead, len(shape))) <= set(reduced):
                 yield Row((Flat(lead),), (ReductionKind.SUM,))
         return
-    shapes = {one.type.shape for one in operation.results}
+    shapes = {value.type.shape for value in operation.results}
     if operation.primitive not in (*ELEMENTWISE, FILL_PRIMITIVE) or len(shapes) != 1:
         return
-    [shape] = shapes
-    given = list(map(shape_of, operation.operands))
-    if all(one in ((), shape) for one in given):
-        for lead in range(len(shape)):
-            if operation.primitive != FILL_PRIMITIVE or given == [()]:
-                operands = tuple(Flat(lead) if one else None for one in given)
+    [result] = shapes
+    operand_shapes = list(map(shape_of, operation.operands))
+    if all(shape in ((), result) for shape in operand_shapes):
+        for lead in range(len(result)):
+            if operation.primitive != FILL_PRIMITIVE or operand_shapes == [()]:
+                operands = tuple(Flat(lead) if shape else None for shape in operand_shapes)
                 yield Row(operands, (Flat(lead),) * len(operation.results))
 
 
@@ -56,7 +56,7 @@ def flat_parameters(
     results: Sequence[Sharding],
     sizes: Mapping[str, int],
 ) -> Operation:
-    """The operation with parameters of the shape that a part has of what is flat."""
+    """Returns the operation with parameters that fit a device's part of flat values."""
     if operation.primitive == FILL_PRIMITIVE and results[0].flat:
         shape = part_shape(type_of(operation.results[0]), results[0], sizes)
         return _replace_parameter(operation, "shape", shape)
@@ -75,7 +75,7 @@ def _replace_parameter(operation: Operation, name: str, value: Parameter) -> Ope
 def count_elements(
     operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]
 ) -> int:
-    """How many elements of a sum's operand are flattened, without padding."""
+    """Returns the number of flattened elements of a sum's operand, without padding."""
     cut = operands[0]
     block = part_shape(type_of(operation.operands[0]), cut.unflattened(), sizes)
     return prod(block[cut.lead :])

@@ -1,6 +1,6 @@
-"""What follows from an operation's form is worked out once: names of values are no part of it.
+"""Caches by an operation's form: all but the names of its values.
 
-Sixteen stages, and the three projections of a layer, have operations of one form each.
+Operations of all stages, and of the three projections of a layer, share their forms.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from grammar.tensors.operations import Operation, OperationForm
 T = TypeVar("T")
 
 
-def cache_by_form(work: Callable[[Operation], T]) -> Callable[[Operation], T]:
-    """The same, worked out once for each form and kept as long as an operation has it."""
-    known: WeakKeyDictionary[OperationForm, T] = WeakKeyDictionary()
+def cache_by_form(compute: Callable[[Operation], T]) -> Callable[[Operation], T]:
+    """Decorates a function to compute its result once for each form, as long as the form lives."""
+    cache: WeakKeyDictionary[OperationForm, T] = WeakKeyDictionary()
 
-    @wraps(work)
-    def found(operation: Operation) -> T:
+    @wraps(compute)
+    def cached(operation: Operation) -> T:
         form = operation.form
-        if form not in known:
-            known[form] = work(operation)
-        return known[form]
+        if form not in cache:
+            cache[form] = compute(operation)
+        return cache[form]
 
-    return found
+    return cached

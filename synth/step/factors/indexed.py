@@ -1,8 +1,8 @@
-"""Factors of looking up and writing by indices: gather and the scatters.
+"""Factors of gather and of the scatters.
 
-The last dimension of the indices is the index itself; the others are rows of them, each of which
-looks up (writes) one window. An embedding has one indexed dimension, the words: if it is cut,
-each part looks up the words that it has and takes zero for the others, so results are a sum.
+The last dimension of the indices is the index itself; the others are rows of indices, each of which
+reads (writes) one window. An embedding has one indexed dimension, the words: if it is cut, each
+part looks up its own words and takes zero for the others, so results are partial sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUMBERS = "dimension_numbers"
 
 
 def gather(operation: Operation) -> Indices:
-    """Windows taken whole and not indexed; rows and batches; the indexed dimension: sum."""
+    """Whole windows that are not indexed, rows and batches are free; indexed dimensions: sum."""
     operand, indices = map(shape_of, operation.operands)
     collapsed, indexed = (
         read_entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
@@ -43,16 +43,16 @@ def gather(operation: Operation) -> Indices:
 
 
 def scatter_onto(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
-    """scatter-add and its like: windows, batches and the indexed dimension are free.
+    """scatter-add and similar: windows, batches and the indexed dimension are free.
 
-    Rows of indices are contracted to a partial value of this kind, and then the operand is
-    partial, too. None: there is no such partial value, of scatter-mul, and rows cannot be cut.
+    Rows of indices are contracted to a partial value of this kind; the operand is then partial,
+    too. None, for scatter-mul: there is no such partial value, and rows cannot be cut.
     """
     return lambda operation: _scatter(operation, kind)
 
 
 def scatter(operation: Operation) -> Indices:
-    """Windows and batches; the indexed dimension if no two indices are equal."""
+    """Windows and batches are free; the indexed dimension, too, if indices are unique."""
     return _scatter(operation, None, indexed=bool(read_number(operation, "unique_indices")))
 
 
@@ -87,7 +87,7 @@ def _operand_names(shape: Sequence[int], batches: Sequence[int], windows: Sequen
 
 
 def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
-    """Of the indices: batches, rows, and None for the index itself, which is last."""
+    """Names the dimensions of the indices: batches, rows, and None for the index itself, last."""
     named = {at: f"batch {count}" for count, at in enumerate(batches)}
     return (*(named.get(at, f"row {at}") for at in range(len(shape) - 1)), None)
 
@@ -95,7 +95,7 @@ def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
 def _interleave(
     rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names
 ) -> Names:
-    """Windows at their places, rows in their order at all others."""
+    """Returns names with windows at their places, and rows in their order at all others."""
     others = iter(rows)
     at_place = dict(zip(places, windows, strict=True))
     return tuple(at_place[at] if at in at_place else next(others) for at in range(rank))

@@ -1,8 +1,8 @@
-"""An operation as an Einstein sum: which index each dimension runs over.
+"""An operation as an Einstein sum: the index that each dimension iterates over.
 
-A rule of the table names indices, one for each dimension of every operand and result, None where
-none may be cut. ``dot_general`` of a product of matrices is ``(i k), (k j) -> (i j)``. Factors
-follow: an index in no result is contracted.
+A rule of the table names an index for each dimension of every operand and result, None if the
+dimension may not be cut. A product of matrices is ``(i k), (k j) -> (i j)``. Factors follow: an
+index in no result is contracted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from synth.step.factors.factor import Cut, Factor, Index
 from synth.step.factors.parameters import type_of
 
 Names = tuple[str | None, ...]
-"""The index that each dimension of one value runs over."""
+"""The index that each dimension of one value iterates over."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is peculiar to an index: see Factor. ``size`` if it is not that of the dimensions."""
+    """Properties of an index, as in Factor. ``size`` is set if it is not that of the dimensions."""
 
     size: int | None = None
     cut: Cut | None = None
@@ -31,7 +31,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Indices:
-    """The indices of an operation, the kind of its contracted ones, and notes on some."""
+    """The indices of an operation, the kind of contracted ones, and notes on special ones."""
 
     operands: Sequence[Names]
     results: Sequence[Names]
@@ -39,9 +39,10 @@ class Indices:
     notes: Mapping[str, Note] = field(default_factory=dict)
 
     def factors(self, operation: Operation) -> tuple[Factor, ...]:
-        """A factor for each index that can be cut in two or more, in the order of their names here.
+        """Returns a factor for each index that can be cut, in the order of their names.
 
-        None on keys, which are always replicated; no sums of booleans.
+        Operations on random keys have none, since keys are always replicated. Booleans have no
+        partial sums.
         """
         values = (*operation.operands, *operation.results)
         if any(value.dtype == "key" for value in map(type_of, values)):
@@ -49,8 +50,10 @@ class Indices:
         names = dict.fromkeys(
             name for names in (*self.operands, *self.results) for name in names if name is not None
         )
-        found = (self._factor(operation, name) for name in names)
-        return tuple(one for one in found if one.size > 1 and _is_summable(operation, one))
+        factors = (self._factor(operation, name) for name in names)
+        return tuple(
+            factor for factor in factors if factor.size > 1 and _is_summable(operation, factor)
+        )
 
     def _factor(self, operation: Operation, name: str) -> Factor:
         note = self.notes.get(name, Note())
@@ -66,12 +69,12 @@ class Indices:
 
 
 def all_of(shape: Sequence[int]) -> Names:
-    """An index of its own for each dimension."""
+    """Names a separate index for each dimension."""
     return tuple(f"dimension {at}" for at in range(len(shape)))
 
 
 def none_of(shape: Sequence[int]) -> Names:
-    """No dimension may be cut."""
+    """Names no index: no dimension may be cut."""
     return (None,) * len(shape)
 
 

@@ -1,4 +1,4 @@
-"""Reads what an operation is told, as the types that the table wants."""
+"""Reads parameters of operations, with the types that rules need."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from grammar.tensors.sharding import Type
 
 
 def type_of(operand: Operand) -> Type:
-    """A literal is of rank 0."""
+    """Returns the type of an operand; a literal has rank 0."""
     return Type(operand.dtype, ()) if isinstance(operand, Literal) else operand.type
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Of a literal ()."""
+    """Returns the shape of an operand, () for a literal."""
     return type_of(operand).shape
 
 
 def read_number(operation: Operation, name: str) -> int:
-    """A whole number."""
-    found = operation.parameter[name]
-    assert isinstance(found, int), (operation.primitive, name, found)
-    return found
+    """Returns an integer parameter."""
+    value = operation.parameter[name]
+    assert isinstance(value, int), (operation.primitive, name, value)
+    return value
 
 
 def read_numbers(operation: Operation, name: str) -> tuple[int, ...]:
-    """A list of whole numbers."""
+    """Returns a parameter that is a list of integers."""
     return parse_numbers(operation.parameter[name])
 
 
 def read_pairs(operation: Operation, name: str) -> tuple[tuple[int, ...], ...]:
-    """A list of lists of whole numbers."""
-    found = operation.parameter[name]
-    assert isinstance(found, tuple), (operation.primitive, name, found)
-    return tuple(map(parse_numbers, found))
+    """Returns a parameter that is a list of lists of integers."""
+    value = operation.parameter[name]
+    assert isinstance(value, tuple), (operation.primitive, name, value)
+    return tuple(map(parse_numbers, value))
 
 
 def read_word(operation: Operation, name: str) -> str:
-    """A word; "" where it is absent."""
-    found = operation.parameter.get(name, "")
-    assert isinstance(found, str), (operation.primitive, name, found)
-    return found
+    """Returns a parameter that is a word; "" if it is absent."""
+    value = operation.parameter.get(name, "")
+    assert isinstance(value, str), (operation.primitive, name, value)
+    return value
 
 
 def read_entry(operation: Operation, name: str, key: str) -> tuple[int, ...]:
-    """A list of whole numbers among named entries; () where it is absent."""
+    """Returns a list of integers from a parameter with named entries; () if it is absent."""
     named = cast("tuple[tuple[str, Parameter], ...]", operation.parameter[name])
     return parse_numbers(dict(named).get(key, ()))
 
 
-def parse_numbers(found: Parameter) -> tuple[int, ...]:
-    """A parameter that is a list of whole numbers."""
-    assert isinstance(found, tuple), found
-    assert all(isinstance(one, int) for one in found), found
-    return cast("tuple[int, ...]", found)
+def parse_numbers(parameter: Parameter) -> tuple[int, ...]:
+    """Returns a parameter that is a list of integers."""
+    assert isinstance(parameter, tuple), parameter
+    assert all(isinstance(entry, int) for entry in parameter), parameter
+    return cast("tuple[int, ...]", parameter)
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Names of primitives, as a line."""
+    """Splits a line of names of primitives."""
     return tuple(text.split())

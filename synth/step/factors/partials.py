@@ -1,9 +1,8 @@
-"""Partial values through operations, design section 4: which operands may be partial, and what
-the results then are.
+"""Rows with partial operands: which operands may be partial, and which partial results follow.
 
-A sum goes through what is linear: ``-(a + b) = -a + -b``; a maximum through what is monotone and
-defined everywhere: ``exp(max(a, b)) = max(exp(a), exp(b))``. ``log`` is not: a part may be
-negative where the maximum is not. What is not here is an error, never a guess.
+A sum commutes with linear operations: ``-(a + b) = -a + -b``; a maximum with operations that are
+monotone and defined everywhere: ``exp(max(a, b)) = max(exp(a), exp(b))``. ``log`` is not: a part
+may be negative although the maximum is not. A primitive without a rule is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -20,41 +19,41 @@ SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN
 ORDERED = (MAX, MIN)
 MIRROR = {MAX: MIN, MIN: MAX}
 ALL_SUBSETS = 4
-"""Up to so many operands of which any may be partial, all subsets are rows; of more (a long
-concatenate) each alone and all together."""
+"""The most operands of which all subsets become rows; of more (a long concatenate) only each
+operand alone and all together."""
 
 Partials = Callable[[Operation], Iterator[Row]]
 
 
 def partial_rows(operation: Operation) -> tuple[Row, ...]:
-    """The rows along one axis with partial operands and no factor, each once.
+    """Returns the distinct rows along one axis with partial operands and no factor.
 
-    None on keys; no sums of booleans; a literal lies replicated, and one of zero is any sum.
+    Random keys and sums of booleans have none. A literal is replicated; a zero counts as a sum.
     """
     values = (*operation.operands, *operation.results)
     dtypes = [type_of(value).dtype for value in values]
     if "key" in dtypes:
         return ()
-    found = (
-        _fit_literals(operation, one)
+    rows = (
+        _fit_literals(operation, row)
         for rule in PARTIALS.get(operation.primitive, ())
-        for one in rule(operation)
+        for row in rule(operation)
     )
-    kept = (
-        one
-        for one in found
-        if one is not None
-        and any(one.operands)
+    legal = (
+        row
+        for row in rows
+        if row is not None
+        and any(row.operands)
         and not any(
-            lie is SUM and dtype == "bool"
-            for lie, dtype in zip((*one.operands, *one.results), dtypes, strict=True)
+            sharding is SUM and dtype == "bool"
+            for sharding, dtype in zip((*row.operands, *row.results), dtypes, strict=True)
         )
     )
-    return tuple(dict.fromkeys(kept))
+    return tuple(dict.fromkeys(legal))
 
 
 def _fit_literals(operation: Operation, row: Row) -> Row | None:
-    """The row as literals lie: a sum is one of zero, a maximum or minimum is any."""
+    """Replicates literals in a row: zero may stand for a sum, any literal for a max or min."""
     operands = list(row.operands)
     for at, operand in enumerate(operation.operands):
         if isinstance(operand, Literal):
@@ -64,22 +63,22 @@ def _fit_literals(operation: Operation, row: Row) -> Row | None:
     return Row(tuple(operands), row.results)
 
 
-def _row(operation: Operation, lies: Mapping[int, AxisSharding], result: AxisSharding) -> Row:
-    """Operands by number, the others replicated; all results alike."""
-    operands = tuple(lies.get(at) for at in range(len(operation.operands)))
+def _row(operation: Operation, partial: Mapping[int, AxisSharding], result: AxisSharding) -> Row:
+    """Returns a row with some partial operands, others replicated, and equal results."""
+    operands = tuple(partial.get(at) for at in range(len(operation.operands)))
     return Row(operands, (result,) * len(operation.results))
 
 
 def _wraps(operation: Operation) -> bool:
-    """Arithmetic of whole numbers wraps around, so it keeps no order.
+    """Whether arithmetic wraps around, as that of integers does, and so keeps no order.
 
-    Small numbers do, too: what is written around a block of a minimum is the largest number.
+    This matters even for small numbers: padding around a block of a minimum is the largest number.
     """
     return not all(_is_float(type_of(value).dtype) for value in operation.results)
 
 
 def through_rule(kinds: Sequence[ReductionKind], *places: int) -> Partials:
-    """One operand, the first if none is said, is partial, and the results are so, too."""
+    """One of these operands (default: the first) is partial, and the results are, too."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         for place in places or (0,):
@@ -90,7 +89,7 @@ def through_rule(kinds: Sequence[ReductionKind], *places: int) -> Partials:
 
 
 def sums_rule(*places: int) -> Partials:
-    """These operands (none said: all) are sums, and the results are."""
+    """These operands (default: all) are partial sums, and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         chosen = places or range(len(operation.operands))
@@ -100,7 +99,7 @@ def sums_rule(*places: int) -> Partials:
 
 
 def extremes_rule(*places: int, kinds: Sequence[ReductionKind] = ORDERED) -> Partials:
-    """Any of these operands (none said: of all) are maxima (minima), and the results are."""
+    """Any subset of these operands (default: all) are maxima (minima), and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         for chosen in _subsets(places or range(len(operation.operands))):
@@ -117,7 +116,7 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def shift_rule(*places: int) -> Partials:
-    """Something that is the same on all parts is added: but not to whole numbers."""
+    """A replicated value may be added to a maximum or minimum, except of integers."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         if not _wraps(operation):
@@ -127,7 +126,7 @@ def shift_rule(*places: int) -> Partials:
 
 
 def mirror_rule(place: int) -> Partials:
-    """A maximum becomes a minimum: what is negated."""
+    """The operand is negated, so a maximum becomes a minimum."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         if not _wraps(operation):
@@ -138,20 +137,20 @@ def mirror_rule(place: int) -> Partials:
 
 
 def select_rows(operation: Operation) -> Iterator[Row]:
-    """select_n: the predicate is replicated, the values are all sums, or any of them maxima."""
+    """select_n: the predicate is replicated; the values are all sums, or any of them maxima."""
     values = range(1, len(operation.operands))
     yield from sums_rule(*values)(operation)
     yield from extremes_rule(*values)(operation)
 
 
 def divide_rows(operation: Operation) -> Iterator[Row]:
-    """A numerator; whole numbers are rounded when they are divided."""
+    """div: the numerator may be a sum, except of integers, whose division rounds."""
     if _is_float(type_of(operation.operands[0]).dtype):
         yield from through_rule((SUM,))(operation)
 
 
 def convert_rows(operation: Operation) -> Iterator[Row]:
-    """Sums to a float, where only rounding moves; maxima to what keeps all orders."""
+    """Casts of sums to a float, which change only rounding; of maxima if they keep the order."""
     before, after = type_of(operation.operands[0]).dtype, operation.results[0].type.dtype
     if _is_float(after) and not before.startswith("u"):
         yield from through_rule((SUM,))(operation)
@@ -164,7 +163,7 @@ def _is_float(dtype: str) -> bool:
 
 
 def _keeps_order(before: str, after: str) -> bool:
-    """Nothing wraps around: whole numbers go into floats or wide enough ones."""
+    """Whether a cast wraps nothing around: to floats, or to integers that are wide enough."""
     if after in ("bool", *WITHOUT_INFINITY) or before == after:
         return before == after
     if _is_float(after) or before == "bool":
@@ -177,35 +176,35 @@ def _keeps_order(before: str, after: str) -> bool:
 
 
 WHOLE_BITS = 32
-"""Floats into whole numbers of so many bits are cut off at the ends; narrower ones may wrap."""
+"""Casts of floats to integers of at least so many bits saturate; narrower ones may wrap."""
 WITHOUT_INFINITY = ("f8_e4m3fn",)
-"""Floats in which what is too large is no number, and so is neither above nor below others."""
+"""Floats in which overflow gives NaN, which has no order."""
 
 
 def odd_power_rows(operation: Operation) -> Iterator[Row]:
-    """Odd powers are monotone, but not negative ones; those of whole numbers wrap around."""
+    """Positive odd powers are monotone, except those of integers, which wrap around."""
     power = read_number(operation, "y")
     if power % 2 and power > 0 and not _wraps(operation):
         yield from through_rule(ORDERED)(operation)
 
 
 def gather_rows(operation: Operation) -> Iterator[Row]:
-    """gather moves data, unless it fills in what is outside: that would be added by each part."""
+    """gather only moves data, unless it fills out-of-bounds entries, which each part would add."""
     if read_word(operation, "mode") != "fill_or_drop":
         yield from through_rule(tuple(ReductionKind))(operation)
 
 
 def sort_rows(operation: Operation) -> Iterator[Row]:
-    """Keys are replicated, so all parts are put in one order: payloads may be partial."""
+    """sort: keys are replicated, so all parts have the same order, and payloads may be partial."""
     keys = read_number(operation, "num_keys")
     for chosen in _subsets(range(keys, len(operation.operands))):
         for kind in ReductionKind:
-            lies = tuple(kind if at in chosen else None for at in range(len(operation.operands)))
-            yield Row(lies, lies)
+            partial = tuple(kind if at in chosen else None for at in range(len(operation.operands)))
+            yield Row(partial, partial)
 
 
 def extreme_rule(kind: ReductionKind) -> Partials:
-    """max: of any partial with what all parts have, or of two maxima."""
+    """max: of a maximum or minimum with a replicated value, or of two maxima."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         yield from through_rule(ORDERED, 0, 1)(operation)
@@ -268,4 +267,4 @@ PARTIALS: Mapping[str, tuple[Partials, ...]] = {
     "reduce_window_min": (through_rule((MIN,)),),
     "sort": (sort_rows,),
 }
-"""Of a primitive, the rules of section 4; what stands in none of them is an error."""
+"""The rules of each primitive; partial operands that no rule admits are an error."""

@@ -1,7 +1,7 @@
-"""What one part of an operation computes: types, parameters, and what it does by its number.
+"""One device's part of an operation: its types, parameters, and how its number enters.
 
-Most parts are told what the whole is. Some have shapes among their parameters, which are cut, too
-(``reshape`` of a block has another ``new_sizes``); of three primitives the part's number enters.
+Most parts have the parameters of the whole. Shapes among parameters are cut, too (``reshape`` of a
+block has another ``new_sizes``); some primitives also need the number of the part.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from synth.step.factors.several_axes import OperationSharding
 
 @dataclass(frozen=True)
 class Offset:
-    """What enters by the part's number, the mixed-radix one of a device's coordinates on ``axes``.
+    """How the number of a part enters, the mixed-radix number of its coordinates on ``axes``.
 
     A part has ``extent`` of the ``size`` positions, from number x extent on.
 
-    * ``OFFSET`` (iota): number x extent is added to each result. * ``LOOK_UP`` (gather): of each
-    index the given ``read_entry`` is first clipped to 0 .. size - 1 if the mode is to clip; then
-    number x extent is taken off. Where it is then outside the part the result is zero, but where
-    some entry is outside the whole and the mode is to fill, it is what is filled in on part 0 and
-    zero on all others. Other entries are read as the mode says. * ``DROP`` (scatters): the same,
-    and what is outside the part is not written. * ``PADDING`` (sums of what is flat): number x
-    extent is the place of its first element along dimension ``read_entry``; those from ``size`` on
-    are padding.
+    * ``OFFSET`` (iota): number x extent is added to each result.
+    * ``LOOK_UP`` (gather): the given ``entry`` of each index is first clipped to 0 .. size - 1 if
+      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero;
+      but if some entry is out of bounds and the mode is to fill, it is the fill value on part 0 and
+      zero on all others. Other entries follow the mode.
+    * ``DROP`` (scatters): the same, and nothing is written outside the part.
+    * ``PADDING`` (sums of flat values): number x extent is the position of the first element along
+      dimension ``entry``; positions from ``size`` on are padding.
     """
 
     index: Index
@@ -44,7 +44,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class OperationPart:
-    """The operation that each device does, alike on all but for the offset."""
+    """The operation that each device runs, the same on all devices but for the offset."""
 
     operation: Operation
     offset: Offset | None = None
@@ -53,64 +53,64 @@ class OperationPart:
 def part_of(
     operation: Operation, how: OperationSharding, sizes: Mapping[str, int]
 ) -> OperationPart:
-    """What a device computes of an operation whose values lie so."""
-    cut = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
-    extents = {factor: factor.size // parts for factor, parts in cut.items()}
-    done = replace(
+    """Returns the part of an operation that a device computes, given the shardings."""
+    counts = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
+    extents = {factor: factor.size // parts for factor, parts in counts.items()}
+    part = replace(
         operation,
         operands=tuple(_parts(operation.operands, how.operands, sizes)),
         results=tuple(
-            _part(*one, sizes) for one in zip(operation.results, how.results, strict=True)
+            _part(*pair, sizes) for pair in zip(operation.results, how.results, strict=True)
         ),
         parameters=part_parameters(operation, extents),
     )
-    if any(one.flat for one in (*how.operands, *how.results)):
-        return _flat_part(operation, done, how, sizes)
+    if any(sharding.flat for sharding in (*how.operands, *how.results)):
+        return _flat_part(operation, part, how, sizes)
     offsets = (
-        _offset(operation, factor, axes, cut[factor])
+        _offset(operation, factor, axes, counts[factor])
         for factor, axes in how.factors.items()
         if factor.index is not None
     )
-    return OperationPart(done, next(offsets, None))
+    return OperationPart(part, next(offsets, None))
 
 
 def _flat_part(
-    operation: Operation, done: Operation, how: OperationSharding, sizes: Mapping[str, int]
+    operation: Operation, part: Operation, how: OperationSharding, sizes: Mapping[str, int]
 ) -> OperationPart:
-    told = replace(operation, parameters=done.parameters)
-    cut = flat_parameters(told, how.operands, how.results, sizes)
-    done = replace(done, parameters=cut.parameters)
+    whole = replace(operation, parameters=part.parameters)
+    cut = flat_parameters(whole, how.operands, how.results, sizes)
+    part = replace(part, parameters=cut.parameters)
     if operation.primitive != SUM_PRIMITIVE:
-        return OperationPart(done)
+        return OperationPart(part)
     flat, size = how.operands[0], count_elements(operation, how.operands, sizes)
     extent = -(-size // prod(sizes[axis] for axis in flat.flat))
-    return OperationPart(done, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
+    return OperationPart(part, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
 
 
 def part_parameters(
     operation: Operation, extents: Mapping[Factor, int]
 ) -> tuple[tuple[str, Parameter], ...]:
-    """The parameters of a part that has so many positions of each of these factors."""
-    told = dict(operation.parameters)
+    """Returns the parameters of a part that has the given ``extents`` of factors."""
+    parameters = dict(operation.parameters)
     for factor, extent in extents.items():
         if factor.cut is not None:
             name = factor.cut.parameter
-            value = told.get(name, operation.parameter[name])
-            told[name] = _divide_parameter(value, factor.cut.entry, extent, factor.size)
-    return tuple(told.items())
+            value = parameters.get(name, operation.parameter[name])
+            parameters[name] = _divide_parameter(value, factor.cut.entry, extent, factor.size)
+    return tuple(parameters.items())
 
 
 def _divide_parameter(value: Parameter, at: int | None, extent: int, size: int) -> Parameter:
-    def share(one: int) -> int:
-        assert one * extent % size == 0, (one, extent, size)
-        return one * extent // size
+    def share(number: int) -> int:
+        assert number * extent % size == 0, (number, extent, size)
+        return number * extent // size
 
     if at is None:
         assert isinstance(value, int), value
         return share(value)
-    found = list(parse_numbers(value))
-    found[at] = share(found[at])
-    return tuple(found)
+    numbers = list(parse_numbers(value))
+    numbers[at] = share(numbers[at])
+    return tuple(numbers)
 
 
 def _offset(operation: Operation, factor: Factor, axes: tuple[str, ...], parts: int) -> Offset:
@@ -120,7 +120,7 @@ def _offset(operation: Operation, factor: Factor, axes: tuple[str, ...], parts: 
 
 
 def _entry(operation: Operation, factor: Factor) -> int:
-    """Which entry of an index says where in the dimension that is cut."""
+    """Returns which entry of an index refers to the dimension that is cut."""
     match factor.index:
         case Index.LOOK_UP:
             key = "start_index_map"

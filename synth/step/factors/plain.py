@@ -1,4 +1,4 @@
-"""Factors of what computes element by element, moves data, or reduces."""
+"""Factors of elementwise operations, data movement, and reductions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synth.step.factors.parameters import read_number, read_numbers, read_pairs,
 
 
 def elementwise(operation: Operation) -> Indices:
-    """Every dimension; operands of rank 0, and in dimensions that they repeat, are replicated."""
+    """Every dimension; scalar operands, and dimensions that are broadcast, are replicated."""
     result = operation.results[0].type.shape
     names = all_of(result)
     operands: list[Names] = []
@@ -24,30 +24,30 @@ def elementwise(operation: Operation) -> Indices:
 
 
 def except_named(parameter: str) -> Callable[[Operation], Indices]:
-    """Every dimension but those that a parameter names, in operands and results of one rank."""
+    """Every dimension except those in a parameter; operands and results have one rank."""
 
     def rule(operation: Operation) -> Indices:
-        found = operation.parameter[parameter]
-        worked_on = (found,) if isinstance(found, int) else read_numbers(operation, parameter)
-        return _match_dimensions(operation, worked_on)
+        value = operation.parameter[parameter]
+        named = (value,) if isinstance(value, int) else read_numbers(operation, parameter)
+        return _match_dimensions(operation, named)
 
     return rule
 
 
-def _match_dimensions(operation: Operation, worked_on: Iterable[int]) -> Indices:
-    """Operands and results of one rank have one index for each dimension that is not worked on."""
+def _match_dimensions(operation: Operation, excluded: Iterable[int]) -> Indices:
+    """Gives operands and results of one rank the same index for each dimension not excluded."""
     rank = len(operation.results[0].type.shape)
-    worked_on = {at % rank for at in worked_on}  # approx_top_k counts from the end
+    excluded = {at % rank for at in excluded}  # approx_top_k counts from the end
 
     def names(shape: tuple[int, ...]) -> Names:
-        return tuple(None if at in worked_on else name for at, name in enumerate(all_of(shape)))
+        return tuple(None if at in excluded else name for at, name in enumerate(all_of(shape)))
 
     operands = [names(shape_of(operand)) for operand in operation.operands]
     return Indices(operands, [names(result.type.shape) for result in operation.results])
 
 
 def no_factors(operation: Operation) -> Indices:
-    """No factor: made whole, so that values do not depend on the plan."""
+    """No factor: computed whole, so that random values do not depend on the plan."""
     return Indices(
         [none_of(shape_of(operand)) for operand in operation.operands],
         [none_of(result.type.shape) for result in operation.results],
@@ -55,7 +55,7 @@ def no_factors(operation: Operation) -> Indices:
 
 
 def same_width(operation: Operation) -> Indices:
-    """Bits read as another type: element by element if that is as wide, else nothing."""
+    """Bits reinterpreted as another type: elementwise if it has the same width, else no factor."""
     shape = operation.results[0].type.shape
     return (
         elementwise(operation)
@@ -71,14 +71,14 @@ def transpose(operation: Operation) -> Indices:
 
 
 def squeeze(operation: Operation) -> Indices:
-    """Every dimension that stays."""
+    """Every dimension that is kept."""
     names = all_of(shape_of(operation.operands[0]))
-    gone = read_numbers(operation, "dimensions")
-    return Indices([names], [tuple(name for at, name in enumerate(names) if at not in gone)])
+    removed = read_numbers(operation, "dimensions")
+    return Indices([names], [tuple(name for at, name in enumerate(names) if at not in removed)])
 
 
 def broadcast_in_dim(operation: Operation) -> Indices:
-    """Every dimension of the result; the operand has those that are mapped and of equal size."""
+    """Every dimension of the result; the operand has those that are not broadcast."""
     shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
     names = all_of(result)
     operand = tuple(
@@ -89,31 +89,31 @@ def broadcast_in_dim(operation: Operation) -> Indices:
 
 
 def reshape(operation: Operation) -> Indices:
-    """The first dimensions of each block in which both shapes have equally many elements.
+    """The first dimensions of each block, within which both shapes have equally many elements.
 
-    ``[6,4] -> [24]`` is one block, whose elements are cut in order if 6 and 24 are: a factor of
-    size gcd(6, 24). A minor dimension has none; where all that is major to it is cut to pieces of
-    one element it could have, which is refused.
+    ``[6,4] -> [24]`` is one block, with a factor of size gcd(6, 24): cutting 6 and 24 cuts its
+    elements in the same order. Minor dimensions have no factor, although one would be possible
+    if all major dimensions were cut to single elements.
     """
     shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
     names: list[Names] = [none_of(shape), none_of(result)]
     notes: dict[str, Note] = {}
-    for one, other in _blocks(shape, result):
+    for before, after in _blocks(shape, result):
         name = f"block {len(notes)}"
-        names = [_put(names[0], one, name), _put(names[1], other, name)]
-        notes[name] = Note(gcd(shape[one], result[other]), Cut("new_sizes", other))
+        names = [_put(names[0], before, name), _put(names[1], after, name)]
+        notes[name] = Note(gcd(shape[before], result[after]), Cut("new_sizes", after))
     return Indices(names[:1], names[1:], notes=notes)
 
 
 def _blocks(shape: tuple[int, ...], result: tuple[int, ...]) -> Iterable[tuple[int, int]]:
-    """The first dimension of each block in both shapes; dimensions of one element are in none."""
+    """Yields the first dimension of each block in both shapes, skipping dimensions of size 1."""
     if 0 in shape:
         return
     left = [(at, size) for at, size in enumerate(shape) if size > 1]
     right = [(at, size) for at, size in enumerate(result) if size > 1]
     while left and right:
-        (one, before), (other, after) = left.pop(0), right.pop(0)
-        yield one, other
+        (at, before), (result_at, after) = left.pop(0), right.pop(0)
+        yield at, result_at
         while before != after:
             if before < after:
                 before *= left.pop(0)[1]
@@ -126,7 +126,7 @@ def _put(names: Names, place: int, name: str) -> Names:
 
 
 def iota(operation: Operation) -> Indices:
-    """Every dimension; along the one that it counts, a part adds its offset."""
+    """Every dimension; along the counted one, a part adds its offset."""
     names = all_of(operation.results[0].type.shape)
     notes = _each_cut(names, "shape")
     along = read_number(operation, "dimension")
@@ -139,21 +139,21 @@ def _each_cut(names: Names, parameter: str) -> dict[str, Note]:
 
 
 def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
-    """Dimensions that stay are free, reduced ones contracted to a kind (None: not to be cut)."""
+    """Kept dimensions are free, reduced ones contracted to a kind (None: they cannot be cut)."""
 
     def rule(operation: Operation) -> Indices:
-        gone = read_numbers(operation, "axes")
+        reduced = read_numbers(operation, "axes")
         names = all_of(shape_of(operation.operands[0]))
-        result = tuple(name for at, name in enumerate(names) if at not in gone)
+        result = tuple(name for at, name in enumerate(names) if at not in reduced)
         if kind is None:
-            names = tuple(None if at in gone else name for at, name in enumerate(names))
+            names = tuple(None if at in reduced else name for at, name in enumerate(names))
         return Indices([names], [result], kind or ReductionKind.SUM)
 
     return rule
 
 
 def stack(operation: Operation) -> Indices:
-    """Every dimension of the operands; none along which they are stacked."""
+    """Every dimension of the operands; not the one along which they are stacked."""
     names = all_of(shape_of(operation.operands[0]))
     at = read_number(operation, "axis")
     return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
@@ -167,7 +167,7 @@ def unstack(operation: Operation) -> Indices:
 
 
 def tile(operation: Operation) -> Indices:
-    """Dimensions that are not repeated; of a repeated one the copies, of a whole operand."""
+    """Dimensions that are not repeated, and copies of a repeated one, whose operand is whole."""
     repeats = read_numbers(operation, "reps")
     operand = _find_whole([count == 1 for count in repeats])
     copies = [f"copies {at}" for at in range(len(repeats))]
@@ -177,7 +177,7 @@ def tile(operation: Operation) -> Indices:
 
 
 def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
-    """As ``reduce``, of booleans; and, or of the bits of numbers are no minimum, maximum."""
+    """``reduce`` for booleans; and, or of the bits of integers are no minimum, maximum."""
 
     def rule(operation: Operation) -> Indices:
         is_logic = operation.results[0].type.dtype == "bool"
@@ -209,8 +209,8 @@ def dynamic_slice(operation: Operation) -> Indices:
     shape = shape_of(operation.operands[0])
     names = _find_whole(
         [
-            one == other
-            for one, other in zip(shape, read_numbers(operation, "slice_sizes"), strict=True)
+            size == taken
+            for size, taken in zip(shape, read_numbers(operation, "slice_sizes"), strict=True)
         ]
     )
     operands = [names, *(() for _ in operation.operands[1:])]
@@ -220,15 +220,15 @@ def dynamic_slice(operation: Operation) -> Indices:
 def dynamic_update_slice(operation: Operation) -> Indices:
     """Dimensions that are overwritten whole."""
     shape, update = map(shape_of, operation.operands[:2])
-    names = _find_whole([one == other for one, other in zip(shape, update, strict=True)])
+    names = _find_whole([size == written for size, written in zip(shape, update, strict=True)])
     return Indices([names, names, *(() for _ in operation.operands[2:])], [names])
 
 
 def pad(operation: Operation) -> Indices:
     """Dimensions to which nothing is added."""
-    names = _find_whole([one == (0, 0, 0) for one in read_pairs(operation, "padding_config")])
+    names = _find_whole([edges == (0, 0, 0) for edges in read_pairs(operation, "padding_config")])
     return Indices([names, ()], [names])
 
 
 def _find_whole(whole: Iterable[bool]) -> Names:
-    return tuple(f"dimension {at}" if one else None for at, one in enumerate(whole))
+    return tuple(f"dimension {at}" if is_whole else None for at, is_whole in enumerate(whole))

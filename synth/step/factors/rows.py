@@ -1,4 +1,4 @@
-"""All that an operation may do along one axis."""
+"""All rows of an operation along one axis."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from synth.step.factors.table import factors_of
 
 @cache_by_form
 def list_rows(operation: Operation) -> tuple[Row, ...]:
-    """Every legal row: all replicated, one for each factor, those of partial operands.
+    """Returns the replicated row, a row for each factor, and those of partial operands.
 
     ``dot_general`` with a batch, a left, a right and a contracting dimension has 1 + 4 + 2.
     Raises InputError as ``factors_of`` does.
     """
-    found = factors_of(operation)
+    factors = factors_of(operation)
     whole = Row((None,) * len(operation.operands), (None,) * len(operation.results))
-    return (whole, *map(row_of, found), *partial_rows(operation))
+    return (whole, *map(row_of, factors), *partial_rows(operation))
 
 
 @cache_by_form
 def list_all_rows(operation: Operation) -> tuple[Row, ...]:
-    """The same, and then those along an axis that cuts values flat."""
+    """Returns ``list_rows``, followed by the rows along an axis that cuts values flat."""
     return (*list_rows(operation), *flat_rows(operation))

@@ -1,8 +1,8 @@
-"""An operation over several axes: a row for each axis gives the shardings of all its values.
+"""Combines a row for each of several axes into the shardings of an operation's values.
 
 Rows of different axes combine freely. The product of the axes on one factor divides its size, and
-two axes on one factor come in the same order in every operand and result: on contracted lists
-``[a,b]`` and ``[b,a]`` a device would multiply blocks that do not belong together.
+two axes on one factor have the same order in every operand and result: with contracted dimensions
+cut by ``[a,b]`` and ``[b,a]`` a device would multiply blocks that do not belong together.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from synth.step.factors.parameters import shape_of, type_of
 from synth.step.factors.rows import list_all_rows, list_rows
 
 MOST_SHOWN = 8
-"""So many of an operation's rows are named where none of them fits."""
+"""The number of rows that an error message lists if none fits."""
 
 
 @dataclass(frozen=True)
 class OperationSharding:
-    """How an operation's operands and results lie, by a row for each axis, major axes first."""
+    """Shardings of an operation's operands and results, and a row for each axis, major first."""
 
     operands: tuple[Sharding, ...]
     results: tuple[Sharding, ...]
@@ -33,35 +33,35 @@ class OperationSharding:
 
     @property
     def factors(self) -> dict[Factor, tuple[str, ...]]:
-        """The factors that are cut, and by which axes, major to minor."""
-        found: dict[Factor, tuple[str, ...]] = {}
+        """The factors that are cut, with their axes, major to minor."""
+        factors: dict[Factor, tuple[str, ...]] = {}
         for axis, row in self.rows:
             if row.factor is not None:
-                found[row.factor] = (*found.get(row.factor, ()), axis)
-        return found
+                factors[row.factor] = (*factors.get(row.factor, ()), axis)
+        return factors
 
 
 def shard_operation(
     operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]
 ) -> OperationSharding:
-    """The shardings that follow from a row for each axis; axes that are not named: replicated.
+    """Returns the shardings that follow from a row for each axis; other axes replicate.
 
-    Of two axes on one factor the first in the mapping is the major one. Raises InputError where
-    axes do not divide a factor, where the numbers of two axes would enter by two indices, or where
-    a value would be partial of two kinds.
+    Of two axes on one factor the first in the mapping is the major one. Raises InputError if axes
+    do not divide a factor, if two factors need the number of the part, or if a value would be
+    partial of two kinds.
     """
     legal = list_all_rows(operation) if by_axis else ()
     chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
-    known = _cache_of(operation)
+    cache = _cache_of(operation)
     key = tuple(chosen), tuple(sizes.items())
-    if key not in known:
-        known[key] = _shard_operation(operation, by_axis, sizes)
-    return known[key]
+    if key not in cache:
+        cache[key] = _shard_operation(operation, by_axis, sizes)
+    return cache[key]
 
 
 @cache_by_form
 def _cache_of(operation: Operation) -> dict[object, OperationSharding]:
-    """What is known so far: by the numbers of rows along axes, and the sizes of axes."""
+    """The shardings known so far, by indices of rows along axes and sizes of axes."""
     return {}
 
 
@@ -71,12 +71,12 @@ def _shard_operation(
     operands = [replicated_sharding(len(shape_of(operand))) for operand in operation.operands]
     results = [replicated_sharding(len(result.type.shape)) for result in operation.results]
     for axis, row in by_axis.items():
-        operands = [one.laid(axis, lie) for one, lie in zip(operands, row.operands, strict=True)]
-        results = [one.laid(axis, lie) for one, lie in zip(results, row.results, strict=True)]
-    found = OperationSharding(tuple(operands), tuple(results), tuple(by_axis.items()))
-    _check_axes(operation, found, sizes)
-    _check_values(operation, found, sizes)
-    return found
+        operands = [base.laid(axis, new) for base, new in zip(operands, row.operands, strict=True)]
+        results = [base.laid(axis, new) for base, new in zip(results, row.results, strict=True)]
+    how = OperationSharding(tuple(operands), tuple(results), tuple(by_axis.items()))
+    _check_axes(operation, how, sizes)
+    _check_values(operation, how, sizes)
+    return how
 
 
 def match_rows(
@@ -85,17 +85,17 @@ def match_rows(
     results: Sequence[Sharding],
     sizes: Mapping[str, int],
 ) -> OperationSharding:
-    """The rows by which operands that lie so make results that lie so.
+    """Returns the rows by which operands of these shardings produce results of those.
 
-    Raises InputError with the operation, its line and the axis: where there is no such row, where
-    two axes on one factor come in different orders, and as ``shard_operation`` does.
+    Raises InputError with the operation, its line and the axis if there is no such row, if two
+    axes on one factor have different orders, and as ``shard_operation`` does.
     """
-    several = (*operands, *results)
-    flat = dict.fromkeys(one.flat for one in several if one.flat)
+    shardings = (*operands, *results)
+    flat = dict.fromkeys(sharding.flat for sharding in shardings if sharding.flat)
     legal = list_all_rows(operation) if flat else list_rows(operation)
-    for value, sharding in zip((*operation.operands, *operation.results), several, strict=True):
+    for value, sharding in zip((*operation.operands, *operation.results), shardings, strict=True):
         whole = replicated_sharding(len(sharding.dimensions))
-        check_type(type_of(value), whole, sizes, where=operation.line)  # its rank; the rest below
+        check_type(type_of(value), whole, sizes, where=operation.line)  # rank only; more below
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
         raise InputError(
@@ -105,15 +105,15 @@ def match_rows(
         )
     by_axis = {
         axis: _match_row(operation, legal, axis, operands, results)
-        for axis in dict.fromkeys(axis for one in several for axis in one.axes)
+        for axis in dict.fromkeys(axis for sharding in shardings for axis in sharding.axes)
     }
     cut = dict.fromkeys(row.factor for row in by_axis.values() if row.factor is not None)
-    orders = [_order(operation, factor, by_axis, several) for factor in cut]
+    orders = [_order(operation, factor, by_axis, shardings) for factor in cut]
     partial = [axis for axis, row in by_axis.items() if row.factor is None]
     in_order = [*(axis for axes in orders for axis in axes), *partial]
-    found = shard_operation(operation, {axis: by_axis[axis] for axis in in_order}, sizes)
-    assert (found.operands, found.results) == (tuple(operands), tuple(results)), (found, several)
-    return found
+    how = shard_operation(operation, {axis: by_axis[axis] for axis in in_order}, sizes)
+    assert (how.operands, how.results) == (tuple(operands), tuple(results)), (how, shardings)
+    return how
 
 
 def _match_row(
@@ -123,14 +123,16 @@ def _match_row(
     operands: Sequence[Sharding],
     results: Sequence[Sharding],
 ) -> Row:
-    before = tuple(one.along(axis) for one in operands)
-    after = tuple(one.along(axis) for one in results)
+    before = tuple(sharding.along(axis) for sharding in operands)
+    after = tuple(sharding.along(axis) for sharding in results)
     legal = list(legal)
     for row in legal:
         if (row.operands, row.results) == (before, after):
             return row
-    fits = [row for row in legal if row.operands == before] or legal
-    shown = "; ".join(map(str, fits[:MOST_SHOWN])) + ("; ..." if len(fits) > MOST_SHOWN else "")
+    alternatives = [row for row in legal if row.operands == before] or legal
+    shown = "; ".join(map(str, alternatives[:MOST_SHOWN])) + (
+        "; ..." if len(alternatives) > MOST_SHOWN else ""
+    )
     raise InputError(
         f"{operation.primitive} cannot take {spell_shardings(before)} to {spell_shardings(after)} "
         f"along axis {axis!r}",
@@ -140,7 +142,7 @@ def _match_row(
 
 
 def _masking_hint(operation: Operation, before: Sequence[object]) -> str:
-    """What is added to a partial sum on each part is added as often as there are parts."""
+    """Explains that a replicated value added to a partial sum would count once for each part."""
     sums = operation.primitive in (
         "add",
         "add_any",
@@ -160,12 +162,12 @@ def _order(
     operation: Operation,
     factor: Factor,
     by_axis: Mapping[str, Row],
-    several: Sequence[Sharding],
+    shardings: Sequence[Sharding],
 ) -> tuple[str, ...]:
-    """The axes on a factor, in the one order that all values have them in."""
+    """Returns the axes on a factor, in the order that all values share."""
     cutting = {axis for axis, row in by_axis.items() if row.factor == factor}
     orders = {
-        axes for sharding in several for axes in sharding.dimensions if cutting.intersection(axes)
+        axes for sharding in shardings for axes in sharding.dimensions if cutting.intersection(axes)
     }
     if len(orders) == 1:
         return orders.pop()
@@ -177,8 +179,8 @@ def _order(
     )
 
 
-def _check_axes(operation: Operation, found: OperationSharding, sizes: Mapping[str, int]) -> None:
-    for factor, axes in found.factors.items():
+def _check_axes(operation: Operation, how: OperationSharding, sizes: Mapping[str, int]) -> None:
+    for factor, axes in how.factors.items():
         for axis in axes:
             if axis not in sizes:
                 hint = f"the axes are {', '.join(sizes)}"
@@ -192,9 +194,9 @@ def _check_axes(operation: Operation, found: OperationSharding, sizes: Mapping[s
                 where=operation.line,
                 hint="the product of the axes on a factor must divide its size",
             )
-    numbered = [factor for factor in found.factors if factor.index is not None]
-    if len(numbered) > 1:
-        names = " and ".join(f"{one.name!r} by {found.factors[one][0]}" for one in numbered)
+    needing_number = [factor for factor in how.factors if factor.index is not None]
+    if len(needing_number) > 1:
+        names = " and ".join(f"{each.name!r} by {how.factors[each][0]}" for each in needing_number)
         raise InputError(
             f"{operation.primitive} is cut in {names}: both need to know which part they are",
             where=operation.line,
@@ -203,7 +205,7 @@ def _check_axes(operation: Operation, found: OperationSharding, sizes: Mapping[s
 
 
 def _places(factor: Factor) -> str:
-    """``dimension 0 of operand 1``: where it is seen first."""
+    """``dimension 0 of operand 1``: the first dimension of a factor."""
     for word, places in (("operand", factor.operands), ("result", factor.results)):
         for at, place in enumerate(places):
             if place is not None:
@@ -211,9 +213,9 @@ def _places(factor: Factor) -> str:
     raise AssertionError(factor)
 
 
-def _check_values(operation: Operation, found: OperationSharding, sizes: Mapping[str, int]) -> None:
+def _check_values(operation: Operation, how: OperationSharding, sizes: Mapping[str, int]) -> None:
     values = (*operation.operands, *operation.results)
-    for value, sharding in zip(values, (*found.operands, *found.results), strict=True):
+    for value, sharding in zip(values, (*how.operands, *how.results), strict=True):
         check_type(type_of(value), sharding, sizes, where=operation.line)
         kinds = sorted({kind.value for kind, _ in sharding.partial})
         if len(kinds) > 1:

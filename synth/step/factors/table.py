@@ -1,4 +1,4 @@
-"""The table: of every primitive, the rule that names its indices."""
+"""The table of primitives: for each the rule that names its indices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ELEMENTWISE = ARITHMETIC | {
     "copy",
     "optimization_barrier",
 }
-"""What computes each element of its results from the same element of its operands."""
+"""Primitives that compute each element of their results from the same element of operands."""
 
 TABLE: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, plain.elementwise),
@@ -78,14 +78,14 @@ TABLE: Mapping[str, Rule] = {
 
 @cache_by_form
 def factors_of(operation: Operation) -> tuple[Factor, ...]:
-    """The factors of an operation.
+    """Returns the factors of an operation.
 
-    Raises InputError, with its user's line, for a primitive that is not in the table. One that all
-    runtimes compute has no factor instead if the step says ``replicated=true``, and is computed on
-    all devices alike; of any other primitive that is refused.
+    Raises InputError, with the user's line, for a primitive that is not in the table. A primitive
+    of ``WHOLE``, which runtimes can compute, has no factors if the step has ``replicated=true``,
+    and every device computes it; other primitives refuse that parameter.
     """
-    asked = REPLICATED in operation.parameter
-    if operation.primitive in TABLE and not asked:
+    is_marked = REPLICATED in operation.parameter
+    if operation.primitive in TABLE and not is_marked:
         return TABLE[operation.primitive](operation).factors(operation)
     if operation.primitive in WHOLE and operation.parameter.get(REPLICATED) is True:
         return ()

@@ -1,7 +1,7 @@
 """Factors of windows that tile a dimension: pooling, and its gradient.
 
-Windows of two in steps of two, nothing padded: a part that has whole windows needs no neighbour.
-Windows that overlap would; they are refused.
+With windows of two, a stride of two and no padding, a part that has whole windows needs nothing of
+its neighbours. Overlapping windows would, so they have no factor.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from synth.step.factors.parameters import read_numbers, read_pairs, shape_of
 
 
 def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
-    """Does every element of a dimension belong to exactly one window?"""
+    """Whether every element of a dimension belongs to exactly one window."""
     return window == stride and not any(padding) and size % window == 0
 
 
 def reduce_window(operation: Operation) -> Indices:
-    """Dimensions that windows tile, in as many parts as divide the number of windows."""
+    """Dimensions that windows tile; the number of parts must divide the number of windows."""
     names, notes = _index_tiles(operation, shape_of(operation.operands[0]))
     return Indices([names], [names], notes=notes)
 
 
 def select_and_scatter_add(operation: Operation) -> Indices:
-    """The gradient of max-pooling: source (one for each window), operand and result alike."""
+    """The gradient of max-pooling: source (one for each window), operand and result share names."""
     names, notes = _index_tiles(operation, shape_of(operation.operands[1]))
     return Indices([names, names], [names], notes=notes)
 
@@ -41,7 +41,7 @@ def _index_tiles(operation: Operation, shape: Sequence[int]) -> tuple[Names, dic
     names: list[str | None] = []
     notes = {}
     for at, size in enumerate(shape):
-        dilated = any(one[at] != 1 for one in dilations)
+        dilated = any(dilation[at] != 1 for dilation in dilations)
         if dilated or not tiles(size, windows[at], strides[at], padding[at]):
             names.append(None)
             continue

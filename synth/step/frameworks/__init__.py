@@ -1,8 +1,8 @@
-"""Configuration files of the frameworks that would run a recipe. Nothing here imports them.
+"""Configuration files of frameworks that run a recipe. The frameworks are not imported.
 
-A recipe, a model, a job and a machine give files for each framework that can say the recipe. What
-one cannot say is one clear refusal; in what it does otherwise, a line that begins with
-``differs:``, and the recipe that the files do say.
+A recipe, a model, a job and a machine give files for each framework that can express the recipe.
+If one cannot, an error says why. Where it does something else, a line that begins with
+``differs:`` says so, and the result has the recipe that the files express.
 
 >>> from hierarchies import Axis, load, row_major_placement
 >>> from synth.step.frameworks import TrainingSpec, PlacedSystem, ModelSpec, write_configurations
@@ -24,13 +24,13 @@ one cannot say is one clear refusal; in what it does otherwise, a line that begi
 zero=1: torchtitan stores moments in parts only with gradients; zero=2 or 3
 """
 
-from synth.step.frameworks.asked import FrameworkFiles, ModelSpec, PlacedSystem, TrainingSpec
 from synth.step.frameworks.files import (
     FRAMEWORKS,
     Configurations,
     write_configuration,
     write_configurations,
 )
+from synth.step.frameworks.inputs import FrameworkFiles, ModelSpec, PlacedSystem, TrainingSpec
 
 __all__ = [
     "FRAMEWORKS",

@@ -1,17 +1,17 @@
-"""DeepSpeed: its JSON, which says ZeRO, batches and numbers; the rest is in a model's code.
+"""DeepSpeed: its JSON, which has ZeRO, batches and dtypes; the rest is in a model's code.
 
 Source: ``deepspeed`` 0.19.8 (2026-10; ``runtime/config.py``, ``runtime/zero/config.py``,
 ``runtime/tensor_parallel/config.py``, ``runtime/pipe/engine.py``), Apache 2.0, read on 2026-11-23.
 
-What of a recipe is what there:
+How it expresses a recipe:
 
 * ``train_batch_size`` is micro batch x accumulation x ranks of data;
-* stages are a ``PipelineModule`` in the code, in the order 1F1B, whose microbatches are
-  the accumulation; ZeRO goes with them up to stage 1;
+* stages are a ``PipelineModule`` in the code, scheduled by 1F1B, whose microbatches are the
+  accumulation; they go with ZeRO up to stage 1;
 * experts are ``MoE(..., ep_size=...)`` in the code, over ranks of data, here over all of them;
-* tensor parallelism is AutoTP's (of models of Hugging Face), up to ZeRO stage 2, without stages;
-* tokens on an axis of their own are sent from rank to rank by all-to-all there (Ulysses), which is
-  another plan than gathering keys and values: refused.
+* tensor parallelism is AutoTP (for models of Hugging Face), up to ZeRO stage 2, without stages;
+* tokens on an axis of their own are exchanged by all-to-all (Ulysses), which is another plan than
+  gathering keys and values, so refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from hierarchies import Axis, InputError
 from synth.collective.emit.mesh import RankOrder
-from synth.step.frameworks.asked import (
+from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     PlacedSystem,
@@ -36,38 +36,38 @@ from synth.step.zoo.sizes import Gpt2, Llama
 NUMBERS = {"bfloat16": "bf16", "float16": "fp16"}
 
 
-def deepspeed(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``deepspeed.json``, for any model. Raises InputError."""
-    _check(asked)
-    recipe, sizes = asked.named, asked.sizes
+def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``deepspeed.json``, for any model. Raises InputError."""
+    _check(inputs)
+    recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
     if sizes["tensor"] > 1 and recipe.vocabulary:
         note = "AutoTP cuts no table of tokens: the vocabulary is whole on every device"
         differs.say(note, replace(recipe, vocabulary=""))
-    _note_unsupported(asked, differs)
+    _note_unsupported(inputs, differs)
     note_first(differs)
     body: dict[str, Any] = {
-        "train_batch_size": asked.job.batch,
-        "train_micro_batch_size_per_gpu": asked.samples,
+        "train_batch_size": inputs.job.batch,
+        "train_micro_batch_size_per_gpu": inputs.samples,
         "gradient_accumulation_steps": recipe.microbatches,
-        "zero_optimization": _zero(asked),
+        "zero_optimization": _zero(inputs),
     }
-    if numbers := NUMBERS.get(asked.job.numbers):
+    if numbers := NUMBERS.get(inputs.job.numbers):
         body[numbers] = {"enabled": True}
     if sizes["tensor"] > 1:
         body["tensor_parallel"] = {"autotp_size": sizes["tensor"]}
     command = '"${TRAIN:?your program}" --deepspeed --deepspeed_config deepspeed.json'
-    said = [f"# differs: {one}" for one in differs.notes]
-    more = write_launch(
-        asked, Launch.of(_merge_experts(asked), RankOrder.DEEPSPEED), command, before=said
+    notes = [f"# differs: {note}" for note in differs.notes]
+    files = write_launch(
+        inputs, Launch.of(_merge_experts(inputs), RankOrder.DEEPSPEED), command, before=notes
     )
-    more["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
-    return FrameworkFiles(more, differs.recipe, tuple(differs.notes))
+    files["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
+    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
 
 
-def _merge_experts(asked: ConfigurationInputs) -> PlacedSystem:
-    """Experts are over ranks of data, which are all that its order of ranks knows."""
-    seated, sizes = asked.seated, asked.sizes
+def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
+    """Puts experts over ranks of data, the only axis that DeepSpeed's order of ranks has."""
+    seated, sizes = inputs.seated, inputs.sizes
     if sizes["expert"] == 1:
         return seated
     if sizes["data"] > 1:
@@ -77,15 +77,15 @@ def _merge_experts(asked: ConfigurationInputs) -> PlacedSystem:
             " batch",
         )
     axes = tuple(
-        Axis("data", one.size) if one.name == "expert" else one for one in seated.placement.axes
+        Axis("data", axis.size) if axis.name == "expert" else axis for axis in seated.placement.axes
     )
     return replace(seated, placement=replace(seated.placement, axes=axes))
 
 
-def _check(asked: ConfigurationInputs) -> None:
-    recipe, sizes = asked.named, asked.sizes
-    if isinstance(asked.model.sizes, Gpt2 | Llama):
-        asked.check_decoder()
+def _check(inputs: ConfigurationInputs) -> None:
+    recipe, sizes = inputs.named, inputs.sizes
+    if isinstance(inputs.model.sizes, Gpt2 | Llama):
+        inputs.check_decoder()
     if sizes["seq"] > 1:
         raise InputError(
             "tokens over an axis of their own",
@@ -96,13 +96,13 @@ def _check(asked: ConfigurationInputs) -> None:
             "tokens over the axis of the weights", hint="DeepSpeed's AutoTP has no such cut"
         )
     if sizes[PIPE] > 1:
-        _check_stages(asked)
+        _check_stages(inputs)
     if sizes["tensor"] > 1 and recipe.zero == 3:
         raise InputError("zero=3 beside weights over tensor", hint="AutoTP goes with zero=0 to 2")
 
 
-def _check_stages(asked: ConfigurationInputs) -> None:
-    recipe = asked.named
+def _check_stages(inputs: ConfigurationInputs) -> None:
+    recipe = inputs.named
     if recipe.schedule != "1f1b":
         raise InputError(
             f"DeepSpeed has no schedule {recipe.schedule}", hint="its PipelineModule does 1f1b"
@@ -114,28 +114,28 @@ def _check_stages(asked: ConfigurationInputs) -> None:
         )
     if recipe.zero > 1:
         raise InputError(f"zero={recipe.zero} on stages", hint="DeepSpeed: zero=0 or 1")
-    if asked.sizes["tensor"] > 1:
+    if inputs.sizes["tensor"] > 1:
         raise InputError("weights over tensor on stages", hint="DeepSpeed's AutoTP has no stages")
 
 
-def _note_unsupported(asked: ConfigurationInputs, differs: RecipeDifferences) -> None:
-    """What the JSON has no word for: said, and not carried by it."""
-    recipe, stages = differs.recipe, asked.sizes[PIPE]
+def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -> None:
+    """Notes what the JSON cannot express, and so does not carry."""
+    recipe, stages = differs.recipe, inputs.sizes[PIPE]
     if stages > 1:
         differs.say(f"stages are code: PipelineModule(layers, num_stages={stages})")
     if recipe.experts:
-        each = asked.sizes["expert"]
-        differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={each})")
+        size = inputs.sizes["expert"]
+        differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={size})")
     if recipe.remat:
         differs.say("layers done again are code: gradient_checkpointing_enable() or the like")
 
 
-def _zero(asked: ConfigurationInputs) -> dict[str, Any]:
-    recipe = asked.named
-    found: dict[str, Any] = {"stage": recipe.zero}
+def _zero(inputs: ConfigurationInputs) -> dict[str, Any]:
+    recipe = inputs.named
+    settings: dict[str, Any] = {"stage": recipe.zero}
     if recipe.zero:
-        found["overlap_comm"] = True
+        settings["overlap_comm"] = True
     if recipe.bucket_bytes:
-        each = 4 if asked.job.numbers == "float32" else 2
-        found["reduce_bucket_size"] = max(1, recipe.bucket_bytes // each)
-    return found
+        element_bytes = 4 if inputs.job.numbers == "float32" else 2
+        settings["reduce_bucket_size"] = max(1, recipe.bucket_bytes // element_bytes)
+    return settings

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from hierarchies import InputError, suggest_nearest
 from synth.collective.emit.source import Files
-from synth.step.frameworks.asked import (
+from synth.step.frameworks.deepspeed import deepspeed
+from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     ModelSpec,
     PlacedSystem,
     TrainingSpec,
 )
-from synth.step.frameworks.deepspeed import deepspeed
 from synth.step.frameworks.jax import jax
 from synth.step.frameworks.megatron import bridge, megatron
 from synth.step.frameworks.torchtitan import torchtitan, torchtitan_toml
@@ -23,7 +23,7 @@ from synth.step.sharding.recipes import Recipe
 
 @dataclass(frozen=True)
 class FrameworkWriter:
-    """``title``: what it is called, with the version that is written for."""
+    """``title``: a framework's name, with the version that is written for."""
 
     title: str
     write: Callable[[ConfigurationInputs], FrameworkFiles]
@@ -41,25 +41,25 @@ FRAMEWORKS: Mapping[str, FrameworkWriter] = {
 
 @dataclass(frozen=True)
 class Configurations:
-    """What was written, by framework, and why of each of the others nothing was."""
+    """The files of each framework, and for each of the others why there are none."""
 
     written: Mapping[str, FrameworkFiles]
     refused: Mapping[str, InputError]
 
     @property
     def files(self) -> Files:
-        """All files, in a folder a framework: ``megatron/arguments.sh``."""
+        """All files, in a folder for each framework: ``megatron/arguments.sh``."""
         return {
             f"{name}/{file}": text
-            for name, found in self.written.items()
-            for file, text in found.files.items()
+            for name, written in self.written.items()
+            for file, text in written.files.items()
         }
 
 
 def write_configuration(
     framework: str, recipe: Recipe, model: ModelSpec, job: TrainingSpec, machine: PlacedSystem
 ) -> FrameworkFiles:
-    """The files of one framework. Raises InputError for what it cannot say, and why."""
+    """Writes the files of one framework. Raises InputError if it cannot express the recipe."""
     if framework not in FRAMEWORKS:
         raise InputError(f"no framework {framework!r}", hint=suggest_nearest(framework, FRAMEWORKS))
     return FRAMEWORKS[framework].write(ConfigurationInputs(recipe, model, job, machine))
@@ -72,7 +72,7 @@ def write_configurations(
     machine: PlacedSystem,
     frameworks: Sequence[str] = tuple(FRAMEWORKS),
 ) -> Configurations:
-    """The files of every framework that can say the recipe.
+    """Writes the files of every framework that can express the recipe.
 
     Raises InputError where recipe, job and machine do not fit together, whatever the framework.
     """

@@ -1,8 +1,8 @@
-"""JAX: a mesh on the placement, and how every input of the step lies on it.
+"""JAX: a mesh on the placement, and the sharding of every input of the step.
 
 Source: ``jax.sharding.Mesh``, ``PartitionSpec`` and ``NamedSharding`` of jax 0.10 (2026), which is
-installed where this is tested. XLA finds the redistributions; stages and their order are code, and
-so are refused here: ``collsynth train MODEL --plan ... -o FILE`` writes that.
+installed where this is tested. XLA finds the redistributions. Stages and their schedule are code,
+so they are refused here: ``collsynth train MODEL --plan ... -o FILE`` writes that code.
 """
 
 from __future__ import annotations
@@ -15,82 +15,85 @@ from grammar.tensors.sharding import Sharding, Split, Type, part_shape
 from hierarchies import InputError
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import ConfigurationInputs, FrameworkFiles, RecipeDifferences
+from synth.step.frameworks.inputs import ConfigurationInputs, FrameworkFiles, RecipeDifferences
 from synth.step.frameworks.megatron import note_first
 from synth.step.sharding import Plan, plan_of
 from synth.step.sharding.plan import PIPE, TIME
 
 
-def jax(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``collsynth_mesh.py``. Raises InputError for stages, and for a model without its step."""
-    step = asked.model.step
-    if dict(asked.recipe.axes).get(PIPE, 1) > 1:
+def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``collsynth_mesh.py``. Raises InputError for stages, or a model without its step."""
+    step = inputs.model.step
+    if dict(inputs.recipe.axes).get(PIPE, 1) > 1:
         raise InputError(
             "stages are no axis of a JAX mesh: no partition spec says their order",
             hint="collsynth train MODEL --plan ... --runtime torch -o FILE writes them as code",
         )
     if step is None:
-        raise InputError(f"no step of {asked.model.name}", hint="trace it: specs are of its inputs")
-    plan = plan_of(step, asked.recipe)
+        raise InputError(
+            f"no step of {inputs.model.name}", hint="trace it: specs are of its inputs"
+        )
+    plan = plan_of(step, inputs.recipe)
     specs: dict[str, dict[str, str]] = {}
-    inputs = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
-    for role, label, value, lies in inputs:
-        specs.setdefault(role, {})[label] = _spec(_unflatten(label, value.type, lies, plan))
-    differs = RecipeDifferences(asked.recipe)
-    if asked.recipe.microbatches > 1:
-        differs.say(f"{asked.recipe.microbatches} microbatches are code: a loop over the batch")
-    if asked.recipe.remat:
+    values = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
+    for role, label, value, sharding in values:
+        spec = _spec(_unflatten(label, value.type, sharding, plan))
+        specs.setdefault(role, {})[label] = spec
+    differs = RecipeDifferences(inputs.recipe)
+    if inputs.recipe.microbatches > 1:
+        differs.say(f"{inputs.recipe.microbatches} microbatches are code: a loop over the batch")
+    if inputs.recipe.remat:
         differs.say("layers done again are code: jax.checkpoint")
-    if asked.recipe.zero == 2:
+    if inputs.recipe.zero == 2:
         differs.say("XLA decides how gradients lie until the update: zero=2 is not said")
-    if asked.recipe.bucket_bytes:
+    if inputs.recipe.bucket_bytes:
         differs.say("XLA has its own size of buckets")
     note_first(differs)
     text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
-    made = text.render(
-        head=asked.head, notes=differs.notes, mesh=_mesh(asked), specs=_spell_specs(specs)
+    script = text.render(
+        head=inputs.head, notes=differs.notes, mesh=_mesh(inputs), specs=_spell_specs(specs)
     )
-    return FrameworkFiles({"collsynth_mesh.py": made}, differs.recipe, tuple(differs.notes))
+    return FrameworkFiles({"collsynth_mesh.py": script}, differs.recipe, tuple(differs.notes))
 
 
-def _unflatten(label: str, kind: Type, lies: Sharding, plan: Plan) -> Sharding:
-    """The same without flat axes, which cut the first dimension of the block if they divide it.
+def _unflatten(label: str, kind: Type, sharding: Sharding, plan: Plan) -> Sharding:
+    """The sharding without flat axes; these cut the block's first dimension if they divide it.
 
-    Raises InputError for what is padded: no partition spec says that.
+    Raises InputError for padded shards, which no partition spec expresses.
     """
-    if not lies.flat:
-        return lies
-    block = part_shape(kind, lies.unflattened(), plan.sizes)
-    first = next((at for at in range(lies.lead, len(block)) if block[at] > 1), lies.lead)
-    if block[first] % prod(plan.sizes[axis] for axis in lies.flat):
+    if not sharding.flat:
+        return sharding
+    block = part_shape(kind, sharding.unflattened(), plan.sizes)
+    first = next((at for at in range(sharding.lead, len(block)) if block[at] > 1), sharding.lead)
+    if block[first] % prod(plan.sizes[axis] for axis in sharding.flat):
         raise InputError(
             f"{label}, {kind}, has no dimension that the axes of ZeRO divide",
             where="plan",
             hint="no partition spec says padded parts: train MODEL --plan ... -o FILE writes code",
         )
-    found = lies.unflattened()
-    for axis in lies.flat:
-        found = found.laid(axis, Split(first))
-    return found
+    unflattened = sharding.unflattened()
+    for axis in sharding.flat:
+        unflattened = unflattened.laid(axis, Split(first))
+    return unflattened
 
 
-def _mesh(asked: ConfigurationInputs) -> str:
-    machine = asked.machine
-    found = conventions(machine.placement, machine.system.is_torus)
-    [said] = [one.say for one in found if one.framework == "JAX"]
-    return said
+def _mesh(inputs: ConfigurationInputs) -> str:
+    machine = inputs.machine
+    frameworks = conventions(machine.placement, machine.system.is_torus)
+    [mesh] = [convention.say for convention in frameworks if convention.framework == "JAX"]
+    return mesh
 
 
 def _spell_specs(specs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     return [
-        (role, [f"{json.dumps(label)}: {spec}," for label, spec in found.items()])
-        for role, found in specs.items()
+        (role, [f"{json.dumps(label)}: {spec}," for label, spec in by_label.items()])
+        for role, by_label in specs.items()
     ]
 
 
-def _spec(lies: Sharding) -> str:
-    """``P("data", None)``: of each dimension the axes that cut it; those in time are a loop's."""
-    parts = [tuple(axis for axis in axes if axis != TIME) for axes in lies.dimensions]
+def _spec(sharding: Sharding) -> str:
+    """``P("data", None)``: the axes that cut each dimension; those over time are a loop's."""
+    parts = [tuple(axis for axis in axes if axis != TIME) for axes in sharding.dimensions]
     while parts and not parts[-1]:
         parts.pop()
     return f"P({', '.join(map(_axes, parts))})"

@@ -1,9 +1,9 @@
-"""How the processes of a configuration are started, so that each rank is where the plan has it.
+"""Starts the processes of a configuration so that each rank is where the plan places it.
 
 A framework counts ranks by its own order of axes, and launchers count devices host by host. Where
-both agree ``torchrun`` does it; where they do not, Slurm or Open MPI is told the host of every rank
-(``synth.collective.emit.launchers``), or processes of ``torchrun`` take another rank than it gives
-them. Devices of a host are counted by their PCI bus, as hierarchies are.
+both agree ``torchrun`` suffices. Where they do not, Slurm or Open MPI is given the host of every
+rank (``synth.collective.emit.launchers``), or processes of ``torchrun`` take another rank than it
+gives them. Devices of a host are counted by their PCI bus, as in hierarchies.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from synth.collective.emit.launchers import host_level, hosts, rankfile, slurm, 
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.source import Files
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import ConfigurationInputs, PlacedSystem
+from synth.step.frameworks.inputs import ConfigurationInputs, PlacedSystem
 
 _MOST_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Launch:
-    """``machine``: ranks counted in the framework's order. ``flag``: what makes it the default."""
+    """``machine``: with ranks in the framework's order. ``default``: whether launchers agree with
+    that order; ``flag``: of the framework, if that makes them agree.
+    """
 
     machine: PlacedSystem
     default: bool
@@ -32,24 +34,24 @@ class Launch:
 
     @classmethod
     def of(cls, seated: PlacedSystem, order: RankOrder, able: Sequence[str] = ()) -> Launch:
-        """What a framework asks for; ``able`` are flags of its own for other orders."""
+        """The launch of a framework; ``able`` are its flags for other orders of ranks."""
         machine = replace(seated, options=replace(seated.options, rank_order=order))
         title = FRAMEWORKS[order.value].title
-        [said] = [one for one in conventions(seated.placement) if one.framework == title]
-        flag = said.say if said.say in able else ""
-        return cls(machine, said.default or bool(flag), flag)
+        [convention] = [c for c in conventions(seated.placement) if c.framework == title]
+        flag = convention.say if convention.say in able else ""
+        return cls(machine, convention.default or bool(flag), flag)
 
 
 def write_launch(
-    asked: ConfigurationInputs, how: Launch, command: str, *, before: Sequence[str] = ()
+    inputs: ConfigurationInputs, how: Launch, command: str, *, before: Sequence[str] = ()
 ) -> Files:
-    """``write_launch.sh``, and beside it what launchers need where ranks are not in their order."""
+    """Writes ``launch.sh``, and what launchers need where ranks are not in their order."""
     names = hosts(how.machine)
     hierarchy = how.machine.placement.hierarchy
     text = templates("synth.step.frameworks").get_template("launch.sh.jinja")
     files: Files = {} if how.default else _write_rank_files(how.machine)
     files["launch.sh"] = text.render(
-        head=asked.head,
+        head=inputs.head,
         default=how.default,
         before=before,
         command=command,
@@ -63,9 +65,9 @@ def write_launch(
 
 
 def _write_rank_files(machine: PlacedSystem) -> Files:
-    """What Slurm, Open MPI and processes of torchrun read: their files say the same.
+    """Writes the files that Slurm, Open MPI and processes of torchrun read; they agree.
 
-    Of the rankfile without how it is used, which here is said by ``write_launch.sh``.
+    The rankfile has no usage lines, as ``launch.sh`` says how it is used.
     """
     lines = str(rankfile(machine)["rankfile"]).splitlines(keepends=True)
     ranks = "".join(line for line in lines if not line.startswith("#"))

@@ -1,22 +1,22 @@
-"""Megatron-LM and Megatron-Bridge: one engine, said by flags or by fields of Python objects.
+"""Megatron-LM and Megatron-Bridge: one engine, configured by flags or by Python objects.
 
 Source of both: the wheels of ``megatron-core`` 0.19.2 (``megatron/training/arguments.py``:
 ``validate_args``; ``megatron/core/transformer/transformer_config.py``; ``pipeline_parallel/
 schedules.py``; ``parallel_state.py``) and of ``megatron-bridge`` 0.6.2 (``training/config.py``,
 ``models/gpt_provider.py``, ``recipes/gpt``), both of 2026-09, Apache 2.0, read on 2026-11-23.
 
-What of a recipe is what there:
+How they express a recipe:
 
-* stages are in the order 1F1B or interleaved 1F1B, whose rounds are
+* stages are scheduled by 1F1B or interleaved 1F1B, whose rounds have
   ``microbatch-group-size-per-virtual-pipeline-stage`` microbatches: at least as many as stages;
-  those of unequal numbers of layers are a ``pipeline-model-parallel-layout``, from which the flags
-  (``validate_args``) take the chunks, too, and refuse to be told them;
+  stages of unequal numbers of layers are a ``pipeline-model-parallel-layout``, from which the flags
+  (``validate_args``) derive the chunks, and refuse to be given them;
 * ``zero=1`` is the distributed optimizer, 2 and 3 are Megatron-FSDP, without stages here;
 * tokens along an axis of their own are its context parallelism with keys and values gathered,
   where each rank has two slices, so that twice its size must divide them;
-* experts over an axis that cuts the batch, too, are ``expert-model-parallel-size``, a part of the
-  data-parallel size: in a grid without ``cp``, so beside tokens along an axis of their own they
-  would lie along that one;
+* experts over an axis that also cuts the batch are ``expert-model-parallel-size``, a part of the
+  data-parallel size in a grid without ``cp``: together with tokens along an axis of their own they
+  would be placed along that axis;
 * the vocabulary is always cut by tensor, and padded.
 """
 
@@ -30,7 +30,7 @@ from shlex import quote
 from hierarchies import InputError
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import (
+from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     Decoder,
     FrameworkFiles,
@@ -53,7 +53,7 @@ MAPPING = "--use-tp-pp-dp-mapping"
 
 @dataclass(frozen=True)
 class SettingSpelling:
-    """A setting's flag, and what a recipe of Bridge says, ``{}`` standing for its value."""
+    """A setting's flag, and its lines in a recipe of Bridge, with ``{}`` for its value."""
 
     flag: str
     bridge: tuple[str, ...]
@@ -148,35 +148,38 @@ SPELLINGS: Mapping[str, SettingSpelling] = {
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
-def megatron(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``arguments.sh``: flags of ``pretrain_gpt.py`` as an array of bash. Raises InputError."""
-    settings, differs, how = _decide_settings(asked)
-    text = _template("megatron.sh.jinja", asked, differs, flags=[*_flags(settings)])
+def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``arguments.sh``: flags of ``pretrain_gpt.py`` in bash. Raises InputError."""
+    settings, differs, how = _decide_settings(inputs)
+    text = _template("megatron.sh.jinja", inputs, differs, flags=[*_flags(settings)])
     command = '"$MEGATRON"/pretrain_gpt.py "${ARGUMENTS[@]}" "${DATA[@]}" "${TRAINING[@]}"'
-    before = [*_environment(settings, asked), ': "${MEGATRON:?where Megatron-LM lies}"']
-    more = write_launch(asked, how, command, before=[*before, "source arguments.sh"])
-    return FrameworkFiles({"arguments.sh": text, **more}, differs.recipe, tuple(differs.notes))
+    before = [*_environment(settings, inputs), ': "${MEGATRON:?where Megatron-LM lies}"']
+    launch = write_launch(inputs, how, command, before=[*before, "source arguments.sh"])
+    return FrameworkFiles({"arguments.sh": text, **launch}, differs.recipe, tuple(differs.notes))
 
 
-def bridge(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``collsynth_bridge.py``: a function that makes Megatron-Bridge's ConfigContainer.
+def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``collsynth_bridge.py``: a function that makes Megatron-Bridge's ConfigContainer.
 
     Raises InputError as ``megatron`` does: it is the same engine.
     """
-    settings, differs, how = _decide_settings(asked)
-    text = _template("bridge.py.jinja", asked, differs, lines=[*_lines(settings, asked)])
-    before = [*_environment(settings, asked), 'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
-    more = write_launch(asked, how, "collsynth_bridge.py", before=before)
+    settings, differs, how = _decide_settings(inputs)
+    text = _template("bridge.py.jinja", inputs, differs, lines=[*_lines(settings, inputs)])
+    before = [
+        *_environment(settings, inputs),
+        'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"',
+    ]
+    launch = write_launch(inputs, how, "collsynth_bridge.py", before=before)
     return FrameworkFiles(
-        {"collsynth_bridge.py": text, **more}, differs.recipe, tuple(differs.notes)
+        {"collsynth_bridge.py": text, **launch}, differs.recipe, tuple(differs.notes)
     )
 
 
 def _template(
-    name: str, asked: ConfigurationInputs, differs: RecipeDifferences, **words: object
+    name: str, inputs: ConfigurationInputs, differs: RecipeDifferences, **words: object
 ) -> str:
-    found = templates("synth.step.frameworks").get_template(name)
-    return found.render(head=asked.head, notes=differs.notes, **words)
+    template = templates("synth.step.frameworks").get_template(name)
+    return template.render(head=inputs.head, notes=differs.notes, **words)
 
 
 def _flags(settings: Settings) -> Iterator[str]:
@@ -187,14 +190,14 @@ def _flags(settings: Settings) -> Iterator[str]:
         yield flag if value is True else f"{flag} {quote(str(value))}"
 
 
-def _lines(settings: Settings, asked: ConfigurationInputs) -> Iterator[str]:
+def _lines(settings: Settings, inputs: ConfigurationInputs) -> Iterator[str]:
     for name, value in settings.items():
         for line in SPELLINGS[name].bridge:
             yield f"cfg.{line.format(_literal(value))}"
     if "distributed" not in settings:  # what either has, Bridge gives to both
         yield "cfg.ddp.use_distributed_optimizer = False"
         yield "cfg.optimizer.use_distributed_optimizer = False"
-    if asked.job.numbers == "float32":
+    if inputs.job.numbers == "float32":
         yield "cfg.mixed_precision = None"
 
 
@@ -202,61 +205,72 @@ def _literal(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _environment(settings: Settings, asked: ConfigurationInputs) -> list[str]:
-    """One queue of work on devices before Blackwell, as validate_args demands; FSDP refuses it."""
-    several = asked.sizes["tensor"] > 1 or asked.sizes["seq"] > 1
+def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
+    """validate_args demands one queue of work before Blackwell; FSDP refuses it."""
+    overlaps = inputs.sizes["tensor"] > 1 or inputs.sizes["seq"] > 1
     if "fsdp" in settings:
         return ["unset CUDA_DEVICE_MAX_CONNECTIONS"]
-    return ["export CUDA_DEVICE_MAX_CONNECTIONS=1"] if several else []
+    return ["export CUDA_DEVICE_MAX_CONNECTIONS=1"] if overlaps else []
 
 
-def _decide_settings(asked: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
-    decoder, differs = asked.check_decoder(), RecipeDifferences(asked.named)
-    how = Launch.of(asked.seated, RankOrder.MEGATRON, [] if asked.named.experts else [MAPPING])
-    settings = _model(asked, decoder, differs) | _parallel(asked, differs)
-    settings |= _sharding(asked, differs) | _other_settings(asked, differs)
+def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
+    decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
+    how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [MAPPING])
+    settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
+    settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
     if how.flag:
         settings["mapping"] = True
     ordered = {name: settings[name] for name in SPELLINGS if name in settings}
     return ordered, differs, how
 
 
-def _model(asked: ConfigurationInputs, one: Decoder, differs: RecipeDifferences) -> Settings:
-    found: Settings = {
-        "layers": one.layers,
-        "width": one.width,
-        "hidden": one.hidden,
-        "heads": one.heads,
-        "sequence": asked.job.sequence,
-        "longest": one.longest,
-        "positions": "rope" if one.rotary else "learned_absolute",
+def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
+    settings: Settings = {
+        "layers": decoder.layers,
+        "width": decoder.width,
+        "hidden": decoder.hidden,
+        "heads": decoder.heads,
+        "sequence": inputs.job.sequence,
+        "longest": decoder.longest,
+        "positions": "rope" if decoder.rotary else "learned_absolute",
         "attention_dropout": 0,
         "hidden_dropout": 0,
     }
-    if one.rotary:
-        found |= {"rotary_base": one.rotary, "norm": "RMSNorm", "no_bias": True, "untied": True}
-    if one.gated:
-        found["swiglu"] = True
-    if one.key_heads != one.heads:
-        found |= {"grouped": True, "key_heads": one.key_heads}
-    if one.experts > 1:
-        found |= {"experts": one.experts, "chosen": one.chosen, "expert_hidden": one.hidden}
-        found |= {"dispatcher": "alltoall", "grouped_products": True, "balanced": "none"}
+    if decoder.rotary:
+        settings |= {
+            "rotary_base": decoder.rotary,
+            "norm": "RMSNorm",
+            "no_bias": True,
+            "untied": True,
+        }
+    if decoder.gated:
+        settings["swiglu"] = True
+    if decoder.key_heads != decoder.heads:
+        settings |= {"grouped": True, "key_heads": decoder.key_heads}
+    if decoder.experts > 1:
+        settings |= {
+            "experts": decoder.experts,
+            "chosen": decoder.chosen,
+            "expert_hidden": decoder.hidden,
+        }
+        settings |= {"dispatcher": "alltoall", "grouped_products": True, "balanced": "none"}
         differs.say("an expert takes all tokens that choose it, however many (it drops none)")
-    return found | _vocabulary(asked, one, differs)
+    return settings | _vocabulary(inputs, decoder, differs)
 
 
-def _vocabulary(asked: ConfigurationInputs, one: Decoder, differs: RecipeDifferences) -> Settings:
-    tensor = asked.sizes["tensor"]
-    fits = [size for size in _powers(PADDING_MULTIPLE) if one.vocabulary % (size * tensor) == 0]
-    each = fits[0] if fits else 1
+def _vocabulary(
+    inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences
+) -> Settings:
+    tensor = inputs.sizes["tensor"]
+    fits = [size for size in _powers(PADDING_MULTIPLE) if decoder.vocabulary % (size * tensor) == 0]
+    multiple = fits[0] if fits else 1
     if tensor > 1 and not differs.recipe.vocabulary:
-        padded = -one.vocabulary % tensor + one.vocabulary
+        padded = -decoder.vocabulary % tensor + decoder.vocabulary
         differs.say(
             f"Megatron cuts the vocabulary over tensor, too ({padded} words in {tensor} parts)",
             replace(differs.recipe, vocabulary="tensor"),
         )
-    return {"vocabulary": one.vocabulary, "padded_to": each}
+    return {"vocabulary": decoder.vocabulary, "padded_to": multiple}
 
 
 def _powers(largest: int) -> Iterator[int]:
@@ -265,27 +279,27 @@ def _powers(largest: int) -> Iterator[int]:
         largest //= 2
 
 
-def _parallel(asked: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
-    recipe, sizes = differs.recipe, asked.sizes
-    found: Settings = {
+def _parallel(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+    recipe, sizes = differs.recipe, inputs.sizes
+    settings: Settings = {
         "tensor": sizes["tensor"],
         "pipe": sizes[PIPE],
-        "micro": asked.samples,
-        "batch": asked.job.batch,
+        "micro": inputs.samples,
+        "batch": inputs.job.batch,
     }
     if recipe.tokens == "tensor":
-        found["sequence_parallel"] = True
+        settings["sequence_parallel"] = True
     if sizes["seq"] > 1:
-        check_divides(asked.job.sequence, "tokens", 2 * sizes["seq"], "slices, two a rank of seq")
-        found |= {"context": sizes["seq"], "context_by": "all_gather"}
+        check_divides(inputs.job.sequence, "tokens", 2 * sizes["seq"], "slices, two a rank of seq")
+        settings |= {"context": sizes["seq"], "context_by": "all_gather"}
     if sizes[PIPE] > 1:
-        found |= _order(recipe, sizes[PIPE])
-        found |= {"layout": _layout(recipe.layers)} if recipe.layers else {}
+        settings |= _order(recipe, sizes[PIPE])
+        settings |= {"layout": _layout(recipe.layers)} if recipe.layers else {}
     if recipe.experts:
-        found["expert"] = _experts(asked, recipe)
-    elif asked.decoder.experts > 1 and sizes["tensor"] > 1 and recipe.tokens != "tensor":
+        settings["expert"] = _experts(inputs, recipe)
+    elif inputs.decoder.experts > 1 and sizes["tensor"] > 1 and recipe.tokens != "tensor":
         raise _tokens_error()
-    return found
+    return settings
 
 
 def _order(recipe: Recipe, ranks: int) -> Settings:
@@ -307,25 +321,25 @@ def _order(recipe: Recipe, ranks: int) -> Settings:
 
 
 def _layout(layers: Sequence[int]) -> str:
-    """Of each stage an ``E`` for the table of words, ``t*8`` for layers, ``L`` for the loss.
+    """Spells stages: ``E`` for the table of words, ``t*8`` for layers, ``L`` for the loss.
 
-    Equal ones in turn are in brackets, with how many: ``Et*7|(t*8|)*14t*7L``.
+    Equal stages in turn are bracketed, with their number: ``Et*7|(t*8|)*14t*7L``.
     """
     stages = [f"t*{size}|" for size in layers]
     stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1][:-1]}L"
-    runs = ((one, len([*some])) for one, some in groupby(stages))
-    return "".join(f"({one})*{times}" if times > 1 else one for one, times in runs)
+    runs = ((stage, len([*equal])) for stage, equal in groupby(stages))
+    return "".join(f"({stage})*{times}" if times > 1 else stage for stage, times in runs)
 
 
-def _experts(asked: ConfigurationInputs, recipe: Recipe) -> int:
-    if asked.sizes["seq"] > 1:
+def _experts(inputs: ConfigurationInputs, recipe: Recipe) -> int:
+    if inputs.sizes["seq"] > 1:
         raise InputError(
             "experts over an axis beside tokens over seq",
             hint="Megatron would lay them over seq first: it counts experts in a grid without cp",
         )
-    if asked.sizes["tensor"] > 1 and recipe.tokens != "tensor":
+    if inputs.sizes["tensor"] > 1 and recipe.tokens != "tensor":
         raise _tokens_error()
-    return asked.sizes["expert"]
+    return inputs.sizes["expert"]
 
 
 def _tokens_error() -> InputError:
@@ -335,43 +349,43 @@ def _tokens_error() -> InputError:
     )
 
 
-def _sharding(asked: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
-    recipe, sizes = differs.recipe, asked.sizes
-    found: Settings = {"overlapped": True} if recipe.replicas * sizes["seq"] > 1 else {}
+def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+    recipe, sizes = differs.recipe, inputs.sizes
+    settings: Settings = {"overlapped": True} if recipe.replicas * sizes["seq"] > 1 else {}
     if not recipe.zero:
-        return found
-    found["distributed"] = True
+        return settings
+    settings["distributed"] = True
     if recipe.zero == 1:
         differs.say(
             "Megatron's distributed optimizer sums gradients by a reduce-scatter, not whole"
         )
-        return found
+        return settings
     if sizes[PIPE] > 1:
         raise InputError(
             f"zero={recipe.zero} on stages", hint="Megatron-FSDP is for one stage: zero=1"
         )
-    return found | {
+    return settings | {
         "fsdp": True,
         "sharded": SHARDING_STRATEGIES[recipe.zero],
         "checkpoints": "fsdp_dtensor",
     }
 
 
-def _other_settings(asked: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
     recipe = differs.recipe
-    found: Settings = {}
+    settings: Settings = {}
     if recipe.remat:
-        found |= {"remade": "full", "remade_by": "uniform", "remade_layers": 1}
+        settings |= {"remade": "full", "remade_by": "uniform", "remade_layers": 1}
     if recipe.bucket_bytes:
-        found["bucket"] = max(1, recipe.bucket_bytes // 4)
-    if short := SHORT_DTYPES.get(asked.job.numbers):
-        found[short] = True
+        settings["bucket"] = max(1, recipe.bucket_bytes // 4)
+    if short := SHORT_DTYPES.get(inputs.job.numbers):
+        settings[short] = True
     note_first(differs)
-    return found
+    return settings
 
 
 def note_first(differs: RecipeDifferences) -> None:
-    """Say that no framework chooses between fewer requests and fewer bytes."""
+    """Notes that no framework can be told to prefer fewer requests to fewer bytes."""
     plain = replace(differs.recipe, first=Recipe((("data", 1),)).first)
     if plain != differs.recipe:
         differs.say("'fewest requests' is said to no framework: each sends what it sends", plain)

@@ -5,14 +5,14 @@ Source: the wheels ``torchtitan`` 0.3.0 (2026-09; ``config/configs.py``, ``confi
 that reads TOML (``config/job_config.py``, ``models/llama3/infra/parallelize.py``), BSD 3-clause,
 read on 2026-11-23.
 
-Its models have flavours, not sizes: Llama 3 of the zoo at its published sizes. What of a recipe is
-what there:
+Its models have flavours, not sizes: Llama 3 of the zoo at its published sizes. How it expresses a
+recipe:
 
-* ``zero=0`` is ``dp_replicate``, 2 and 3 are ``dp_shard``, whose parameters are given up after the
-  forward pass (3) or not (2); nothing stores moments alone in parts;
-* tokens along an axis of their own are its context parallelism, along which FSDP cuts, too;
-* tensor parallelism always cuts the vocabulary; 0.2 always has what is between by tokens;
-* layers are named to stages, as many to each as are said; orders are PyTorch's, by its names.
+* ``zero=0`` is ``dp_replicate``, 2 and 3 are ``dp_shard``, whose parameters are freed after the
+  forward pass (3) or not (2); moments alone are never sharded;
+* tokens along an axis of their own are its context parallelism, over which FSDP shards, too;
+* tensor parallelism always cuts the vocabulary; 0.2 always shards activations between by tokens;
+* layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from itertools import accumulate, pairwise
 from hierarchies import InputError
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.text import templates
-from synth.step.frameworks.asked import (
+from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
@@ -43,7 +43,7 @@ FLAVOURS: Mapping[str, tuple[str, str]] = {
     "llama3-70b": ("70B", "llama3_70b"),
     "llama3-405b": ("405B", "llama3_405b"),
 }
-"""Of a model of the zoo the flavour, and the function that has it in 0.3."""
+"""For models of the zoo the flavour, and the function that has it in 0.3."""
 
 SCHEDULES: Mapping[str, str] = {
     "gpipe": "GPipe",
@@ -56,7 +56,7 @@ SCHEDULES: Mapping[str, str] = {
 }
 RESHARD_POLICIES = {0: "default", 2: "never", 3: "always"}
 OUTPUT_NAMES = {"0.3": "lm_head", "0.2": "output"}
-"""What each version calls the last matrix."""
+"""The name of the last matrix in each version."""
 
 
 @dataclass(frozen=True)
@@ -68,35 +68,39 @@ class TitanSettings:
     remat: bool
 
 
-def torchtitan(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``collsynth_torchtitan.py``, for 0.3. Raises InputError."""
-    _, base = _flavour(asked)
-    settings, differs = _decide_settings(asked, "0.3")
+def torchtitan(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``collsynth_torchtitan.py``, for 0.3. Raises InputError."""
+    _, base = _flavour(inputs)
+    settings, differs = _decide_settings(inputs, "0.3")
     text = templates("synth.step.frameworks").get_template("torchtitan.py.jinja")
     said = [(section, _python(values)) for section, values in _sections(settings)]
-    made = text.render(
-        head=asked.head, notes=differs.notes, base=base, said=said, remat=settings.remat
+    script = text.render(
+        head=inputs.head, notes=differs.notes, base=base, said=said, remat=settings.remat
     )
     before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
     command = "-m torchtitan.train --module collsynth_torchtitan --config config"
-    more = write_launch(
-        asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command, before=before
+    launch = write_launch(
+        inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command, before=before
     )
-    files = {"collsynth_torchtitan.py": made, **more}
+    files = {"collsynth_torchtitan.py": script, **launch}
     return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
 
 
-def torchtitan_toml(asked: ConfigurationInputs) -> FrameworkFiles:
-    """``torchtitan.toml``, for 0.2. Raises InputError."""
-    flavour, _ = _flavour(asked)
-    settings, differs = _decide_settings(asked, "0.2")
+def torchtitan_toml(inputs: ConfigurationInputs) -> FrameworkFiles:
+    """Writes ``torchtitan.toml``, for 0.2. Raises InputError."""
+    flavour, _ = _flavour(inputs)
+    settings, differs = _decide_settings(inputs, "0.2")
     text = templates("synth.step.frameworks").get_template("torchtitan.toml.jinja")
     said = [(section, _toml(values)) for section, values in _sections(settings)]
     mode = "full" if settings.remat else "none"
-    made = text.render(head=asked.head, notes=differs.notes, flavour=flavour, said=said, mode=mode)
+    script = text.render(
+        head=inputs.head, notes=differs.notes, flavour=flavour, said=said, mode=mode
+    )
     command = "-m torchtitan.train --job.config_file torchtitan.toml"
-    more = write_launch(asked, Launch.of(asked.seated, RankOrder.TORCHTITAN), command)
-    return FrameworkFiles({"torchtitan.toml": made, **more}, differs.recipe, tuple(differs.notes))
+    launch = write_launch(inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command)
+    return FrameworkFiles(
+        {"torchtitan.toml": script, **launch}, differs.recipe, tuple(differs.notes)
+    )
 
 
 def _sections(settings: TitanSettings) -> list[tuple[str, Mapping[str, Value]]]:
@@ -104,42 +108,42 @@ def _sections(settings: TitanSettings) -> list[tuple[str, Mapping[str, Value]]]:
 
 
 def _toml(values: Mapping[str, Value]) -> list[str]:
-    """Numbers, texts and lists are in TOML as in JSON."""
+    """Numbers, strings and lists are the same in TOML as in JSON."""
     return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
 
 
 def _python(values: Mapping[str, Value]) -> list[str]:
-    said = {
+    spelled = {
         name: str(value) if isinstance(value, bool) else json.dumps(value)
         for name, value in values.items()
     }
-    return [f"{name} = {value}" for name, value in said.items()]
+    return [f"{name} = {value}" for name, value in spelled.items()]
 
 
-def _flavour(asked: ConfigurationInputs) -> tuple[str, str]:
-    """Raises InputError for models that torchtitan has no flavour of."""
-    sizes = asked.model.sizes
-    for name, found in FLAVOURS.items():
+def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
+    """The flavour of a model. Raises InputError for models that torchtitan has no flavour of."""
+    sizes = inputs.model.sizes
+    for name, flavour in FLAVOURS.items():
         known = ZOO[name]
         if not (isinstance(known, Llama) and isinstance(sizes, Llama)):
             continue
         if replace(known, sequence=sizes.sequence) == sizes:
-            return found
+            return flavour
     raise InputError(
-        f"torchtitan has no flavour of {asked.model.name} of these sizes",
+        f"torchtitan has no flavour of {inputs.model.name} of these sizes",
         hint=f"it has those of {', '.join(FLAVOURS)}",
     )
 
 
 def _decide_settings(
-    asked: ConfigurationInputs, version: str
+    inputs: ConfigurationInputs, version: str
 ) -> tuple[TitanSettings, RecipeDifferences]:
-    asked.check_decoder()
-    recipe, sizes = asked.named, asked.sizes
+    inputs.check_decoder()
+    recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
-    _check(asked, version)
+    _check(inputs, version)
     if sizes["tensor"] > 1 and not recipe.vocabulary:
-        check_divides(asked.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
+        check_divides(inputs.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
         note = "torchtitan cuts the vocabulary over tensor, too"
         differs.say(note, replace(differs.recipe, vocabulary="tensor"))
     if recipe.zero and recipe.microbatches > 1 and sizes[PIPE] == 1:
@@ -148,14 +152,14 @@ def _decide_settings(
         note = "torchtitan has no size of buckets: what a layer sends goes together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
     note_first(differs)
-    training = _training(asked)
+    training = _training(inputs)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
-    return TitanSettings(_parallelism(asked, version), training, recipe.remat), differs
+    return TitanSettings(_parallelism(inputs, version), training, recipe.remat), differs
 
 
-def _check(asked: ConfigurationInputs, version: str) -> None:
-    recipe, sizes = asked.named, asked.sizes
+def _check(inputs: ConfigurationInputs, version: str) -> None:
+    recipe, sizes = inputs.named, inputs.sizes
     if recipe.schedule and recipe.schedule not in SCHEDULES:
         raise InputError(
             f"PyTorch has no schedule {recipe.schedule}", hint=f"it has {', '.join(SCHEDULES)}"
@@ -164,7 +168,7 @@ def _check(asked: ConfigurationInputs, version: str) -> None:
         raise InputError(
             "zero=1: torchtitan stores moments in parts only with gradients", hint="zero=2 or 3"
         )
-    if asked.job.numbers == "float16":
+    if inputs.job.numbers == "float16":
         raise InputError("torchtitan computes in bfloat16 or float32, not in float16")
     if not recipe.zero and sizes["seq"] > 1:
         raise InputError(
@@ -173,16 +177,16 @@ def _check(asked: ConfigurationInputs, version: str) -> None:
         )
     if sizes["seq"] > 1:
         parts = 2 * sizes["seq"] * sizes["tensor"]
-        check_divides(asked.job.sequence, "tokens", parts, "slices (two a rank of seq, by tensor)")
+        check_divides(inputs.job.sequence, "tokens", parts, "slices (two a rank of seq, by tensor)")
     elif sizes["tensor"] > 1:
-        check_divides(asked.job.sequence, "tokens", sizes["tensor"], "parts over tensor")
+        check_divides(inputs.job.sequence, "tokens", sizes["tensor"], "parts over tensor")
     if version == "0.2":
-        _check_toml(asked)
+        _check_toml(inputs)
 
 
-def _check_toml(asked: ConfigurationInputs) -> None:
-    recipe, sizes = asked.named, asked.sizes
-    if not recipe.zero and 1 < sizes["data"] < asked.devices:
+def _check_toml(inputs: ConfigurationInputs) -> None:
+    recipe, sizes = inputs.named, inputs.sizes
+    if not recipe.zero and 1 < sizes["data"] < inputs.devices:
         raise InputError(
             "torchtitan 0.2 has replicas (zero=0) beside no other axis",
             hint="zero=2 or 3, or its version 0.3",
@@ -194,21 +198,21 @@ def _check_toml(asked: ConfigurationInputs) -> None:
         )
 
 
-def _training(asked: ConfigurationInputs) -> dict[str, Value]:
-    """With stages a device is given all its samples at once, else those of a microbatch."""
-    staged = asked.sizes[PIPE] > 1
-    at_once = asked.recipe.microbatches if staged else 1
+def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
+    """With stages a device gets all its samples at once, else those of a microbatch."""
+    staged = inputs.sizes[PIPE] > 1
+    at_once = inputs.recipe.microbatches if staged else 1
     return {
-        "local_batch_size": asked.samples * at_once,
-        "global_batch_size": asked.job.batch,
-        "seq_len": asked.job.sequence,
-        "mixed_precision_param": asked.job.numbers,
+        "local_batch_size": inputs.samples * at_once,
+        "global_batch_size": inputs.job.batch,
+        "seq_len": inputs.job.sequence,
+        "mixed_precision_param": inputs.job.numbers,
     }
 
 
-def _parallelism(asked: ConfigurationInputs, version: str) -> dict[str, Value]:
-    recipe, sizes = asked.named, asked.sizes
-    found: dict[str, Value] = {
+def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
+    recipe, sizes = inputs.named, inputs.sizes
+    options: dict[str, Value] = {
         "data_parallel_replicate_degree": 1 if recipe.zero else sizes["data"],
         "data_parallel_shard_degree": sizes["data"] if recipe.zero else 1,
         "fsdp_reshard_after_forward": RESHARD_POLICIES[recipe.zero],
@@ -218,20 +222,20 @@ def _parallelism(asked: ConfigurationInputs, version: str) -> dict[str, Value]:
     }
     if version == "0.3":
         by_tokens = recipe.tokens == "tensor" or sizes["tensor"] == 1
-        found["enable_sequence_parallel"] = by_tokens
+        options["enable_sequence_parallel"] = by_tokens
     if sizes[PIPE] > 1:
-        found |= {
+        options |= {
             "pipeline_parallel_schedule": SCHEDULES[recipe.schedule],
-            "pipeline_parallel_microbatch_size": asked.samples,
-            "module_fqns_per_model_part": _stages(asked, OUTPUT_NAMES[version]),
+            "pipeline_parallel_microbatch_size": inputs.samples,
+            "module_fqns_per_model_part": _stages(inputs, OUTPUT_NAMES[version]),
         }
-    return found
+    return options
 
 
-def _stages(asked: ConfigurationInputs, last: str) -> list[list[str]]:
+def _stages(inputs: ConfigurationInputs, last: str) -> list[list[str]]:
     """The layers of each stage; the table of tokens on the first, the rest on the last."""
-    ends = [0, *accumulate(asked.layers)]
-    found = [[f"layers.{at}" for at in range(*one)] for one in pairwise(ends)]
-    found[0].insert(0, "tok_embeddings")
-    found[-1] += ["norm", last]
-    return found
+    ends = [0, *accumulate(inputs.layers)]
+    stages = [[f"layers.{layer}" for layer in range(*bounds)] for bounds in pairwise(ends)]
+    stages[0].insert(0, "tok_embeddings")
+    stages[-1] += ["norm", last]
+    return stages

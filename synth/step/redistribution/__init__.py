@@ -1,9 +1,8 @@
-"""Redistribution: a value that lies one way on the axes of a placement made to lie another way.
+"""Redistribution of a value from one sharding over the axes of a placement to another.
 
-``find_path`` finds the cheapest sequence of moves, ``proof.prove`` puts it to z3 for every size,
-``requests.communications`` makes each move that sends something a request to the planner of
-collectives, and ``seconds.Redistributor`` has the answers. With axes of 2 and 3 devices, from
-rows cut over one to rows cut over the other:
+``find_path`` finds the cheapest sequence of moves, ``requests.list_communications`` turns each move
+that communicates into a request to the planner of collectives, and ``seconds.Redistributor`` prices
+them. With axes of 2 and 3 devices, from rows cut over both axes to rows cut over the second:
 
 >>> from grammar.tensors.sharding import Sharding, Type
 >>> from synth.step.redistribution import find_path

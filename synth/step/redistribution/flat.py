@@ -1,8 +1,8 @@
-"""Paths from and to what is cut flat: few enough to be listed, and the cheapest taken.
+"""Paths from and to flat shardings, which are few enough to be listed.
 
-A flat value is gathered before it is cut otherwise. It is made of what is replicated along its flat
-axes, or of a sum over them, once everything else lies as it is to; sums over other axes may be
-completed before or after that, and after it they are of parts only.
+A flat value is gathered before it is cut in another way. It is cut flat from a value that is
+replicated along its flat axes, or a partial sum over them, when all other axes are as in the
+target; sums over other axes may be completed before, or after on smaller parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PathsBetween = Callable[[Sharding, Sharding], Iterable[RedistributionPath]]
 def flat_paths(
     value: Type, source: Sharding, target: Sharding, between: PathsBetween
 ) -> Iterator[RedistributionPath]:
-    """Candidates for the cheapest path where the source or the target is flat, and they differ."""
+    """Yields candidates for the cheapest path; source and target differ, and one is flat."""
     for moves in _candidates(value, source, target, between):
         yield RedistributionPath(source, target, tuple(moves))
 
@@ -50,18 +50,18 @@ def _candidates(
 def _flat_predecessors(
     value: Type, source: Sharding, target: Sharding
 ) -> Iterator[tuple[Sharding, Sharding]]:
-    """From what a flat value is made, and as what: replicated or a sum along its axes.
+    """Yields shardings before and after the cut: replicated or partial sums along the flat axes.
 
-    Other sums are completed before, or left for afterwards.
+    Other sums are completed before the cut, or left for afterwards.
     """
     yield target.unflattened(), target
     summed = [axis for kind, axis in source.partial if kind is ReductionKind.SUM]
     if value.dtype in ("bool", "key") or not set(summed) & set(target.flat):
         return
     over = tuple((ReductionKind.SUM, axis) for axis in target.flat)
-    left = tuple((ReductionKind.SUM, axis) for axis in summed if axis not in target.axes)
-    for rest in {(), left}:
-        partial = (*target.partial, *rest)
+    pending = tuple((ReductionKind.SUM, axis) for axis in summed if axis not in target.axes)
+    for kept in {(), pending}:
+        partial = (*target.partial, *kept)
         yield (
             replace(target.unflattened(), partial=(*partial, *over)),
             replace(target, partial=partial),
@@ -69,26 +69,27 @@ def _flat_predecessors(
 
 
 def _reduce_in_place(source: Sharding, target: Sharding) -> Sequence[ShardingMove] | None:
-    """Masks and one all-reduce between values that are cut flat alike; None if they are not."""
-    cuts = [(one.dimensions, one.flat, one.lead) for one in (source, target)]
+    """Returns an all-reduce and masks between shardings with equal cuts; None if cuts differ."""
+    cuts = [(end.dimensions, end.flat, end.lead) for end in (source, target)]
     if cuts[0] != cuts[1]:
         return None
-    found, at = list[ShardingMove](), source
+    moves, current = list[ShardingMove](), source
     over = tuple(axis for _, axis in source.partial if axis not in target.axes)
     if over:
-        done = replace(at, partial=tuple(one for one in at.partial if one[1] not in over))
-        found.append(ShardingMove(MoveKind.ALL_REDUCE, over, at, done))
-        at = done
+        partial = tuple((kind, axis) for kind, axis in current.partial if axis not in over)
+        reduced = replace(current, partial=partial)
+        moves.append(ShardingMove(MoveKind.ALL_REDUCE, over, current, reduced))
+        current = reduced
     for kind, axis in target.partial:
-        if axis not in at.axes:
-            masked = at.laid(axis, kind)
-            found.append(ShardingMove(MoveKind.MASK, (axis,), at, masked))
-            at = masked
-    return found if at == target else None
+        if axis not in current.axes:
+            masked = current.laid(axis, kind)
+            moves.append(ShardingMove(MoveKind.MASK, (axis,), current, masked))
+            current = masked
+    return moves if current == target else None
 
 
 def price_path(
     path: RedistributionPath, value: Type, sizes: Mapping[str, int]
 ) -> tuple[float, int, int]:
-    """Bytes, requests and moves: the price of a path."""
+    """Returns the price of a path: bytes, requests and moves."""
     return float(path.least_bytes(value, sizes)), len(path.requests(sizes)), len(path.moves)

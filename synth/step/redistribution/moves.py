@@ -1,19 +1,19 @@
-"""Moves: one change of how a value lies on some axes, and what it costs at least.
+"""Moves: changes of a value's sharding along some axes, with lower bounds of their bytes.
 
-What a move does follows from how the value lies along its axes before and after, as in this
-table (R replicated, S split, P partial; n devices, each of which holds b bytes before):
+The kind of a move follows from the sharding along its axes before and after, as in this table
+(R replicated, S split, P partial; n devices, each of which holds b bytes before):
 
     from \\ to   R                              S                              P
     R           -                              slice, nothing sent            mask, nothing sent
     S           all-gather, (n-1) b            all-to-all, (n-1)/n b          widen, nothing sent
     P           all-reduce, 2 (n-1)/n b        reduce-scatter, (n-1)/n b      -
 
-The entries are what one device must send or receive at least. From S to S of the same dimension,
-or between axes of one size, it is a permute: whole parts go from device to device, b bytes.
+The entries are the least bytes that one device must send or receive. From S to S of the same
+dimension, or between axes of one size, the move is a permute: whole parts go from device to
+device, b bytes.
 
-What is cut flat is sliced, gathered and reduce-scattered along all of its flat axes at once: the
-padded block goes as one dimension that these axes cut (``pad_move``), so its bytes are counted,
-too.
+A flat value is sliced, gathered and reduce-scattered along all of its flat axes at once: its padded
+block is one dimension that these axes cut (``pad_move``), so the padding is counted, too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Digit = TypeVar("Digit")
 
 
 class MoveKind(Enum):
-    """The kinds of moves, by the names the field gives them.
+    """The kinds of moves, by their usual names.
 
-    * slice: each device keeps its block of what all hold;
-    * mask: what all hold becomes partial: all but the first device take the neutral element (of a
-      maximum or a minimum they keep what they hold, as nothing changes by it);
-    * widen: a block becomes partial: the neutral element is written around it;
-    * permute: devices pass on whole parts, point to point.
+    * slice: each device keeps its block of a replicated value;
+    * mask: a replicated value becomes partial: all but the first device take the neutral element
+      (for a maximum or a minimum they keep the value, which has the same effect);
+    * widen: a block becomes partial: it is padded with the neutral element;
+    * permute: devices send whole parts, point to point.
     """
 
     SLICE = "slice"
@@ -53,11 +53,11 @@ class MoveKind(Enum):
 
 @dataclass(frozen=True)
 class ShardingMove:
-    """One move over all of ``axes`` at once: from lying as ``before`` to lying as ``after``.
+    """One move over all of ``axes`` at once, from sharding ``before`` to sharding ``after``.
 
     The axes are in the order in which they cut a dimension before (all-gather, widen, all-to-all);
-    a permute names those whose place changes. Whether a move may be taken the rules say
-    (``synth.step.redistribution.rules``); what it does is read from the two shardings.
+    a permute names those whose place changes. ``synth.step.redistribution.rules`` has the legal
+    moves; the effect of a move follows from the two shardings.
     """
 
     how: MoveKind
@@ -67,12 +67,12 @@ class ShardingMove:
 
     @property
     def leaves(self) -> int:
-        """The dimension that the axes no longer cut afterwards; only where they cut one."""
+        """The dimension that the axes cut before the move; they must cut one."""
         return _dimension(self.before, self.axes[0])
 
     @property
     def enters(self) -> int:
-        """The dimension that the axes cut afterwards; only where they cut one."""
+        """The dimension that the axes cut after the move; they must cut one."""
         return _dimension(self.after, self.axes[0])
 
     @property
@@ -82,43 +82,43 @@ class ShardingMove:
 
     @property
     def flattens(self) -> bool:
-        """Whether the axes of the move are those that cut a value flat, before or after it."""
+        """Whether the axes of the move cut the value flat before or after it."""
         return self.before.flat != self.after.flat
 
     @property
     def kind(self) -> ReductionKind:
-        """What puts the parts together that the move makes, or combines; only where it does."""
+        """The reduction of the partial values that the move makes or combines; it must do so."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])
         kind = after if isinstance(after, ReductionKind) else before
         assert isinstance(kind, ReductionKind), f"{self} makes and combines no partial values"
         return kind
 
     def devices(self, sizes: Mapping[str, int]) -> int:
-        """How many devices take part in one group."""
+        """Number of devices in one group."""
         return prod(sizes[axis] for axis in self.axes)
 
     def sender(self, at: Mapping[str, Digit], sizes: Mapping[str, int]) -> dict[str, Digit]:
-        """Coordinates of the device whose part a device gets; only of a permute.
+        """Returns the coordinates of the device whose part a device gets in a permute.
 
         ``at`` has the receiver's coordinate on every axis, or arrays of these. No device sends to
-        two: where one axis takes the place of another, replicas along it send to one receiver each.
+        two: if one axis takes the place of another, replicas along it send to one receiver each.
         """
-        found = dict(at)
+        sender = dict(at)
         for before, after in zip(self.before.dimensions, self.after.dimensions, strict=True):
             block: Any = 0
             for axis in after:
                 block = block * sizes[axis] + at[axis]
             for axis in reversed(before):
-                block, found[axis] = divmod(block, sizes[axis])
+                block, sender[axis] = divmod(block, sizes[axis])
         idle = [axis for axis in self.axes if axis not in self.before.axes]
         freed = [axis for axis in self.axes if axis not in self.after.axes]
-        found |= {axis: at[other] for axis, other in zip(idle, freed, strict=True)}
-        return found
+        sender |= {axis: at[other] for axis, other in zip(idle, freed, strict=True)}
+        return sender
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
-        """What one device must send or receive at least, as a share of the whole value's bytes.
+        """Returns the least share of the whole value's bytes that one device sends or receives.
 
-        Padding is not counted: ``least_bytes`` does.
+        Padding is not counted; ``least_bytes`` counts it.
         """
         flat = prod(sizes[axis] for axis in self.before.flat)
         held = Fraction(1, prod(self.before.parts(sizes)) * flat)
@@ -136,14 +136,14 @@ class ShardingMove:
                 return Fraction(0) if self._leaves_blocks(sizes) else held
 
     def least_bytes(self, value: Type, sizes: Mapping[str, int]) -> Fraction:
-        """The bytes of a value that one device must send or receive at least, with padding."""
+        """Returns the least bytes that one device sends or receives, with padding."""
         if not (self.before.flat or self.after.flat):
             return self.least(sizes) * value.bytes
         block, move = pad_move(self, value, sizes)
         return move.least(sizes) * block.bytes
 
     def sends(self, sizes: Mapping[str, int]) -> bool:
-        """Whether a device must send or receive anything."""
+        """Whether any device must send or receive."""
         match self.how:
             case MoveKind.SLICE | MoveKind.MASK | MoveKind.WIDEN:
                 return False
@@ -152,15 +152,15 @@ class ShardingMove:
         return self.devices(sizes) > 1
 
     def _leaves_blocks(self, sizes: Mapping[str, int]) -> bool:
-        """Whether a permute moves axes of size 1 only."""
-        above = [
-            [tuple(axis for axis in axes if sizes[axis] > 1) for axes in one.dimensions]
-            for one in (self.before, self.after)
-        ]
-        return above[0] == above[1]
+        """Whether a permute changes only axes of size 1, and so no blocks."""
+        before, after = (
+            [tuple(axis for axis in axes if sizes[axis] > 1) for axes in end.dimensions]
+            for end in (self.before, self.after)
+        )
+        return before == after
 
     def __str__(self) -> str:
-        """``all-gather dimension 0 over data, model``: in words, for messages and tables."""
+        """``all-gather dimension 0 over data, model``, for messages and tables."""
         names = ", ".join(self.axes)
         match self.how:
             case MoveKind.SLICE:
@@ -170,8 +170,8 @@ class ShardingMove:
             case MoveKind.WIDEN:
                 return f"widen dimension {self.leaves} to a partial {self.kind.value} over {names}"
             case MoveKind.ALL_GATHER:
-                what = "flat" if self.flattens else f"dimension {self.leaves}"
-                return f"all-gather {what} over {names}"
+                dimension = "flat" if self.flattens else f"dimension {self.leaves}"
+                return f"all-gather {dimension} over {names}"
             case MoveKind.ALL_TO_ALL:
                 return f"all-to-all from dimension {self.leaves} to {self.enters} over {names}"
             case MoveKind.REDUCE_SCATTER:
@@ -183,35 +183,35 @@ class ShardingMove:
 
     @property
     def _into(self) -> str:
-        """What the axes cut afterwards."""
+        """What the axes cut after the move, in words."""
         return "flat" if self.flattens else f"dimension {self.enters}"
 
 
 def pad_move(
     move: ShardingMove, value: Type, sizes: Mapping[str, int]
 ) -> tuple[Type, ShardingMove]:
-    """The same move of the padded block that the dimensions' axes leave, flattened.
+    """Returns the move for the padded flat block that the dimensions' axes leave, and its type.
 
-    Its last dimension is as long as all devices of the flat axes hold together, and is cut by
-    these. A move of a value that is flat nowhere is as it was.
+    Its last dimension has the length of all devices of the flat axes together, which cut it. A move
+    without flat cuts is returned as it is.
     """
     cut = move.after if move.after.flat else move.before
     if not cut.flat:
         return value, move
-    *lead, each = part_shape(value, cut, sizes)
-    block = Type(value.dtype, (*lead, each * prod(sizes[axis] for axis in cut.flat)))
+    *lead, length = part_shape(value, cut, sizes)
+    block = Type(value.dtype, (*lead, length * prod(sizes[axis] for axis in cut.flat)))
 
-    def along(one: Sharding) -> Sharding:
-        return Sharding(((),) * cut.lead + (one.flat,), one.partial)
+    def unflatten(end: Sharding) -> Sharding:
+        return Sharding(((),) * cut.lead + (end.flat,), end.partial)
 
-    return block, replace(move, before=along(move.before), after=along(move.after))
+    return block, replace(move, before=unflatten(move.before), after=unflatten(move.after))
 
 
 @dataclass(frozen=True)
 class RedistributionPath:
-    """Moves, first to last, that make what lies as ``source`` lie as ``target``: a certificate.
+    """Moves, first to last, from sharding ``source`` to ``target``: a certificate.
 
-    Each begins where the one before ended. Without moves the two are the same.
+    Each begins where the one before ended. Without moves source and target are equal.
     """
 
     source: Sharding
@@ -224,19 +224,19 @@ class RedistributionPath:
         assert ends == begins, "every move begins where the one before ended"
 
     def requests(self, sizes: Mapping[str, int]) -> tuple[ShardingMove, ...]:
-        """The moves that send something: also none of those over axes of size 1."""
+        """Returns the moves that communicate, which moves over axes of size 1 do not."""
         return tuple(move for move in self.moves if move.sends(sizes))
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:
-        """What one device must send or receive at least, as a share of the whole value's bytes."""
+        """Returns the least share of the whole value's bytes that one device sends or receives."""
         return sum((move.least(sizes) for move in self.moves), Fraction(0))
 
     def least_bytes(self, value: Type, sizes: Mapping[str, int]) -> Fraction:
-        """The bytes that one device must send or receive at least; a bound need not be whole."""
+        """Returns the least bytes that one device sends or receives; a bound may be fractional."""
         return sum((move.least_bytes(value, sizes) for move in self.moves), Fraction(0))
 
 
 def _dimension(sharding: Sharding, axis: str) -> int:
-    lie = sharding.along(axis)
-    assert isinstance(lie, Split), f"{axis} cuts no dimension of {sharding.spelled()}"
-    return lie.dimension
+    cut = sharding.along(axis)
+    assert isinstance(cut, Split), f"{axis} cuts no dimension of {sharding.spelled()}"
+    return cut.dimension

@@ -1,12 +1,12 @@
-"""The cheapest way to make a value lie otherwise: a shortest path over shardings.
+"""Finds the cheapest redistribution of a value: a shortest path over shardings.
 
-There is one price: the bytes that one device must send or receive at least, then the number of
-requests, then the number of moves. All axes that are given may be used, also those along which the
-value is replicated before and after: over ``data=3`` an all-reduce is cheaper where each of two
-replicas along ``model=2`` reduces a half and gathers the other.
+The price is the least bytes that one device sends or receives, then the number of requests, then
+the number of moves. A path may use all given axes, even those along which the value is replicated
+before and after: an all-reduce over ``data=3`` is cheaper if each of two replicas along ``model=2``
+reduces one half and gathers the other.
 
-The price is a share of the value's bytes, so a path depends on neither the element type nor, as
-long as the same axes divide it, on the shape: what was found once is kept.
+The price is a share of the value's bytes, so a path does not depend on the element type, nor on the
+shape as long as the same axes divide it. Results are therefore cached without these.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from synth.step.redistribution.rules import list_moves
 MoveFilter = Callable[[ShardingMove], bool]
 Room = tuple[int, ...]
 _ValueKey = tuple[Room, frozenset[ReductionKind]]
-"""Of a value only what of each dimension's size axes could divide, and its partial kinds."""
+"""For each dimension the divisor of its size that axes could use, and the value's partial kinds."""
 
 MOST_TIED = 16
 _REQUESTS = 64
-"""Prices count requests below bytes: no path has as many."""
+"""More requests than any path has, so that they count less than one unit of bytes."""
 
 
 class CostPriority(Enum):
-    """What counts before the other: bytes, or requests, of which each costs latency."""
+    """What is minimised first: bytes, or requests, each of which costs latency."""
 
     BYTES = "bytes"
     REQUESTS = "requests"
 
 
 def allow_all(move: ShardingMove) -> bool:
-    """The moves that may be taken, if nobody says otherwise."""
+    """The default filter, which allows every move."""
     return True
 
 
@@ -54,22 +54,22 @@ def find_path(
     sizes: Mapping[str, int],
     allowed: MoveFilter = allow_all,
 ) -> RedistributionPath:
-    """The cheapest path of moves from one sharding of a value to another, over axes of such sizes.
+    """Returns the cheapest path of moves from one sharding of a value to another.
 
-    ``allowed`` may rule moves out, as a runtime without point to point would. No value on the way
-    lies in a way that its shape does not divide into. Raises InputError for shardings that do not
-    fit the value or the axes, for partial values of several kinds at once (which is put together
-    first is not said), and where the moves that are allowed do not lead there.
+    ``allowed`` may exclude moves, for example for a runtime without point-to-point. Every sharding
+    on the path divides the value's shape. Raises InputError for shardings that do not fit the value
+    or the axes, for partial values of several kinds at once (whose order of reduction is
+    undefined), and if the allowed moves do not reach the target.
     """
     if source.flat or target.flat:
         return _find_flat_paths(
             value, source, target, tuple(sizes.items()), (allowed, CostPriority.BYTES)
         )[0]
     of_value = _value_key(value, source, target, sizes)
-    found = _search_towards(target, tuple(sizes.items()), of_value, allowed).get(source)
-    if found is None:
+    path = _search_towards(target, tuple(sizes.items()), of_value, allowed).get(source)
+    if path is None:
         raise _unreachable_error(value, source, target)
-    return found
+    return path
 
 
 def find_paths(
@@ -80,17 +80,17 @@ def find_paths(
     allowed: MoveFilter = allow_all,
     first: CostPriority = CostPriority.BYTES,
 ) -> tuple[RedistributionPath, ...]:
-    """All paths of the least price, up to ``MOST_TIED``: bytes count first, or requests do.
+    """Returns all paths of the least price, up to ``MOST_TIED``; ``first`` says what counts first.
 
-    Which of them is fastest only a machine can tell. Raises InputError as ``find_path`` does.
+    Which of them is fastest depends on the machine. Raises InputError as ``find_path`` does.
     """
     if source.flat or target.flat:
         return _find_flat_paths(value, source, target, tuple(sizes.items()), (allowed, first))
     of_value = _value_key(value, source, target, sizes)
-    found = _find_cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
-    if not found:
+    paths = _find_cheapest(source, target, tuple(sizes.items()), of_value, (allowed, first))
+    if not paths:
         raise _unreachable_error(value, source, target)
-    return found
+    return paths
 
 
 @lru_cache(maxsize=2**14)
@@ -101,7 +101,7 @@ def _find_flat_paths(
     axes: tuple[tuple[str, int], ...],
     rules: tuple[MoveFilter, CostPriority],
 ) -> tuple[RedistributionPath, ...]:
-    """The same where one of them is flat. Raises InputError likewise."""
+    """``find_paths`` for a flat source or target."""
     (allowed, first), sizes = rules, dict(axes)
     _value_key(value, source, target, sizes)
     if source == target:
@@ -111,34 +111,36 @@ def _find_flat_paths(
         of_value = _value_key(value, before, after, sizes)
         return _find_cheapest(before, after, axes, of_value, rules)
 
-    found: dict[tuple[float, ...], list[RedistributionPath]] = {}
+    by_price: dict[tuple[float, ...], list[RedistributionPath]] = {}
     for path in flat_paths(value, source, target, between):
         if all(map(allowed, path.moves)):
             sent_bytes, requests, moves = price_path(path, value, sizes)
-            both = (sent_bytes, requests) if first is CostPriority.BYTES else (requests, sent_bytes)
-            found.setdefault((*both, moves), []).append(path)
-    if not found:
+            price = (
+                (sent_bytes, requests) if first is CostPriority.BYTES else (requests, sent_bytes)
+            )
+            by_price.setdefault((*price, moves), []).append(path)
+    if not by_price:
         raise _unreachable_error(value, source, target)
-    tied = sorted(found[min(found)], key=lambda path: [*map(str, path.moves)])
+    tied = sorted(by_price[min(by_price)], key=lambda path: [*map(str, path.moves)])
     return tuple(tied[:MOST_TIED])
 
 
 def _value_key(
     value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]
 ) -> _ValueKey:
-    """What a path depends on of a value. Raises InputError for shardings that do not fit it."""
+    """Returns all of a value that paths depend on. Raises InputError for unfit shardings."""
     axes = tuple(sizes.items())
     for role, sharding in (("source", source), ("target", target)):
         _check(value, sharding, axes, f"{role} of a redistribution")
-    every = prod(sizes.values())
-    room = tuple(gcd(size, every) for size in value.shape)
+    devices = prod(sizes.values())
+    room = tuple(gcd(size, devices) for size in value.shape)
     summed = () if value.dtype in ("bool", "key") else (ReductionKind.SUM,)
     return room, frozenset((*summed, *(kind for kind, _ in (*source.partial, *target.partial))))
 
 
 @lru_cache(maxsize=2**14)
 def _check(value: Type, sharding: Sharding, axes: tuple[tuple[str, int], ...], where: str) -> None:
-    """Who chooses asks for every pair of ways to lie."""
+    # Cached, since searches check every pair of shardings.
     check_type(value, sharding, dict(axes), where=where)
     check_one_kind(value, sharding, where)
 
@@ -151,7 +153,7 @@ def _unreachable_error(value: Type, source: Sharding, target: Sharding) -> Input
 
 
 def check_one_kind(value: Type, sharding: Sharding, where: str) -> None:
-    """Refuse sums along one axis with maxima along another. Raises InputError."""
+    """Raises InputError for a value with sums along one axis and maxima along another."""
     if not _is_of_one_kind(sharding):
         kinds = sorted({kind.value for kind, _ in sharding.partial})
         raise InputError(
@@ -177,26 +179,26 @@ def _find_cheapest(
     graph = _build_graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _filter_fitting(graph, axes, of_value[0])
     best = moves.between(source, target).cheapest(graph.prices[first], graph.ranks)
-    found: list[RedistributionPath] = []
+    paths: list[RedistributionPath] = []
     least = None
-    for one in islice(best, MOST_TIED):
-        least = one.price if least is None else least
-        if one.price > least:
+    for candidate in islice(best, MOST_TIED):
+        least = candidate.price if least is None else least
+        if candidate.price > least:
             break
-        found.append(_path(source, target, moves, one.labels))
-    return tuple(found)
+        paths.append(_path(source, target, moves, candidate.labels))
+    return tuple(paths)
 
 
 @lru_cache(maxsize=2**11)
 def _search_towards(
     target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _ValueKey, allowed: MoveFilter
 ) -> Mapping[Sharding, RedistributionPath]:
-    """From every sharding the first of the cheapest paths: of many sources one walk is enough."""
+    """Returns the first of the cheapest paths from every sharding, in one walk for all sources."""
     graph = _build_graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _filter_fitting(graph, axes, of_value[0])
     return {
-        source: _path(source, target, moves, one.labels)
-        for source, one in moves.towards(
+        source: _path(source, target, moves, shortest.labels)
+        for source, shortest in moves.towards(
             target, graph.prices[CostPriority.BYTES], graph.ranks
         ).items()
     }
@@ -213,10 +215,7 @@ def _path(
 
 @dataclass(frozen=True, eq=False)
 class _Edge:
-    """A move, what it sends, and how it is spelled, which decides between equal prices.
-
-    ``price_path`` is in units of which the whole value has ``whole``.
-    """
+    """A move, what it sends in units of 1 / ``whole`` value, and its spelling, to break ties."""
 
     move: ShardingMove
     sent: int
@@ -224,7 +223,7 @@ class _Edge:
     spelled: tuple[str, str]
 
     def price(self, first: CostPriority) -> int:
-        """In whole numbers, as sums then do not depend on their order."""
+        # Integers, so that sums do not depend on their order.
         if first is CostPriority.BYTES:
             return self.sent * _REQUESTS + bool(self.sent)
         return bool(self.sent) * 4 * _REQUESTS * self.whole + self.sent
@@ -232,7 +231,7 @@ class _Edge:
 
 @dataclass(frozen=True, eq=False)
 class _MoveGraph:
-    """All moves between the types of some rank, the prices of each, and its rank among equals."""
+    """All moves between shardings of one rank, their prices, and their order among equal prices."""
 
     moves: PathGraph[Sharding, ShardingMove]
     prices: Mapping[CostPriority, tuple[int, ...]]
@@ -246,7 +245,7 @@ def _build_graph(
     kinds: frozenset[ReductionKind],
     allowed: MoveFilter,
 ) -> _MoveGraph:
-    """Made once for all pairs of types, and all values of this rank."""
+    """Builds the graph once for all pairs of shardings, and all values of this rank."""
     sizes = dict(axes)
     whole = prod(sizes.values()) ** 2
 
@@ -255,32 +254,32 @@ def _build_graph(
             spelled = str(move), move.after.spelled()
             yield _Edge(move, _move_bytes(move, sizes, whole), whole, spelled), move.after
 
-    in_order = sorted(kinds, key=lambda one: one.value)
-    every = [one for one in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(one)]
-    found = join_vertices(every, following, max_moves=_most_moves(len(axes)))
-    spelled = sorted(found.alphabet, key=lambda edge: edge.spelled)
+    in_order = sorted(kinds, key=lambda kind: kind.value)
+    vertices = [end for end in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(end)]
+    graph = join_vertices(vertices, following, max_moves=_most_moves(len(axes)))
+    spelled = sorted(graph.alphabet, key=lambda edge: edge.spelled)
     place = {edge: number for number, edge in enumerate(spelled)}
     return _MoveGraph(
-        _strip_edges(found),
-        {first: tuple(edge.price(first) for edge in found.alphabet) for first in CostPriority},
-        tuple(place[edge] for edge in found.alphabet),
+        _strip_edges(graph),
+        {first: tuple(edge.price(first) for edge in graph.alphabet) for first in CostPriority},
+        tuple(place[edge] for edge in graph.alphabet),
     )
 
 
-def _strip_edges(found: PathGraph[Sharding, _Edge]) -> PathGraph[Sharding, ShardingMove]:
-    """The moves alone, between the very shardings that are its vertices: graphs are kept."""
-    moves = [edge.move for edge in found.alphabet]
-    for label, target in zip(found.labels.tolist(), found.targets.tolist(), strict=True):
-        moves[label] = replace(moves[label], after=found.vertices[target])
+def _strip_edges(graph: PathGraph[Sharding, _Edge]) -> PathGraph[Sharding, ShardingMove]:
+    """Keeps only moves as labels, and shares their shardings with the vertices to save memory."""
+    moves = [edge.move for edge in graph.alphabet]
+    for label, target in zip(graph.labels.tolist(), graph.targets.tolist(), strict=True):
+        moves[label] = replace(moves[label], after=graph.vertices[target])
     return PathGraph(
-        found.vertices,
+        graph.vertices,
         tuple(moves),
-        found.sources,
-        found.targets,
-        found.labels,
-        found.goals,
-        found.max_moves,
-        found.complete,
+        graph.sources,
+        graph.targets,
+        graph.labels,
+        graph.goals,
+        graph.max_moves,
+        graph.complete,
     )
 
 
@@ -288,20 +287,20 @@ def _strip_edges(found: PathGraph[Sharding, _Edge]) -> PathGraph[Sharding, Shard
 def _filter_fitting(
     graph: _MoveGraph, axes: tuple[tuple[str, int], ...], room: Room
 ) -> PathGraph[Sharding, ShardingMove]:
-    """The moves between types that divide a value."""
+    """Keeps the moves between shardings that divide a value."""
     sizes = dict(axes)
-    return graph.moves.among(lambda one: _divides(one, sizes, room))
+    return graph.moves.among(lambda sharding: _divides(sharding, sizes, room))
 
 
 def _move_bytes(move: ShardingMove, sizes: Mapping[str, int], whole: int) -> int:
-    """Shares of bytes have denominators that divide the square of all devices."""
-    found = move.least(sizes) * whole
-    assert found.denominator == 1, "parts and groups multiply to no more than that"
-    return found.numerator
+    # Denominators of shares divide the square of the number of devices, which is ``whole``.
+    sent = move.least(sizes) * whole
+    assert sent.denominator == 1, "parts and groups multiply to no more than that"
+    return sent.numerator
 
 
 def _most_moves(axes: int) -> int:
-    """No cheapest path needs more: free every axis at once a dimension, then cut axis by axis."""
+    """Bounds the moves of a cheapest path: gather each dimension at once, then cut axis by axis."""
     return 2 * axes + 3
 
 

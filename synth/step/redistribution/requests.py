@@ -1,9 +1,9 @@
-"""What a path asks for on a placement: each move that sends something, as a request.
+"""Turns the moves of a path that communicate into requests on a placement.
 
-A move over a set of axes is the planner's request over that set on the placement: an all-gather
-of a dimension over ``data`` and ``model`` is one all-gather, however their factors lie on nodes
-and GPUs. Programs number pieces by ranks; which block of which dimension a piece is, the order
-of the axes says. So local rearrangements stand before and after.
+A move over a set of axes is one request over that set: an all-gather of a dimension over ``data``
+and ``model`` is one all-gather, however the axes are placed on nodes and devices. Programs number
+pieces by rank, while blocks of a dimension are numbered by the order of the axes. So buffers are
+rearranged locally before and after.
 """
 
 from __future__ import annotations
@@ -57,13 +57,12 @@ class Rearrangement:
 
 @dataclass(frozen=True)
 class Communication:
-    """A move that sends something: its request, and how buffers are rearranged around it.
+    """A move that communicates: its request, and how buffers are rearranged around it.
 
-    ``kind`` is the reduction operation: a program for a sum is one for a maximum as well, as all
-    that is known of an operation is that order does not matter and that nothing may count twice.
-    ``given``: the rearrangement of a device's part before, into
-    ``result[0]`` pieces where the request takes pieces; ``got``: of what it ends with. Of what is
-    flat, ``move`` is that of its padded block.
+    ``kind`` is the reduction operation: a program for a sum serves a maximum as well, since it
+    relies only on commutativity and counts no addend twice. ``given`` rearranges a device's part
+    before, into ``result[0]`` pieces if the request takes pieces; ``got`` rearranges the result.
+    For flat shardings ``move`` is that of the padded block.
     """
 
     move: ShardingMove
@@ -79,10 +78,10 @@ def list_communications(
     placement: Placement,
     order: RankOrder = RankOrder.MACHINE,
 ) -> tuple[Communication, ...]:
-    """The requests of a path, first to last; none if it is local.
+    """Returns the communications of a path, first to last; none if it is local.
 
-    The axes of the path are the placement's. ``order`` is how ranks are numbered by what will carry
-    the requests out: pieces are in their order.
+    The axes of the path are the placement's. ``order`` is how the runtime that carries the requests
+    out numbers ranks, and so the order of pieces.
     """
     sizes = {axis.name: axis.size for axis in placement.axes}
     blocks = (pad_move(move, value, sizes) for move in path.requests(sizes))
@@ -105,7 +104,7 @@ class _Layout:
         return part_shape(self.value, sharding, self.sizes)
 
     def bytes_of(self, sharding: Sharding) -> int:
-        """Of the part of one device."""
+        """Returns the bytes of one device's part."""
         return Type(self.value.dtype, self.part(sharding)).bytes
 
     def communication(self, move: ShardingMove) -> Communication:
@@ -116,9 +115,9 @@ class _Layout:
         if move.how in (MoveKind.REDUCE_SCATTER, MoveKind.ALL_TO_ALL):
             given = self._cut(move, before)
         if move.how is MoveKind.ALL_GATHER:
-            got = self._joined(move, before, after)
+            got = self._join(move, before, after)
         if move.how is MoveKind.ALL_TO_ALL:
-            got = self._joined(move, given.result[1:], after)
+            got = self._join(move, given.result[1:], after)
         return Communication(move, self._request(move), kind, given, got)
 
     def _request(self, move: ShardingMove) -> Request | PointToPoint:
@@ -135,22 +134,22 @@ class _Layout:
         )
 
     def _permute(self, move: ShardingMove) -> PointToPoint:
-        """Every device gets the part of the one that had what it is to have."""
-        wanted = move.sender(coordinates(self.placement), self.sizes)
-        senders = devices_at(self.placement, wanted)
+        """Returns a transfer in which every device gets the part of its sender."""
+        sources = move.sender(coordinates(self.placement), self.sizes)
+        senders = devices_at(self.placement, sources)
         return PointToPoint(
             TransferKind.PERMUTE, self.placement, senders, self.bytes_of(move.before)
         )
 
     def _factors(self, move: ShardingMove) -> list[tuple[str, int, int]]:
-        """Axis, level and size of the factors of a move's axes, as ranks are counted by them."""
+        """Returns axis, level and size of the factors of a move's axes, in the order of ranks."""
         names = [axis.name for axis in self.placement.axes]
-        every = mesh(self.placement, self.order).axes
-        found = [(names[one.axis], one.level, one.size) for one in every]
-        return [factor for factor in found if factor[0] in move.axes]
+        digits = mesh(self.placement, self.order).axes
+        factors = [(names[digit.axis], digit.level, digit.size) for digit in digits]
+        return [factor for factor in factors if factor[0] in move.axes]
 
     def _cut(self, move: ShardingMove, part: tuple[int, ...]) -> Rearrangement:
-        """A part cut along the dimension that the axes enter: pieces in the order of ranks."""
+        """Cuts a part along the dimension that the axes enter; pieces are in the order of ranks."""
         at, ranks = move.enters, self._factors(move)
         cuts = _sort_by_blocks(ranks, move.after.dimensions[at])
         sizes = [size for _, _, size in cuts]
@@ -160,10 +159,10 @@ class _Layout:
         rest = [place for place in range(len(shape)) if place not in front]
         return Rearrangement(shape, (*front, *rest), (prod(sizes), *piece))
 
-    def _joined(
+    def _join(
         self, move: ShardingMove, piece: tuple[int, ...], after: tuple[int, ...]
     ) -> Rearrangement:
-        """Pieces in the order of ranks put together along the dimension that the axes leave."""
+        """Joins pieces in the order of ranks along the dimension that the axes leave."""
         at, ranks = move.leaves, self._factors(move)
         blocks = _sort_by_blocks(ranks, move.before.dimensions[at])
         front, count = [ranks.index(factor) for factor in blocks], len(ranks)
@@ -178,5 +177,5 @@ def _identity(shape: tuple[int, ...]) -> Rearrangement:
 def _sort_by_blocks(
     factors: Sequence[tuple[str, int, int]], axes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
-    """Factors in the order in which they number blocks: axis by axis, outermost level first."""
-    return sorted(factors, key=lambda one: (axes.index(one[0]), one[1]))
+    """Sorts factors as they number blocks: axis by axis, outermost level first."""
+    return sorted(factors, key=lambda factor: (axes.index(factor[0]), factor[1]))

@@ -1,11 +1,11 @@
-"""Which moves may be taken: the rules of redistribution.
+"""The rules of redistribution: which moves are legal.
 
-A dimension is cut by a list of axes, major to minor, and a move takes off only the *minor-most*
-of them, or appends to the list: blocks are then whole blocks of what was there. One move may be
-over several axes at once, which is one request; it is never cut in one for each axis. The order
-of a list is changed by a permute.
+A dimension is cut by a list of axes, major to minor, and a move removes only the *minor-most* of
+them, or appends to the list: blocks then contain whole old blocks, or the reverse. One move may be
+over several axes at once, which is one request; it is never split into one for each axis. A permute
+changes the order of a list.
 
-All flat axes of a value come and go in one move: over fewer devices blocks are padded otherwise, so
+All flat axes of a value come and go in one move: over fewer devices blocks have other padding, so
 that none is a block of another.
 """
 
@@ -24,10 +24,10 @@ Sizes = Mapping[str, int]
 def list_moves(
     before: Sharding, sizes: Sizes, kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
-    """All moves from a sharding over axes of such sizes; partial values only of these kinds.
+    """Yields all moves from a sharding; they make partial values only of these kinds.
 
-    Whether the axes divide the dimensions they cut is not looked at. Kinds are not mixed: the
-    maximum over one axis of sums over another is not the sum of maxima.
+    It does not check that axes divide the dimensions they cut. Kinds are not mixed: the maximum
+    over one axis of sums over another is not the sum of maxima.
     """
     if before.flat:
         yield ShardingMove(MoveKind.ALL_GATHER, before.flat, before, before.unflattened())
@@ -42,7 +42,7 @@ def list_moves(
 
 
 def flatten_move(before: Sharding, after: Sharding) -> ShardingMove | None:
-    """The move to what is flat from what is not; None if there is none.
+    """Returns the move from a sharding to a flat one; None if there is none.
 
     Along the flat axes the value is replicated before (slice), or a sum (reduce-scatter).
     """
@@ -62,7 +62,7 @@ def flatten_move(before: Sharding, after: Sharding) -> ShardingMove | None:
 def _flat_moves(
     before: Sharding, sizes: Sizes, kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
-    """What works on each element of a flat value as it is, along other axes."""
+    """Yields moves of a flat value that act on each element, along other axes."""
     for axis in sizes:
         if axis not in before.axes:
             yield from _partial_making_moves(MoveKind.MASK, axis, before, kinds)
@@ -75,7 +75,7 @@ def _flat_moves(
 def _replicated_moves(
     before: Sharding, sizes: Sizes, kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
-    """Slices and masks, one axis at a time: nothing is gained by several at once."""
+    """Yields slices and masks of one axis at a time; several at once would gain nothing."""
     for axis in sizes:
         if axis not in before.axes:
             for dimension in range(len(before.dimensions)):
@@ -88,7 +88,7 @@ def _replicated_moves(
 def _split_moves(
     before: Sharding, dimension: int, axes: tuple[str, ...], kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
-    """What can be done with the minor-most axes of a dimension."""
+    """Yields the moves of the minor-most axes of a dimension."""
     without = _remove_axes(before, axes)
     yield ShardingMove(MoveKind.ALL_GATHER, axes, before, without)
     for other in range(len(before.dimensions)):
@@ -101,7 +101,7 @@ def _split_moves(
 
 
 def _partial_moves(before: Sharding) -> Iterator[ShardingMove]:
-    """Reductions over any of the partial axes."""
+    """Yields reductions over any subset of the partial axes."""
     partial = [axis for _, axis in before.partial]
     for count in range(1, len(partial) + 1):
         for axes in combinations(partial, count):
@@ -117,40 +117,39 @@ def _partial_making_moves(
     how: MoveKind, axis: str, before: Sharding, kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
     present = {kind for kind, _ in before.partial}
-    for kind in sorted(kinds, key=lambda one: one.value):
+    for kind in sorted(kinds, key=lambda kind: kind.value):
         if present <= {kind}:
             yield ShardingMove(how, (axis,), before, before.laid(axis, kind))
 
 
 def _permute_moves(before: Sharding, sizes: Sizes) -> Iterator[ShardingMove]:
-    """Another order of the axes of a dimension; two axes of one size in each other's place."""
-    found: dict[Sharding, ShardingMove] = {}
+    """Yields reorderings of a dimension's axes, and exchanges of two axes of one size."""
+    moves: dict[Sharding, ShardingMove] = {}
     for dimension, axes in enumerate(before.dimensions):
         for order in permutations(axes):
             after = _replace_dimension(before, dimension, order)
             if order != axes:
-                found[after] = ShardingMove(
+                moves[after] = ShardingMove(
                     MoveKind.PERMUTE, _changed_axes(axes, order), before, after
                 )
     partial = {axis for _, axis in before.partial}
     for pair in combinations([axis for axis in sizes if axis not in partial], 2):
         if sizes[pair[0]] == sizes[pair[1]]:
             after = _exchange_axes(before, *pair)
-            found.setdefault(after, ShardingMove(MoveKind.PERMUTE, pair, before, after))
-    found.pop(before, None)
-    yield from found.values()
+            moves.setdefault(after, ShardingMove(MoveKind.PERMUTE, pair, before, after))
+    moves.pop(before, None)
+    yield from moves.values()
 
 
 def _changed_axes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
-    """From the first to the last axis that is another: blocks of those between are renumbered."""
-    differ = [place for place, axis in enumerate(before) if axis != after[place]]
-    return before[differ[0] : differ[-1] + 1]
+    """Returns the axes from the first to the last change; blocks of those between change number."""
+    changed = [place for place, axis in enumerate(before) if axis != after[place]]
+    return before[changed[0] : changed[-1] + 1]
 
 
-def _exchange_axes(sharding: Sharding, one: str, other: str) -> Sharding:
-    """Each of two axes where the other was."""
-    names = {one: other, other: one}
-    dimensions = (tuple(names.get(a, a) for a in axes) for axes in sharding.dimensions)
+def _exchange_axes(sharding: Sharding, first: str, second: str) -> Sharding:
+    names = {first: second, second: first}
+    dimensions = (tuple(names.get(axis, axis) for axis in axes) for axes in sharding.dimensions)
     return Sharding(tuple(dimensions), sharding.partial)
 
 
@@ -165,6 +164,6 @@ def _append_axes(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> S
 
 
 def _replace_dimension(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> Sharding:
-    every = sharding.dimensions
-    cut = (*every[:dimension], axes, *every[dimension + 1 :])
-    return replace(sharding, dimensions=cut)
+    dimensions = list(sharding.dimensions)
+    dimensions[dimension] = axes
+    return replace(sharding, dimensions=tuple(dimensions))

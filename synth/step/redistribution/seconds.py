@@ -1,11 +1,11 @@
 """Seconds of a redistribution on a machine: the planner's answers to its requests.
 
-Bytes that must be sent bound a path from below; how long it takes the machine says. So the paths
-of the least bytes and those of the fewest requests are both answered, and the fastest is taken: a
-small value is not worth four requests that save a third of its bytes. Every request has its
-answer, a proved program with its price; what goes point to point is priced link by link. Local
-moves are not priced. Which is the fastest is asked of what runs: a program where the answer
-advises it, else the runtime's own choice.
+The bytes of a path are only a lower bound; its seconds depend on the machine. So the paths of the
+least bytes and those of the fewest requests are both priced, and the fastest is chosen: a small
+value is not worth four requests that save a third of its bytes. The answer to a request is a proved
+program with its price; point-to-point transfers are priced link by link. Local moves are not
+priced. Paths are compared by what would run: the program if the answer advises it, else the
+library's default.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from synth.step.redistribution.paths import CostPriority, MoveFilter, allow_all,
 from synth.step.redistribution.requests import Communication, list_communications
 
 _Key = tuple[Goal, int, object]
-"""Of a request: what is asked for, its bytes, and where its axes lie."""
+"""A request's goal, its bytes, and where its axes are placed."""
 
 
 @dataclass(frozen=True)
 class PricedCommunication:
-    """A communication and what the planner says: its best program, or the price of a transfer."""
+    """A communication and the planner's best answer, or the price of a transfer."""
 
     communication: Communication
     answer: Answer | InstructionPrice
@@ -56,7 +56,7 @@ class PricedCommunication:
 
     @property
     def run_seconds(self) -> float:
-        """What it takes to do as the answer advises."""
+        """Seconds of what the answer advises to run."""
         match self.answer:
             case InstructionPrice(seconds=seconds):
                 return seconds
@@ -73,22 +73,22 @@ class Redistribution:
 
     @property
     def seconds(self) -> float:
-        """One request after the other; what is local is not counted."""
-        return sum(one.seconds for one in self.requests)
+        """Seconds of all requests, one after the other; local moves are not counted."""
+        return sum(request.seconds for request in self.requests)
 
     @property
     def run_seconds(self) -> float:
-        """The same of what is advised."""
-        return sum(one.run_seconds for one in self.requests)
+        """Seconds of what the answers advise to run."""
+        return sum(request.run_seconds for request in self.requests)
 
 
 class RequestAnswers:
     """The best answers to requests on a system; ``max_steps``, ``segments`` and ``stripes`` are the
     planner's.
 
-    An answer depends on where the axes lie that a request is over, not on what they or others are
-    called. So what was asked before is kept for all placements; the first one's names stand in it.
-    ``libraries`` are those of such languages, which others may know, too.
+    An answer depends on where the axes of a request are placed, not on their names. So answers are
+    cached for all placements; they contain the names of the first. ``libraries`` may be shared with
+    others who use the same languages.
     """
 
     def __init__(
@@ -108,52 +108,56 @@ class RequestAnswers:
         self._simulators: dict[Choice, Simulator] = {}
 
     def best(self, request: Request) -> Answer:
-        """The best answer to a request on one placement."""
+        """Returns the best answer to a request on one placement."""
         key = _key(request)
         if key not in self._known:
             self.ask([request], Watcher())
         return self._known[key]
 
     def ask(self, several: Iterable[Request], crew: WorkControl) -> None:
-        """Find the best answers to requests on one placement each, as long as there may go on.
+        """Finds the best answers to requests on one placement each, until ``crew`` stops it.
 
-        By as many processes as there may be; each is asked for when one is free to begin it. Each
-        program of a language is proved once.
+        Searches run in the processes of ``crew``; ``several`` is read when one of them is free.
+        Each program of a language is proved once.
         """
         unknown: dict[_Key, Request] = {}
-        coming = self._unknown(several, unknown)
-        priced = [*map_in_forks(self._searched, coming, crew, known=self._programs)]
-        alike: dict[tuple[Goal, Choice], list[tuple[_Key, DistinctAnswer[CandidatePrograms]]]] = {}
-        for (key, one), best in zip(unknown.items(), priced, strict=False):
-            alike.setdefault((one.goal, one.choice), []).append((key, best))
-        for (goal, choice), some in alike.items():
-            wanted = [AnswerRequest(1, best, key[1]) for key, best in some]
-            told = self._simulator(choice), wanted, _ProofWatcher(crew), self._library(goal)
-            keys = (key for key, _ in some)
-            self._known.update(zip(keys, make_answers(*told)[0], strict=True))
+        requests = self._list_unknown(several, unknown)
+        priced = [*map_in_forks(self._search, requests, crew, known=self._count_trees)]
+        groups: dict[tuple[Goal, Choice], list[tuple[_Key, DistinctAnswer[CandidatePrograms]]]] = {}
+        for (key, request), best in zip(unknown.items(), priced, strict=False):
+            groups.setdefault((request.goal, request.choice), []).append((key, best))
+        for (goal, choice), members in groups.items():
+            answer_requests = [AnswerRequest(1, best, key[1]) for key, best in members]
+            simulator, library = self._simulator(choice), self._library(goal)
+            answers, *_ = make_answers(simulator, answer_requests, _ProofWatcher(crew), library)
+            self._known.update(zip((key for key, _ in members), answers, strict=True))
 
-    def _unknown(
-        self, several: Iterable[Request], unknown: dict[_Key, Request]
+    def _list_unknown(
+        self, requests: Iterable[Request], unknown: dict[_Key, Request]
     ) -> Iterator[Request]:
-        """Those that are not, each once, which are noted; forks are to know all programs."""
-        for one in several:
-            key = _key(one)
+        """Yields requests without an answer, each once, and adds them to ``unknown``.
+
+        It loads the programs of each first, so that forked processes inherit them.
+        """
+        for request in requests:
+            key = _key(request)
             if key not in self._known and key not in unknown:
-                unknown[key] = one
-                self._library(one.goal).paths(len(_reduction(self.system, one).tree.digits))
-                yield one
+                unknown[key] = request
+                digits = _reduction(self.system, request).tree.digits
+                self._library(request.goal).paths(len(digits))
+                yield request
 
-    def _programs(self) -> int:
-        """Of how many trees the programs are known, in all languages."""
-        return sum(one.known() for one in self._libraries.values())
+    def _count_trees(self) -> int:
+        """Returns the number of trees whose programs are known, in all languages."""
+        return sum(library.known() for library in self._libraries.values())
 
-    def _searched(self, request: Request) -> DistinctAnswer[CandidatePrograms]:
-        """The best program for a request."""
+    def _search(self, request: Request) -> DistinctAnswer[CandidatePrograms]:
+        """Returns the best program for a request."""
         library, simulator = self._library(request.goal), self._simulator(request.choice)
         how = request.payload_bytes, self._segments
         search = CandidateSearch(library, simulator, *how, stripes=self._stripes)
-        [found] = search.distinct(_reduction(self.system, request), 1)
-        return found
+        [best] = search.distinct(_reduction(self.system, request), 1)
+        return best
 
     def _library(self, goal: Goal) -> Library:
         language = Language(self._max_steps, goal=goal)
@@ -164,7 +168,10 @@ class RequestAnswers:
 
 
 class _ProofWatcher(Watcher):
-    """By as many processes as another: what was found is proved, though that is to stop."""
+    """Proves with the processes of another control, but does not stop when that should stop.
+
+    Programs that were found are worth proving.
+    """
 
     def __init__(self, crew: WorkControl) -> None:
         self._crew = crew
@@ -185,7 +192,7 @@ def _reduction(system: System, request: Request) -> Reduction:
 
 
 def _placement_key(request: Request) -> object:
-    """Of each axis that a request is over, and each level: its size there and its stride."""
+    """Returns size and stride of each axis of a request on each level."""
     assert request.placement is not None
     names = [axis.name for axis in request.axes]
     return tuple(
@@ -197,9 +204,9 @@ def _placement_key(request: Request) -> object:
 
 
 class Redistributor:
-    """Answers redistributions on one placement of a system.
+    """Prices redistributions on one placement of a system.
 
-    Types do not lie on axes ``without``. Raises InputError for a placement on another machine.
+    Shardings do not use the axes ``without``. Raises InputError for a placement on another machine.
     """
 
     def __init__(
@@ -219,38 +226,40 @@ class Redistributor:
     def redistribution(
         self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter = allow_all
     ) -> Redistribution:
-        """The fastest of the paths of the least bytes, and of those of the fewest requests.
+        """Returns the fastest of the paths with the least bytes or the fewest requests.
 
-        Of equal ones the one of the least bytes. Raises InputError as ``path_between`` does.
+        Among equals the one with the least bytes. Raises InputError as ``find_path`` does.
         """
-        found = [self.along(path, value) for path in self._paths(value, source, target, allowed)]
-        return min(found, key=lambda one: one.run_seconds)
+        priced = [self.along(path, value) for path in self._paths(value, source, target, allowed)]
+        return min(priced, key=lambda redistribution: redistribution.run_seconds)
 
     def requests(self, value: Type, source: Sharding, target: Sharding) -> Iterator[Request]:
-        """All that the planner is asked for to find the fastest. Raises InputError likewise."""
+        """Yields the requests that must be answered to find the fastest path."""
         for path in self._paths(value, source, target, allow_all):
-            for one in list_communications(path, value, self.placement):
-                if isinstance(one.request, Request):
-                    yield one.request
+            for communication in list_communications(path, value, self.placement):
+                if isinstance(communication.request, Request):
+                    yield communication.request
 
     def _paths(
         self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter
     ) -> Iterator[RedistributionPath]:
-        """Those that ask for other requests than others do."""
+        """Returns the paths whose sequence of collective requests differs, fewest bytes first."""
         paths = [
             path
             for first in CostPriority
             for path in find_paths(value, source, target, self.sizes, allowed, first)
         ]
-        unlike = {path.requests(self.sizes): path for path in reversed(paths)}
-        return reversed(unlike.values())
+        distinct = {path.requests(self.sizes): path for path in reversed(paths)}
+        return reversed(distinct.values())
 
     def along(self, path: RedistributionPath, value: Type) -> Redistribution:
-        """The answers to the requests of one path."""
-        asked = list_communications(path, value, self.placement)
-        return Redistribution(path, tuple(map(self._answered, asked)))
+        """Returns a path with the answers to its requests."""
+        communications = list_communications(path, value, self.placement)
+        return Redistribution(path, tuple(map(self._price, communications)))
 
-    def _answered(self, one: Communication) -> PricedCommunication:
-        if isinstance(one.request, PointToPoint):
-            return PricedCommunication(one, price_transfer(one.request, self.system))
-        return PricedCommunication(one, self._answers.best(one.request))
+    def _price(self, communication: Communication) -> PricedCommunication:
+        match communication.request:
+            case PointToPoint() as transfer:
+                return PricedCommunication(communication, price_transfer(transfer, self.system))
+            case request:
+                return PricedCommunication(communication, self._answers.best(request))

@@ -1,12 +1,12 @@
-"""Choosing how a step is cut: of every operation the row along each axis, of every input its type.
+"""Chooses how a step is cut: a row of every operation along each axis, and types of all inputs.
 
-The space of FlexFlow's SOAP (samples, operations, attributes, parameters) over the axes of a
-placement: any factor of any operation may be cut. Costs are of an operation alone, which computes,
-and of one that reads what another made, which redistributes; so elimination finds the best, or
-message passing what is proved to be near it. Overlap and memory are not in these sums: what is
-chosen is a beginning, and a bound, for searches that ask the clock (design of the step, section 9).
+The space is that of FlexFlow's SOAP (samples, operations, attributes, parameters) over the axes of
+a placement: any factor of any operation may be cut. Costs are unary (compute) and pairwise
+(redistribution between an operation and its reader), so elimination finds the best choice, or
+message passing one that is proved to be near it. Overlap and memory are not counted: the result is
+a start, and a bound, for searches that simulate.
 
-A product of square matrices, both of which arrive whole, is cut in half for nothing:
+A product of square matrices, both of which arrive whole, is cut in half without communication:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.rows import choose, plain_prices
@@ -14,8 +14,8 @@ A product of square matrices, both of which arrive whole, is cut in half for not
 >>> text = "step one\\nin x: f32[8,8] batch\\nin w: f32[8,8] parameter\\n"
 >>> text += "y: f32[8,8] = dot_general(x, w) dimension_numbers=(((1),(0)),((),()))\\nout y"
 >>> prices = plain_prices({"data": 2}, {"data": 1e9}, flops_per_second=1e12)
->>> found = choose(parse_step(text), Plan((("data", 2),), Cuts((), ())), prices).found
->>> type(found).__name__, found.seconds == 8 * 8 * 8 / 1e12
+>>> result = choose(parse_step(text), Plan((("data", 2),), Cuts((), ())), prices).found
+>>> type(result).__name__, result.seconds == 8 * 8 * 8 / 1e12
 ('Optimal', True)
 """
 

@@ -1,4 +1,4 @@
-"""The best cut of a step over some axes, with what is proved of it."""
+"""Finds the best cuts of a step over some axes, with a proven gap."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from synth.step.sharding import Plan
 
 @dataclass(frozen=True)
 class PlanSolution:
-    """A plan that ``apply`` takes, and the answer of the search: its seconds, and its gap.
+    """A plan that ``apply`` accepts, and the result of the search: its seconds, and its gap.
 
-    The seconds charge a redistribution to everyone who reads it, and so are at least those of the
-    plan (``seconds_of``), which redistributes a value once for all who read it alike.
+    The seconds charge a redistribution to each of its readers, so they are at least those of the
+    plan (``seconds_of``), which redistributes a value once for all readers of one sharding.
     """
 
     plan: Plan
@@ -38,15 +38,15 @@ def choose(
     *,
     gap: float = CLOSED,
 ) -> PlanSolution | Infeasible | NoneFound:
-    """The plan of the least seconds over the axes of another, in microbatches and stages as that.
+    """Returns the fastest plan with the axes, microbatches and stages of ``plan``.
 
-    Without microbatches nothing of its cuts is read, with them the rows along time, which stay;
-    buckets, which name what it redistributes, do not. ``gap``: what is left open at most, where it
-    can be. Raises InputError for an operation whose factors are not known.
+    Of its cuts only the rows along time are kept, if it has microbatches; its buckets, which name
+    its redistributions, are dropped. The search stops at a relative ``gap``, if it can reach it.
+    Raises InputError for an operation whose factors are not known.
     """
     tables = costs_of(step, plan, prices)
     match minimize(tables.costs, budget, observer, gap=gap):
         case Optimal() | BestFound() as found:
             return PlanSolution(replace(plan, cuts=tables.cuts(found.state), buckets=()), found)
-        case nothing:
-            return nothing
+        case no_solution:
+            return no_solution

@@ -1,10 +1,9 @@
-"""All recipes for a model on so many devices: sizes of axes times what each of them may cut.
+"""Lists all recipes for a model on a number of devices: sizes of axes, and what each axis cuts.
 
-What a recipe may say follows from what axes must divide (``extents_of`` reads it from a step):
+The recipes follow from the extents that axes must divide (``extents_of`` reads them from a step):
 heads and widths of weights, tokens, experts, layers, samples. Axes are named ``pipe``, ``data``,
-``expert``, ``seq`` and ``tensor``, major first, as frameworks order them; one of size 1 is left
-out. Where an axis lies on a machine is no recipe's business: for each there are the ``placements``
-of its axes.
+``expert``, ``seq`` and ``tensor``, major first, as frameworks order them; axes of size 1 are left
+out. A recipe does not place its axes on a machine; ``hierarchies.placements`` lists how to.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ BATCH_AXES = ("data", "expert")
 """The axes that cut the batch, major first."""
 
 WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
-"""The schedules that layers in a loop can have, too: a loop goes back in one piece."""
+"""The schedules with whole backward passes."""
 
 SEVERAL_CHUNKS = ("interleaved-1f1b", "looped-bfs")
-"""The schedules that are others, 1F1B and GPipe, where a rank has one stage."""
+"""The schedules that are equal to 1F1B and GPipe if a rank has one stage."""
 
 Degrees = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Extents:
-    """What the sizes of axes must divide: of each clause the common divisor of all it cuts.
+    """What the sizes of axes must divide: for each clause the common divisor of all it cuts.
 
-    0 where a model has nothing that a clause cuts. ``layers`` are those that stages share out.
+    0 if a clause cuts nothing of the model. ``layers`` is the number of layers to put on stages.
     """
 
     batch: int
@@ -51,36 +50,36 @@ class Extents:
 
 
 def extents_of(step: Step) -> Extents:
-    """Read from the labels and shapes of a step's inputs."""
-    found = dict.fromkeys(CLAUSES, 0)
+    """Reads extents from the labels and shapes of a step's inputs."""
+    divisors = dict.fromkeys(CLAUSES, 0)
     for clause in CLAUSES:
         for at, value in enumerate(step.graph.inputs):
             place = clause_place(step, clause, at)
             if place is not None:
-                found[clause] = gcd(found[clause], value.type.shape[place])
-    if any(one.primitive in RAGGED for one in step.graph.everywhere()):
-        found["experts"] = 0
+                divisors[clause] = gcd(divisors[clause], value.type.shape[place])
+    if any(operation.primitive in RAGGED for operation in step.graph.everywhere()):
+        divisors["experts"] = 0
     stacked = find_stacks(step)
     layers = 0
     for value, role in zip(step.graph.inputs, step.roles, strict=True):
         if role == "parameter" and value.name in stacked:
             layers = gcd(layers, value.type.shape[0])
-    return Extents(**found, layers=layers)
+    return Extents(**divisors, layers=layers)
 
 
 def _powers(count: int) -> tuple[int, ...]:
-    return tuple(2**one for one in range(count))
+    return tuple(2**exponent for exponent in range(count))
 
 
 @dataclass(frozen=True)
 class Knobs:
-    """What is tried beside sizes of axes; every field lists its values.
+    """The values of each setting that are tried.
 
-    ``degrees``: the sizes that an axis may have. ``sequence``: what is between the halves of a
-    layer is cut by tokens along ``tensor``, too. ``unstaged``: microbatches where there are no
-    stages. ``uneven``: stages may have unequal numbers of layers where these do not divide, by
-    ``share_layers``. What cuts experts cuts the batch, too. ``bucket_bytes``: where gradients are
-    summed, they go in such buckets; 0 for each by itself.
+    ``degrees``: sizes of an axis. ``sequence``: sequence parallelism, values between the halves of
+    a layer are cut by tokens along ``tensor``. ``unstaged``: microbatches without a pipeline.
+    ``uneven``: if stages do not divide the layers, they get unequal numbers (``share_layers``).
+    ``bucket_bytes``: size of the buckets in which gradients are summed; 0 for none. The axis that
+    cuts experts always cuts the batch, too.
     """
 
     degrees: Sequence[int] = _powers(16)
@@ -107,15 +106,15 @@ THREE_DEGREES = Knobs(
     remat=(False,),
     vocabulary=(False,),
 )
-"""Data, tensor and pipeline alone, and microbatches: the grid of DistIR (arXiv 2111.05426)."""
+"""Only data, tensor and pipeline axes, and microbatches: the grid of DistIR (arXiv 2111.05426)."""
 
 
 def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Iterator[Recipe]:
-    """Every recipe that the extents allow, in a stable order, each once.
+    """Yields every recipe that the extents allow, in a stable order, each once.
 
-    Axes multiply to ``devices``; every microbatch has a sample on each device of ``data`` at least,
-    and the same number of them. Every stage has a layer at least. What a step refuses for another
-    reason (batch norms read all microbatches at once) ``plan_of`` says.
+    Axes multiply to ``devices``; every microbatch has the same number of samples on each device of
+    ``data``, at least one. Every stage has at least one layer. ``plan_of`` may refuse a recipe for
+    other reasons (batch norms read all microbatches at once).
     """
     knobs = knobs or Knobs()
     for sizes in _sizes(devices, knobs):
@@ -123,24 +122,24 @@ def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> 
 
 
 def _sizes(devices: int, knobs: Knobs) -> Iterator[Mapping[str, int]]:
-    """All sizes of the axes that multiply to so many devices."""
+    """Yields all sizes of the axes that multiply to a number of devices."""
 
-    def rest(names: Sequence[str], left: int) -> Iterator[Degrees]:
+    def factorise(names: Sequence[str], remaining: int) -> Iterator[Degrees]:
         if not names:
-            if left == 1:
+            if remaining == 1:
                 yield ()
             return
         for size in knobs.degrees:
-            if left % size == 0:
-                for others in rest(names[1:], left // size):
+            if remaining % size == 0:
+                for others in factorise(names[1:], remaining // size):
                     yield (size, *others)
 
-    for found in rest(knobs.axes, devices):
-        yield dict(zip(knobs.axes, found, strict=True))
+    for sizes in factorise(knobs.axes, devices):
+        yield dict(zip(knobs.axes, sizes, strict=True))
 
 
 def _divides(sizes: Mapping[str, int], extents: Extents) -> bool:
-    """Whether there is something for every axis of types to cut, and it divides it."""
+    """Whether every axis of types has something to cut, and divides it."""
     cut = {
         "data": extents.batch,
         "seq": extents.tokens,
@@ -154,7 +153,7 @@ def _divides(sizes: Mapping[str, int], extents: Extents) -> bool:
 
 
 def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[Recipe]:
-    """Every recipe with such sizes of all the axes that there are, in a stable order."""
+    """Yields every recipe with the given sizes of axes, in a stable order."""
     if not _divides(sizes, extents):
         return
     axes = tuple((name, size) for name, size in sizes.items() if size > 1) or (("data", 1),)
@@ -179,14 +178,14 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
 
 
 def _replicas(sizes: Mapping[str, int]) -> int:
-    """In how many parts devices cut the batch."""
+    """Returns the number of parts into which devices cut the batch."""
     return prod(sizes.get(axis, 1) for axis in BATCH_AXES)
 
 
 def _passes(
     sizes: Mapping[str, int], extents: Extents, knobs: Knobs
 ) -> Iterator[tuple[int, str, int, tuple[int, ...]]]:
-    """Microbatches, schedule, chunks, and layers of stages if they have not as many."""
+    """Yields microbatches, schedule, chunks, and the layers of stages if they are unequal."""
     stages, data = sizes.get(PIPE, 1), _replicas(sizes)
     if stages == 1:
         for count in knobs.unstaged:
@@ -195,15 +194,15 @@ def _passes(
         return
     for count, schedule, chunks in product(knobs.microbatches, knobs.schedules, knobs.chunks):
         fits = count > 1 and extents.batch % (count * data) == 0
-        left = extents.layers % (stages * chunks)
-        shared = stages * chunks <= extents.layers if knobs.uneven else extents.layers and not left
-        if fits and shared and _is_order(schedule, stages, count, chunks):
-            layers = share_layers(extents.layers, stages * chunks) if left else ()
+        extra = extents.layers % (stages * chunks)
+        enough = stages * chunks <= extents.layers if knobs.uneven else extents.layers and not extra
+        if fits and enough and _is_distinct_schedule(schedule, stages, count, chunks):
+            layers = share_layers(extents.layers, stages * chunks) if extra else ()
             yield count, schedule, chunks, layers
 
 
-def _is_order(schedule: str, ranks: int, microbatches: int, chunks: int) -> bool:
-    """Whether such numbers make an order of their own, and not that of a simpler schedule."""
+def _is_distinct_schedule(schedule: str, ranks: int, microbatches: int, chunks: int) -> bool:
+    """Whether a schedule exists for these numbers, and is not equal to a simpler one."""
     if chunks != chunks_of(schedule, chunks) or (chunks == 1 and schedule in SEVERAL_CHUNKS):
         return False
     try:
@@ -214,16 +213,16 @@ def _is_order(schedule: str, ranks: int, microbatches: int, chunks: int) -> bool
 
 
 def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[dict[str, Any]]:
-    """Which axis each clause is over."""
-    has = {name for name, size in sizes.items() if size > 1}
-    tensor = "tensor" in has
+    """Yields the axis of each clause."""
+    present = {name for name, size in sizes.items() if size > 1}
+    tensor = "tensor" in present
     words = tensor and extents.vocabulary and extents.vocabulary % sizes["tensor"] == 0
     by_tokens = tensor and extents.tokens and extents.tokens % sizes["tensor"] == 0
     for sequence, vocabulary in product(knobs.sequence, knobs.vocabulary if words else (False,)):
-        if sequence and (not by_tokens or "seq" in has):
+        if sequence and (not by_tokens or "seq" in present):
             continue
-        found: dict[str, Any] = {"batch": tuple(axis for axis in BATCH_AXES if axis in has)}
-        found |= {"megatron": "tensor"} if tensor else {}
-        found |= {"vocabulary": "tensor"} if vocabulary else {}
-        found |= {"tokens": "seq"} if "seq" in has else {"tokens": "tensor"} if sequence else {}
-        yield found | ({"experts": "expert"} if "expert" in has else {})
+        cuts: dict[str, Any] = {"batch": tuple(axis for axis in BATCH_AXES if axis in present)}
+        cuts |= {"megatron": "tensor"} if tensor else {}
+        cuts |= {"vocabulary": "tensor"} if vocabulary else {}
+        cuts |= {"tokens": "seq"} if "seq" in present else {"tokens": "tensor"} if sequence else {}
+        yield cuts | ({"experts": "expert"} if "expert" in present else {})

@@ -1,4 +1,4 @@
-"""What may be chosen: of an operation a row along each axis, of an input how it lies."""
+"""The choices of a search: rows of an operation along each axis, and shardings of an input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synth.step.sharding.plan import TIME, Rows
 
 @dataclass(frozen=True)
 class ShardingOption:
-    """One way to do an operation: its rows as a plan says them, and how all then lies."""
+    """One choice for an operation: its rows as in a plan, and the shardings that follow."""
 
     rows: Rows
     how: OperationSharding
@@ -36,27 +36,27 @@ def list_options(
     partial: bool = True,
     in_time: Row | None = None,
 ) -> tuple[ShardingOption, ...]:
-    """Every legal choice of a row for each axis, the major axis slowest, replicated first.
+    """Returns every legal choice of a row for each axis, the major axis slowest, replicated first.
 
-    Along time, if microbatches are among ``sizes``, it is the row that is given, or replicated.
+    Along time, if ``sizes`` has microbatches, the row is ``in_time``, or replicated.
 
-    Of two axes on one factor the one that comes first in ``sizes`` is the major one. Without
-    ``partial`` no operand is a partial sum: ``dot_general`` with one index of each sort then has 5
-    over one axis and 25 over two, with it 7 and 49. Raises InputError for an operation whose
-    factors are not known.
+    Of two axes on one factor the first in ``sizes`` is the major one. Without ``partial`` no
+    operand is a partial sum: ``dot_general`` with one index of each sort then has 5 options over
+    one axis and 25 over two, with it 7 and 49. Raises InputError for an operation whose factors
+    are not known.
     """
     legal = list_rows(operation)
     usable = [row for row in legal if partial or row.factor is not None or row == legal[0]]
-    given = [in_time or legal[0]]
-    found = []
-    for chosen in product(*(given if axis == TIME else usable for axis in sizes)):
+    of_time = [in_time or legal[0]]
+    options = []
+    for chosen in product(*(of_time if axis == TIME else usable for axis in sizes)):
         named = tuple(
             (axis, row) for axis, row in zip(sizes, chosen, strict=True) if row != legal[0]
         )
         how = _type_option(operation, named, sizes)
         if how is not None:
-            found.append(ShardingOption(named, how))
-    return tuple(found)
+            options.append(ShardingOption(named, how))
+    return tuple(options)
 
 
 def _type_option(
@@ -74,30 +74,25 @@ def list_shardings(
     kinds: Iterable[ReductionKind] = (),
     in_time: AxisSharding = None,
 ) -> tuple[Sharding, ...]:
-    """Every way a value may lie, cut by axes in the order of ``sizes``, replicated first.
+    """Returns every sharding of a value, with axes in the order of ``sizes``, replicated first.
 
-    Along time it lies as is given.
+    Along time all have the sharding ``in_time``.
     """
-    each = [*range(len(value.shape)), *kinds]
-    found = [replicated_sharding(len(value.shape)).laid(TIME, in_time)]
-    for axis in (one for one in sizes if one != TIME):
-        found = [
-            sharding
-            for before in found
-            for sharding in (before, *(_shard_along(before, axis, one) for one in each))
-        ]
-    return tuple(one for one in found if _divides(value, one, sizes))
+    choices: list[AxisSharding] = [*map(Split, range(len(value.shape))), *kinds]
+    shardings = [replicated_sharding(len(value.shape)).laid(TIME, in_time)]
+    for axis in sizes:
+        if axis != TIME:
+            shardings = [
+                sharding
+                for before in shardings
+                for sharding in (before, *(before.laid(axis, choice) for choice in choices))
+            ]
+    return tuple(sharding for sharding in shardings if _divides(value, sharding, sizes))
 
 
-def _shard_along(before: Sharding, axis: str, one: int | ReductionKind) -> Sharding:
-    if isinstance(one, ReductionKind):
-        return before.laid(axis, one)
-    return before.laid(axis, Split(one))
-
-
-def _divides(value: Type, one: Sharding, sizes: Mapping[str, int]) -> bool:
+def _divides(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> bool:
     try:
-        check_type(value, one, sizes)
+        check_type(value, sharding, sizes)
     except InputError:
         return False
     return True

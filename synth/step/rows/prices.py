@@ -1,8 +1,8 @@
-"""What choices cost: seconds of what one device computes, and of what is sent.
+"""Prices of choices: seconds of what one device computes, and of communication.
 
-Both are asked of the caller, who has a machine and its planner, or measurements; ``plain_prices``
-takes rates. ``seconds_of`` adds them up for a plan that is made, in which a value that several read
-alike is redistributed once.
+The caller supplies both, from a machine and its planner or from measurements; ``plain_prices``
+derives them from rates. ``seconds_of`` adds them up for a finished plan, in which a value is
+redistributed once for all readers of one sharding.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from synth.step.work import length_of
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds of an operation on a device's part, and until a value lies otherwise.
+    """Seconds of an operation on a device's part, of redistributions, and of sends.
 
-    ``handing``: of so many bytes of each device from one stage to another.
+    ``handing`` is for a number of bytes of each device from one stage to another.
     """
 
     computing: Callable[[Operation], float]
@@ -51,15 +51,16 @@ def plain_prices(
     flops_per_second: float,
     memory_bytes_per_second: float = inf,
 ) -> Prices:
-    """From rates: of each axis between its devices, of arithmetic, and of memory.
+    """Returns prices from the rates of each axis, of arithmetic, and of memory.
 
-    A move over several axes goes at the rate of the slowest; latencies and launches are left out.
-    From stage to stage it is the rate of ``pipe``, or takes no time.
+    A move over several axes has the rate of the slowest; latencies and launches are left out.
+    Sends between stages have the rate of ``pipe``, or are free without one.
     """
 
     def computing(operation: Operation) -> float:
-        moved = sum(type_of(one).bytes for one in (*operation.operands, *operation.results))
-        return max(flops_of(operation) / flops_per_second, moved / memory_bytes_per_second)
+        values = (*operation.operands, *operation.results)
+        memory_bytes = sum(type_of(value).bytes for value in values)
+        return max(flops_of(operation) / flops_per_second, memory_bytes / memory_bytes_per_second)
 
     @cache
     def seconds_a_byte(path: RedistributionPath) -> float:
@@ -80,7 +81,7 @@ def plain_prices(
 
 @dataclass(frozen=True)
 class PlanSeconds:
-    """Of a device of each stage, one thing after the other: nothing overlaps."""
+    """Seconds of all stages' devices, one thing after the other: nothing overlaps."""
 
     computing: float
     sending: float
@@ -91,21 +92,20 @@ class PlanSeconds:
 
 
 def seconds_of(step: Step, plan: Plan, prices: Prices) -> PlanSeconds:
-    """The seconds of a plan's operations and redistributions, each charged once.
+    """Returns the seconds of a plan's operations and redistributions, each charged once.
 
-    What is done of each microbatch counts as often as there are microbatches, what every stage does
-    itself once.
+    Instructions that run in each microbatch count once for each; those of every stage count once.
     """
     return _seconds(apply(step, plan), plan, prices, 1)
 
 
-def _seconds(program: StepProgram, plan: Plan, prices: Prices, around: int) -> PlanSeconds:
+def _seconds(program: StepProgram, plan: Plan, prices: Prices, repetitions: int) -> PlanSeconds:
     computing = sending = 0.0
     parts = plan.parts
-    for at, one in enumerate(program.instructions):
+    for at, instruction in enumerate(program.instructions):
         once = not program.places or program.places[at].when in ONCE_PHASES
-        times = around if once else around * plan.microbatches
-        match one:
+        times = repetitions if once else repetitions * plan.microbatches
+        match instruction:
             case LocalOperation(body=StepProgram() as body, operation=loop):
                 inside = _seconds(body, plan, prices, times * length_of(loop))
                 computing += inside.computing
@@ -113,9 +113,9 @@ def _seconds(program: StepProgram, plan: Plan, prices: Prices, around: int) -> P
             case LocalOperation(operation=operation, how=how):
                 computing += times * prices.computing(part_of(operation, how, parts).operation)
             case RedistributedValue(value=value, path=path):
-                asked = strip_time(value.type, path.source, path.target, parts)
-                sending += times * prices.sending(*asked)
-            case SentValue(value=value, sharding=lies, source=source, target=target):
-                sent = Type(value.type.dtype, part_shape(value.type, lies, parts))
+                stripped = strip_time(value.type, path.source, path.target, parts)
+                sending += times * prices.sending(*stripped)
+            case SentValue(value=value, sharding=sharding, source=source, target=target):
+                sent = Type(value.type.dtype, part_shape(value.type, sharding, parts))
                 sending += times * prices.handing(sent.bytes, source, target)
     return PlanSeconds(computing, sending)

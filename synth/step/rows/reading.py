@@ -1,8 +1,8 @@
-"""What it costs to read a value otherwise than it was made: tables over the ways of both ends.
+"""Costs of redistributions: tables over the shardings of a value's maker and of its reader.
 
-A redistribution is done as often as what it is of is made: once a step, for each microbatch, or, in
-a loop, each time. A sum over microbatches is sent once, when it is complete, unless the plan has it
-sent in parts by each. What another stage made also goes there, as it is to lie.
+A redistribution runs as often as its value is made: once a step, for each microbatch, or in each
+iteration of a loop. A sum over microbatches is reduced once, when it is complete, unless the plan
+scatters that of each. A value of another stage is sent there in its new sharding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from synth.step.sharding.program import EVERYWHERE, StepPhase
 
 @dataclass(frozen=True)
 class OperationSite:
-    """On which stage something is done and when, and how often in a step in a loop, else 0."""
+    """Stage and phase of an operation, and its iterations in a step if it is in a loop, else 0."""
 
     stage: int
     when: StepPhase = StepPhase.AFTER
@@ -36,7 +36,7 @@ class OperationSite:
 
 @dataclass(frozen=True, eq=False)
 class ProducedValue:
-    """How a value lies by the state of the variable that decides it, and the stage that has it.
+    """A value's shardings by the state of the variable that decides it, and its stage.
 
     ``passing``: whether it is made once for each microbatch.
     """
@@ -48,15 +48,15 @@ class ProducedValue:
 
 
 ReadFrequency = tuple[int, bool]
-"""How often in a loop, else 0; and whether a value is made for each microbatch."""
+"""Iterations in a step if in a loop, else 0; and whether a value is made for each microbatch."""
 
 
 @dataclass
 class RedistributionTables:
-    """Tables so far: of equal values that lie alike and are read alike there is one.
+    """Cached tables: equal types with equal shardings at both ends share one.
 
-    ``sent`` has the seconds of each pair of shardings, by their ``numbers``: to look one up by all
-    that it says takes long.
+    ``sent`` has the seconds of each pair of shardings, by ``numbers`` instead of the shardings
+    themselves, which are slow to hash.
     """
 
     plan: Plan
@@ -70,7 +70,7 @@ class RedistributionTables:
     def table(
         self, value: Type, made: ProducedValue, wanted: tuple[Sharding, ...], where: OperationSite
     ) -> Costs:
-        """A row for each state of what makes it, a column for each of what reads it."""
+        """Returns a table with a row for each state of the maker, a column for each reader's."""
         ends = None if made.stage in (EVERYWHERE, where.stage) else (made.stage, where.stage)
         how = where.looped, made.passing
         key = value, made.lies, wanted, how, ends
@@ -79,7 +79,7 @@ class RedistributionTables:
             table = self._sent(value, rows[0], columns[0], how)
             if ends is not None:
                 times = self._times(made.lies[0], wanted[0], made.passing)
-                table += [times * self._handed(value, one, *ends) for one in columns[0]]
+                table += [times * self._send_seconds(value, end, *ends) for end in columns[0]]
             self.tables[key] = table[np.ix_(rows[1], columns[1])]
         return self.tables[key]
 
@@ -87,22 +87,24 @@ class RedistributionTables:
         self, value: Type, before: Sequence[Sharding], after: Sequence[Sharding], how: ReadFrequency
     ) -> Costs:
         sent = self.sent.setdefault((value, how), {})
-        made, read = ([(self._number(one), one) for one in side] for side in (before, after))
-        for (one, source), (other, target) in product(made, read):
-            if (one, other) not in sent:
-                sent[one, other] = self._moved(value, source, target, how)
-        return np.array([[sent[one, other] for other, _ in read] for one, _ in made])
+        made, read = ([(self._number(end), end) for end in side] for side in (before, after))
+        for (row, source), (column, target) in product(made, read):
+            if (row, column) not in sent:
+                sent[row, column] = self._step_seconds(value, source, target, how)
+        return np.array([[sent[row, column] for column, _ in read] for row, _ in made])
 
-    def _number(self, one: Sharding) -> int:
-        return self.numbers.setdefault(one, len(self.numbers))
+    def _number(self, sharding: Sharding) -> int:
+        return self.numbers.setdefault(sharding, len(self.numbers))
 
-    def _handed(self, value: Type, lies: Sharding, source: int, target: int) -> float:
-        """From stage to stage, each device to its twin."""
-        part = Type(value.dtype, part_shape(value, lies, self.plan.parts))
+    def _send_seconds(self, value: Type, sharding: Sharding, source: int, target: int) -> float:
+        """Returns the seconds to send a value to another stage, each device to its counterpart."""
+        part = Type(value.dtype, part_shape(value, sharding, self.plan.parts))
         return self.prices.handing(part.bytes, source, target)
 
-    def _moved(self, value: Type, before: Sharding, after: Sharding, how: ReadFrequency) -> float:
-        """In a step, as often as it is done; infinite where it cannot be."""
+    def _step_seconds(
+        self, value: Type, before: Sharding, after: Sharding, how: ReadFrequency
+    ) -> float:
+        """Returns the seconds of all its repetitions in a step; infinite if it is impossible."""
         looped, passing = how
         if before == after:
             return 0.0
@@ -111,20 +113,20 @@ class RedistributionTables:
         if self.plan.scattered and _completes(before, after):
             part = after.laid(TIME, ReductionKind.SUM)
             if self._size(value, part) < self._size(value, before):
-                both = (before, part), (part, after)
-                return sum(self._moved(value, *one, how) for one in both)
+                halves = (before, part), (part, after)
+                return sum(self._step_seconds(value, *half, how) for half in halves)
         return self._times(before, after, passing) * self._seconds(value, before, after)
 
     def _times(self, before: Sharding, after: Sharding, passing: bool) -> int:
-        """How often, outside of loops, something that was made lies otherwise, or elsewhere."""
-        each = (passing or TIME in (*before.axes, *after.axes)) and not _completes(before, after)
-        return self.plan.microbatches if each else 1
+        """Returns how often in a step a value outside of loops is redistributed or sent."""
+        repeats = passing or TIME in (*before.axes, *after.axes)
+        return self.plan.microbatches if repeats and not _completes(before, after) else 1
 
-    def _size(self, value: Type, lies: Sharding) -> int:
-        return prod(part_shape(value, lies, self.plan.parts))
+    def _size(self, value: Type, sharding: Sharding) -> int:
+        return prod(part_shape(value, sharding, self.plan.parts))
 
     def _seconds(self, value: Type, before: Sharding, after: Sharding) -> float:
-        """Of one microbatch; infinite where it cannot be."""
+        """Returns the seconds for one microbatch; infinite if it is impossible."""
         parts = self.plan.parts
         try:
             if before.along(TIME) != after.along(TIME):
@@ -135,13 +137,13 @@ class RedistributionTables:
 
 
 def _completes(before: Sharding, after: Sharding) -> bool:
-    """Whether a sum over microbatches is read when it is complete."""
+    """Whether a redistribution completes a sum over microbatches."""
     return before.along(TIME) is ReductionKind.SUM and after.along(TIME) is None
 
 
 def _number_distinct(
-    several: tuple[Sharding, ...],
+    shardings: tuple[Sharding, ...],
 ) -> tuple[Sequence[Sharding], npt.NDArray[np.int64]]:
-    """Those that differ, and which of them each is."""
-    number = {one: at for at, one in enumerate(dict.fromkeys(several))}
-    return list(number), np.array([number[one] for one in several])
+    """Returns the distinct shardings, and the index of each sharding among them."""
+    number = {sharding: at for at, sharding in enumerate(dict.fromkeys(shardings))}
+    return list(number), np.array([number[sharding] for sharding in shardings])

@@ -1,9 +1,9 @@
-"""A step as pairwise costs: a variable for each operation and input, an edge where one reads.
+"""A step as pairwise costs: a variable for each operation and input, an edge for each read.
 
-A loop has no variable: what repeats it is its body, whose operations and inputs are chosen once
-and cost as often as they are done. What is carried lies in the end as in the beginning; what comes
-back as an input of the next step ends as that lies. Layers of a stage are a loop, so that they are
-cut alike, and those of another stage as that has them.
+A loop has no variable of its own: the operations and inputs of its body are chosen once, and cost
+as often as they run. Carried values end in the sharding in which they begin; values that return as
+inputs of the next step end in the sharding of that input. The layers of a stage are one loop, so
+they are cut alike; other stages have choices of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from synth.step.work import length_of
 
 @dataclass(frozen=True)
 class GraphVariables:
-    """The variables of a graph: of each input, and of each operation or all of its body."""
+    """The variables of a graph: one for each input, and one for each operation or its body's."""
 
     inputs: tuple[int, ...]
     operations: tuple[int | GraphVariables, ...]
@@ -46,54 +46,54 @@ class GraphVariables:
 
 @dataclass(frozen=True, eq=False)
 class StepCosts:
-    """The costs of a step, and what its variables stand for."""
+    """The costs of a step, its variables, and the states of each variable."""
 
     costs: Pairwise
-    laid: GraphVariables
+    variables: GraphVariables
     states: Sequence[Sequence[Rows | Sharding]]
 
     def cuts(self, chosen: Sequence[int]) -> Cuts:
-        """A plan's cuts, from a state of each variable. Equal ones of stages are one."""
+        """Returns the cuts for a state of each variable; equal cuts of stages are one object."""
         known: dict[Cuts, Cuts] = {}
 
-        def of(laid: GraphVariables) -> Cuts:
-            inputs = [self.states[at][chosen[at]] for at in laid.inputs]
-            assert all(isinstance(one, Sharding) for one in inputs)
+        def cuts_of(variables: GraphVariables) -> Cuts:
+            inputs = [self.states[at][chosen[at]] for at in variables.inputs]
+            assert all(isinstance(sharding, Sharding) for sharding in inputs)
             rows = (
-                of(one) if isinstance(one, GraphVariables) else self.states[one][chosen[one]]
-                for one in laid.operations
+                cuts_of(at) if isinstance(at, GraphVariables) else self.states[at][chosen[at]]
+                for at in variables.operations
             )
-            found = Cuts(tuple(inputs), tuple(rows))  # type: ignore[arg-type]
-            return known.setdefault(found, found)
+            cuts = Cuts(tuple(inputs), tuple(rows))  # type: ignore[arg-type]
+            return known.setdefault(cuts, cuts)
 
-        return of(self.laid)
+        return cuts_of(self.variables)
 
 
 def costs_of(step: Step, plan: Plan, prices: Prices) -> StepCosts:
-    """The costs of every choice for a step; what a plan has along time, and on stages, is given.
+    """Returns the costs of every choice for a step; rows along time and stages are the plan's.
 
-    Raises InputError for what has no factors.
+    Raises InputError for an operation whose factors are not known.
     """
     ready = prepare_step(step, plan)
     builder = _CostBuilder(plan, prices, RedistributionTables(plan, prices))
-    laid = builder.step(ready)
+    variables = builder.step(ready)
     costs = Pairwise(builder.alone, builder.pairs)
-    return StepCosts(costs, laid, builder.states)
+    return StepCosts(costs, variables, builder.states)
 
 
 def _find_sites(step: Step, plan: Plan) -> tuple[tuple[int, ...], list[OperationSite]]:
-    """The stage that has each input, and where each operation is done."""
+    """Returns the stage of each input, and the site of each operation."""
     graph = step.graph
     if plan.microbatches == 1:
         return (0,) * len(graph.inputs), [OperationSite(0)] * len(graph.operations)
     stages = plan.stages or (0,) * len(graph.operations)
-    whens = operation_phases(*apply_with_phases(step, plan))
-    return homes_of(step, stages), list(map(OperationSite, stages, whens))
+    phases = operation_phases(*apply_with_phases(step, plan))
+    return homes_of(step, stages), list(map(OperationSite, stages, phases))
 
 
 @dataclass(frozen=True, eq=False)
 class _OperationChoices:
-    """The options of an operation, what each computes takes, and how values then lie."""
+    """The options of an operation, their seconds, and the shardings that follow from each."""
 
     rows: tuple[Rows, ...]
     seconds: Costs
@@ -103,7 +103,7 @@ class _OperationChoices:
 
 @dataclass
 class _CostBuilder:
-    """Costs so far. Alike operations and alike redistributions are priced once."""
+    """The costs so far. Operations of one form, and equal redistributions, are priced once."""
 
     plan: Plan
     prices: Prices
@@ -111,42 +111,45 @@ class _CostBuilder:
     alone: list[Costs] = field(default_factory=list)
     pairs: dict[tuple[int, int], Costs] = field(default_factory=dict)
     states: list[Sequence[Rows | Sharding]] = field(default_factory=list)
-    ways: dict[object, _OperationChoices] = field(default_factory=dict)
+    choices: dict[object, _OperationChoices] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sizes = self.plan.parts
 
     def times(self, where: OperationSite) -> int:
-        """How often in a step something is done there."""
+        """Returns how often in a step an operation of a site runs."""
         return where.looped or (1 if where.when in ONCE_PHASES else self.plan.microbatches)
 
     def step(self, step: Step) -> GraphVariables:
         graph = step.graph
         cuts = self.plan.cuts if TIME in self.sizes else replicate_all(graph)
-        homes, wheres = _find_sites(step, self.plan)
-        given = zip(graph.inputs, cuts.inputs, homes, strict=True)
-        made = {one.name: self._input(one, lie.along(TIME), home) for one, lie, home in given}
-        laid = self._graph(graph, cuts, made, wheres)
+        homes, sites = _find_sites(step, self.plan)
+        inputs = zip(graph.inputs, cuts.inputs, homes, strict=True)
+        made = {
+            value.name: self._input(value, cut.along(TIME), home) for value, cut, home in inputs
+        }
+        variables = self._graph(graph, cuts, made, sites)
         for out, place in step.updates:
             end = made[graph.inputs[place].name]
             self._read(graph.outputs[out], made, end.variable, end.lies, OperationSite(end.stage))
-        return laid
+        return variables
 
     def _graph(
         self,
         graph: Graph,
         cuts: Cuts,
         made: dict[str, ProducedValue],
-        wheres: Sequence[OperationSite],
+        sites: Sequence[OperationSite],
     ) -> GraphVariables:
-        inputs = tuple(made[one.name].variable for one in graph.inputs)
-        done: list[int | GraphVariables] = []
-        for one, cut, where in zip(graph.operations, cuts.operations, wheres, strict=True):
+        inputs = tuple(made[value.name].variable for value in graph.inputs)
+        variables: list[int | GraphVariables] = []
+        for operation, cut, site in zip(graph.operations, cuts.operations, sites, strict=True):
             if isinstance(cut, Cuts):
-                done.append(self._loop(one, cut, made, where))
+                variables.append(self._loop(operation, cut, made, site))
             else:
-                done.append(self._operation(one, dict(cut).get(TIME), made, where))
-        return GraphVariables(inputs, tuple(done))
+                in_time = dict(cut).get(TIME)
+                variables.append(self._operation(operation, in_time, made, site))
+        return GraphVariables(inputs, tuple(variables))
 
     def _operation(
         self,
@@ -155,13 +158,13 @@ class _CostBuilder:
         made: dict[str, ProducedValue],
         where: OperationSite,
     ) -> int:
-        ways = self._ways(operation, in_time)
-        variable = self._variable(ways.rows, self.times(where) * ways.seconds)
-        for operand, wanted in zip(operation.operands, ways.operands, strict=True):
-            self._read(operand, made, variable, wanted, where)
-        for value, found in zip(operation.results, ways.results, strict=True):
+        choices = self._choices(operation, in_time)
+        variable = self._variable(choices.rows, self.times(where) * choices.seconds)
+        for operand, read in zip(operation.operands, choices.operands, strict=True):
+            self._read(operand, made, variable, read, where)
+        for value, shardings in zip(operation.results, choices.results, strict=True):
             made[value.name] = ProducedValue(
-                variable, found, where.stage, where.when not in ONCE_PHASES
+                variable, shardings, where.stage, where.when not in ONCE_PHASES
             )
         return variable
 
@@ -171,27 +174,27 @@ class _CostBuilder:
         assert loop.body is not None
         body, divided = loop.body, scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
-        each = replace(where, looped=self.times(where) * length_of(loop))
+        inner_site = replace(where, looped=self.times(where) * length_of(loop))
         inside: dict[str, ProducedValue] = {}
         for at, (operand, value) in enumerate(zip(loop.operands, body.inputs, strict=True)):
             carried = divided.constants <= at < kept
             out = body.outputs[at - divided.constants] if carried else None
             sums = carried and isinstance(operand, Value) and isinstance(out, Value)
             in_time, kinds = cuts.inputs[at].along(TIME), (ReductionKind.SUM,) if sums else ()
-            one = self._input(value, in_time, where.stage, kinds)
-            inside[value.name] = one = replace(one, passing=where.when not in ONCE_PHASES)
-            wanted = one.lies if at < kept else tuple(map(stack_sharding, one.lies))
-            self._read(operand, made, one.variable, wanted, where)
-        laid = self._graph(body, cuts, inside, [each] * len(body.operations))
+            inner = self._input(value, in_time, where.stage, kinds)
+            inside[value.name] = inner = replace(inner, passing=where.when not in ONCE_PHASES)
+            read = inner.lies if at < kept else tuple(map(stack_sharding, inner.lies))
+            self._read(operand, made, inner.variable, read, where)
+        variables = self._graph(body, cuts, inside, [inner_site] * len(body.operations))
         for at, output in enumerate(body.outputs[: divided.carried]):
             end = inside[body.inputs[divided.constants + at].name]
-            self._read(output, inside, end.variable, end.lies, each)
+            self._read(output, inside, end.variable, end.lies, inner_site)
             made[loop.results[at].name] = end
         for value, output in zip(
             loop.results[divided.carried :], body.outputs[divided.carried :], strict=True
         ):
             made[value.name] = self._stack(output, inside, where.stage)
-        return laid
+        return variables
 
     def _stack(
         self, output: Operand, inside: Mapping[str, ProducedValue], stage: int
@@ -205,45 +208,46 @@ class _CostBuilder:
     def _input(
         self, value: Value, in_time: AxisSharding, stage: int, kinds: Sequence[ReductionKind] = ()
     ) -> ProducedValue:
-        every = list_shardings(value.type, self.sizes, kinds, in_time)
-        return ProducedValue(self._variable(every, np.zeros(len(every))), every, stage)
+        shardings = list_shardings(value.type, self.sizes, kinds, in_time)
+        variable = self._variable(shardings, np.zeros(len(shardings)))
+        return ProducedValue(variable, shardings, stage)
 
     def _variable(self, states: Sequence[Rows | Sharding], seconds: Costs) -> int:
         self.states.append(states)
         self.alone.append(seconds)
         return len(self.alone) - 1
 
-    def _ways(self, operation: Operation, in_time: Row | None) -> _OperationChoices:
+    def _choices(self, operation: Operation, in_time: Row | None) -> _OperationChoices:
         key = operation.form, in_time
-        if key not in self.ways:
-            every = list_options(operation, self.sizes, in_time=in_time)
-            seconds = [self._seconds(operation, one) for one in every]
-            self.ways[key] = _OperationChoices(
-                tuple(one.rows for one in every),
+        if key not in self.choices:
+            options = list_options(operation, self.sizes, in_time=in_time)
+            seconds = [self._seconds(operation, option) for option in options]
+            self.choices[key] = _OperationChoices(
+                tuple(option.rows for option in options),
                 np.array(seconds),
-                tuple(zip(*(one.how.operands for one in every), strict=True)),
-                tuple(zip(*(one.how.results for one in every), strict=True)),
+                tuple(zip(*(option.how.operands for option in options), strict=True)),
+                tuple(zip(*(option.how.results for option in options), strict=True)),
             )
-        return self.ways[key]
+        return self.choices[key]
 
-    def _seconds(self, operation: Operation, one: ShardingOption) -> float:
-        return self.prices.computing(part_of(operation, one.how, self.sizes).operation)
+    def _seconds(self, operation: Operation, option: ShardingOption) -> float:
+        return self.prices.computing(part_of(operation, option.how, self.sizes).operation)
 
     def _read(
         self,
         operand: Operand,
         made: Mapping[str, ProducedValue],
         reader: int,
-        wanted: tuple[Sharding, ...],
+        read: tuple[Sharding, ...],
         where: OperationSite,
     ) -> None:
-        """What it costs one variable's states to read what those of another make."""
+        """Adds the costs for each state of a reader to read each state of the operand's maker."""
         if isinstance(operand, Literal):
             return
         maker = made[operand.name]
         if maker.variable == reader:
-            return  # what a loop or a step hands on unchanged lies as it did
-        table = self.reading.table(operand.type, maker, wanted, where)
+            return  # A value that a loop or a step passes on unchanged keeps its sharding.
+        table = self.reading.table(operand.type, maker, read, where)
         pair = (maker.variable, reader)
         if maker.variable > reader:
             pair, table = (reader, maker.variable), table.T

@@ -1,11 +1,11 @@
-"""Until when each pass of an order takes: the longest path, with transfers between ranks.
+"""When each pass of a schedule begins and ends: longest paths, with transfers between ranks.
 
-A transfer takes its seconds and no resource. *Eager* transfers start when the value is ready;
-those by *rendezvous* also not before the receiver has done what comes before the pass that reads
-it. Which of two orders is faster may depend on that: four stages, eight microbatches, passes of
-1 and 2 s and transfers of 0.4 s take 35.4 s by GPipe and 39.4 s by 1F1B if eager, 41.0 and 40.6 s
-by rendezvous. *Blocking* are those that the sender waits for, too, before it does anything else:
-then 1F1B can stand still for ever, which is refused and shown.
+A transfer takes its seconds and no resource. *Eager* transfers start when the value is ready; those
+by *rendezvous* also wait until the receiver has done what comes before the pass that reads it.
+Which of two schedules is faster may depend on that: four stages, eight microbatches, passes of 1
+and 2 s and transfers of 0.4 s take 35.4 s by GPipe and 39.4 s by 1F1B if eager, 41.0 and 40.6 s by
+rendezvous. The sender of a *blocking* transfer waits for it, too, before anything else: then 1F1B
+can deadlock, which raises an error that shows the circle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TransferProtocol(Enum):
 
 @dataclass(frozen=True)
 class Transfers:
-    """Seconds that a value takes from rank to rank, and when it may start."""
+    """Seconds of a transfer from rank to rank, and when it may start."""
 
     seconds: float = 0.0
     protocol: TransferProtocol = TransferProtocol.EAGER
@@ -42,10 +42,10 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Durations:
-    """Seconds of a microbatch on one rank's share of the model, all stages alike.
+    """Seconds of a microbatch on one rank's share of the model; all stages are alike.
 
-    ``backward_seconds`` is all of it, ``weight_seconds`` what of that is the gradients of weights
-    (half of it, unless given). Raises InputError for a duration of no use.
+    ``backward_seconds``: the whole backward pass; ``weight_seconds``: its share for gradients of
+    weights, half by default. Raises InputError for durations that make no sense.
     """
 
     forward_seconds: float
@@ -66,7 +66,7 @@ class Durations:
         return self.backward_seconds / 2 if self.weight_seconds is None else self.weight_seconds
 
     def on(self, order: PipelineSchedule) -> Callable[[Action], float]:
-        """Seconds of each action: a rank of several stages does each in its part of the time."""
+        """Seconds of each action; several stages of a rank share the rank's time."""
         seconds = {
             Pass.FORWARD: self.forward_seconds,
             Pass.BACKWARD: self.backward_seconds,
@@ -79,7 +79,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class ActionSpan:
-    """When an action begins and ends."""
+    """An action with its begin and end."""
 
     action: Action
     begin_seconds: float
@@ -88,33 +88,33 @@ class ActionSpan:
 
 @dataclass(frozen=True)
 class ScheduleTimeline:
-    """For each rank its actions in their order, with times."""
+    """For each rank its actions in order, with their times."""
 
     ranks: tuple[tuple[ActionSpan, ...], ...]
 
     @property
     def seconds(self) -> float:
-        """Until the last action of all has ended."""
+        """The end of the last action."""
         return max(spans[-1].end_seconds for spans in self.ranks)
 
     @property
     def idle_shares(self) -> tuple[float, ...]:
-        """For each rank the part of the time in which it does nothing; of no time at all, none."""
+        """For each rank its bubble: the share of time in which it does nothing."""
         whole = self.seconds
-        busy = (sum(one.end_seconds - one.begin_seconds for one in row) for row in self.ranks)
-        return tuple(max(0.0, 1 - one / whole) if whole else 0.0 for one in busy)
+        busy = (sum(s.end_seconds - s.begin_seconds for s in spans) for spans in self.ranks)
+        return tuple(max(0.0, 1 - seconds / whole) if whole else 0.0 for seconds in busy)
 
     @property
     def idle_share(self) -> float:
-        """The part of all ranks' time in which they do nothing."""
+        """The share of all ranks' time in which they do nothing."""
         return sum(self.idle_shares) / len(self.ranks)
 
 
 @dataclass(frozen=True)
 class TransferGraph:
-    """An order with its transfers as a graph: the actions by their numbers, then the transfers.
+    """A schedule with its transfers as a graph: actions by their numbers, then transfers.
 
-    ``before`` has the predecessors of each, ``queues`` what each rank does in turn, ``transfers``
+    ``before``: the predecessors of each; ``queues``: what each rank does in turn; ``transfers``:
     from which action to which.
     """
 
@@ -125,20 +125,20 @@ class TransferGraph:
 
     @cached_property
     def tasks(self) -> TaskOrder:
-        """Raises InputError, with the chain of who waits for whom, if none can go on."""
+        """An order of all tasks. Raises InputError with the circle of waits for a deadlock."""
         try:
             return arrange_tasks(self.before, self.queues)
         except CircleError as circle:
             names = [*map(str, self.order.actions), *(f"{a} to {b}" for a, b in self.transfers)]
-            said = [names[task] for task in (*circle.tasks, circle.tasks[0])]
+            waits = [names[task] for task in (*circle.tasks, circle.tasks[0])]
             raise InputError(
-                f"blocking transfers stand still: {' waits for '.join(said)}",
+                f"blocking transfers stand still: {' waits for '.join(waits)}",
                 hint="let them be eager, or send and receive at once",
             ) from None
 
 
 def build_transfer_graph(order: PipelineSchedule, protocol: TransferProtocol) -> TransferGraph:
-    """What waits for what: nothing is transferred where two stages follow on one rank."""
+    """Builds the graph of waits; stages that follow each other on one rank need no transfer."""
     numbers = order.numbers
     queues = [[numbers[action] for action in row] for row in order.ranks]
     before: list[list[int]] = [[] for _ in order.actions]
@@ -151,16 +151,16 @@ def build_transfer_graph(order: PipelineSchedule, protocol: TransferProtocol) ->
             before[number].append(len(before))
             before.append([numbers[needed]])
             transfers.append((needed, action))
-    found = TransferGraph(order, before, queues, transfers)
+    graph = TransferGraph(order, before, queues, transfers)
     if protocol is not TransferProtocol.EAGER:
-        _order_receives(found, blocking=protocol is TransferProtocol.BLOCKING)
-    return found
+        _order_receives(graph, blocking=protocol is TransferProtocol.BLOCKING)
+    return graph
 
 
 def _order_receives(graph: TransferGraph, *, blocking: bool) -> None:
-    """Let every transfer wait until the receiver is free to take it, and the sender if it blocks.
+    """Makes transfers wait until the receiver is free; if ``blocking``, until the sender is, too.
 
-    Who blocks is not free before what it sent has been taken.
+    A blocked sender is free once what it sent has been received.
     """
     numbers, first = graph.order.numbers, len(graph.order.actions)
     pairs = [pair for queue in graph.queues for pair in pairwise(queue)]
@@ -172,17 +172,17 @@ def _order_receives(graph: TransferGraph, *, blocking: bool) -> None:
         earlier = previous.get(numbers[reader])
         if earlier is not None:
             graph.before[transfer] += [earlier, *(sent.get(earlier, ()) if blocking else ())]
-    for sender, some in sent.items() if blocking else ():
+    for sender, own in sent.items() if blocking else ():
         if sender in following:
-            graph.before[following[sender]] += some
+            graph.before[following[sender]] += own
 
 
 def time_schedule(
     order: PipelineSchedule, seconds: Callable[[Action], float], transfers: Transfers | None = None
 ) -> ScheduleTimeline:
-    """When each action of an order begins and ends that takes so long; transfers are free if None.
+    """Times a schedule whose actions take ``seconds``; transfers are free if None.
 
-    Raises InputError where blocking transfers stand still.
+    Raises InputError for a deadlock of blocking transfers.
     """
     transfers = transfers or Transfers()
     graph = build_transfer_graph(order, transfers.protocol)

@@ -1,15 +1,15 @@
-"""Orders with their sends and receives, as PyTorch dumps them (``compute_comms``).
+"""Schedules with sends and receives, in the format that PyTorch dumps (``compute_comms``).
 
-What a rank sends and receives is carried out in its order, one after the other, each after the
-passes before it: so NCCL does it on one communicator. By *rendezvous*, the default, a send ends
-when it is received, as large ones do between nodes; *eager* sends are buffered, and nobody waits
-for them. A pass waits for the receive of what it reads; if ranks are *blocking*, for all before it.
-So the place of a receive decides how long ranks wait behind it, and whether they wait for each
-other for ever (pytorch/pytorch issues 172668 and 188833).
+A rank does its sends and receives in order, one after the other, each after the passes before it,
+as NCCL does on one communicator. By *rendezvous*, the default, a send ends when it is received, as
+large ones do between nodes; *eager* sends are buffered, and nobody waits for them. A pass waits for
+the receive of what it reads; if ranks are *blocking*, for all communication before it. So the place
+of a receive decides how long ranks wait behind it, and whether they deadlock (pytorch/pytorch
+issues 172668 and 188833).
 
 >>> from synth.step.schedules.communication import parse_comm_schedule
 >>> text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 / "
->>> text += "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1"
+>>> text += "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1"
 >>> print(parse_comm_schedule(text.replace(" / ", chr(10))).order)
 0F0 0F1 0B0 0B1
 1F0 1B0 1F1 1B1
@@ -42,15 +42,15 @@ _SHARDED = re.compile(r"([0-9]{1,6})(UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
 def communicates(text: str) -> bool:
-    """Whether a text has anything beside passes."""
+    """Whether a text has anything besides passes."""
     return any(word in text for word in ("SEND_", "RECV_", "SHARD", "REDUCE_GRAD"))
 
 
 @dataclass(frozen=True)
 class CommSchedule:
-    """An order, and what each rank does in turn with sends and receives among its passes.
+    """A schedule, and the sends and receives among the passes of each rank.
 
-    ``cells`` are those of its text, a row for each rank.
+    ``cells``: those of its text, a row for each rank.
     """
 
     order: PipelineSchedule
@@ -61,9 +61,9 @@ class CommSchedule:
     def timeline(
         self, seconds: Callable[[Action], float], transfer_seconds: float
     ) -> ScheduleTimeline:
-        """When each pass begins and ends; every transfer takes as long."""
+        """Times each pass; every transfer takes ``transfer_seconds``."""
         graph = CommGraph(self.rows, self.protocol)
-        sending = [transfer_seconds * one.kind.sends for one in graph.halves]
+        sending = [transfer_seconds * half.kind.sends for half in graph.halves]
         begins, ends = time_tasks(graph.tasks, [*map(seconds, graph.actions), *sending])
         spans = list(map(ActionSpan, graph.actions, begins, ends))
         return ScheduleTimeline(
@@ -73,7 +73,7 @@ class CommSchedule:
     def csv(self) -> str:
         """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_comms``.
 
-        Raises InputError as ``to_csv`` of an order does.
+        Raises InputError as ``to_csv`` does for a schedule.
         """
         to_csv(self.order)
         return "".join(",".join(row) + "\n" for row in self.cells)
@@ -82,18 +82,17 @@ class CommSchedule:
 def parse_comm_schedule(
     text: str, protocol: TransferProtocol = TransferProtocol.RENDEZVOUS
 ) -> CommSchedule:
-    """The order that a text says, with its sends and receives, which end as ``protocol`` says.
+    """Parses a schedule with its sends and receives, which end as ``protocol`` says.
 
-    Raises InputError with line and cell for what is no action; for ranks that wait for each other
-    for ever; for a half that is missing, or on the wrong side of its pass; and for passes that are
-    no order.
+    Raises InputError with line and cell for what is no action; for a deadlock; for a half that is
+    missing, or on the wrong side of its pass; and for passes that are no schedule.
     """
     cells = tuple(tuple(cells_of(line)) for line in text.rstrip().splitlines())
     rows = tuple(tuple(_row(row, number)) for number, row in enumerate(cells, 1))
-    ranks = tuple(tuple(one for one in row if isinstance(one, Action)) for row in rows)
+    ranks = tuple(tuple(item for item in row if isinstance(item, Action)) for row in rows)
     _check_each(rows)
-    if found := find_deadlock(CommGraph(rows, protocol)):
-        raise InputError(f"no rank can go on: {'; '.join(found)}", hint=_hint(rows, protocol))
+    if deadlock := find_deadlock(CommGraph(rows, protocol)):
+        raise InputError(f"no rank can go on: {'; '.join(deadlock)}", hint=_hint(rows, protocol))
     _check_received(rows)
     order = PipelineSchedule(ranks)
     _check_sent(order, rows)
@@ -122,7 +121,7 @@ def _hint(rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> str:
 
 
 def _check_each(rows: Sequence[Sequence[Item]]) -> None:
-    """Each half once, on the rank of its stage, to or from another, on its side of its pass."""
+    """Checks that each half is there once, on its stage's rank, on the right side of its pass."""
     places = {item: (rank, at) for rank, row in enumerate(rows) for at, item in enumerate(row)}
     rank_of = {item.stage: rank for item, (rank, _) in places.items() if isinstance(item, Action)}
     if sum(map(len, rows)) > len(places):
@@ -137,7 +136,7 @@ def _check_each(rows: Sequence[Sequence[Item]]) -> None:
 
 
 def _check_once(rows: Sequence[Sequence[Item]]) -> None:
-    """FSDP alone does the same again."""
+    """Checks that only actions of FSDP repeat."""
     seen: set[Item] = set()
     for rank, row in enumerate(rows):
         for item in row:
@@ -166,11 +165,11 @@ def _check_half(
 
 
 def _check_received(rows: Sequence[Sequence[Item]]) -> None:
-    """Every half with the other."""
-    there = {item for row in rows for item in row}
+    """Checks that the other half of each is there."""
+    items = {item for row in rows for item in row}
     for rank, row in enumerate(rows):
         for item in row:
-            if isinstance(item, Half) and item.other not in there:
+            if isinstance(item, Half) and item.other not in items:
                 raise InputError(
                     f"{item} waits for ever: {item.other} is missing",
                     where=f"rank {rank}",
@@ -179,12 +178,12 @@ def _check_received(rows: Sequence[Sequence[Item]]) -> None:
 
 
 def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None:
-    """Everything that a pass reads of another rank is received."""
-    there = {item for row in rows for item in row}
+    """Checks that everything that a pass reads from another rank is received."""
+    items = {item for row in rows for item in row}
     for action in order.actions:
         receive = receive_of(action)
         source = order.rank_of.get(receive.other.stage, order.rank_of[action.stage])
-        if source != order.rank_of[action.stage] and receive not in there:
+        if source != order.rank_of[action.stage] and receive not in items:
             raise InputError(
                 f"{action} needs {receive}, which is missing",
                 where=f"rank {order.rank_of[action.stage]}",
@@ -193,7 +192,7 @@ def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None
 
 
 def _check_sharded(row: Sequence[Item]) -> None:
-    """Parameters are whole where a pass reads them, if FSDP puts them together at all."""
+    """Checks that parameters are whole where a pass reads them, if FSDP gathers them at all."""
     named = {item.stage for item in row if isinstance(item, FsdpAction) and item.word == "UNSHARD"}
     left = Counter(item.stage for item in row if isinstance(item, Action) and item.kind in _LAST)
     whole: set[int] = set()
@@ -213,4 +212,4 @@ def _check_sharded(row: Sequence[Item]) -> None:
 
 
 _LAST = (Pass.BACKWARD, Pass.WEIGHT)
-"""After these of all microbatches the gradients of a stage are complete."""
+"""After these passes of all microbatches the gradients of a stage are complete."""

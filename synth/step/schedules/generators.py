@@ -1,10 +1,10 @@
-"""The schedules that are known by name: each rank's row from its number, as small functions.
+"""The schedules that are known by name, each as a small function of a rank's number.
 
-Each is after its paper, and does what PyTorch's class of the same schedule does:
+Each follows its paper and equals PyTorch's class of the same schedule:
 GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, 2006.09503), interleaved 1F1B (Megatron-LM,
 2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953), and
-those in a V (``v_shaped``). Zero bubble by seconds (``zero_bubble``) is no class there; by its name
-it is that of usual passes.
+those in a V (``v_shaped``). Zero bubble by durations (``zero_bubble``) is no class of PyTorch; by
+its name it is that of usual durations.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Row = Sequence[Action]
 def gpipe(ranks: int, microbatches: int) -> PipelineSchedule:
     """All forward passes, then all backward passes."""
     _check(ranks, microbatches)
-    both = (Pass.FORWARD, Pass.BACKWARD)
+    kinds = (Pass.FORWARD, Pass.BACKWARD)
     return PipelineSchedule.known(
         tuple(
-            tuple(Action(rank, kind, m) for kind in both for m in range(microbatches))
+            tuple(Action(rank, kind, m) for kind in kinds for m in range(microbatches))
             for rank in range(ranks)
         )
     )
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Forward and backward in turn as soon as there is a gradient: holds few activations."""
+    """Alternates forward and backward as soon as there is a gradient: holds few activations."""
     _check(ranks, microbatches)
     return PipelineSchedule.known(
         tuple(
@@ -49,9 +49,9 @@ def one_f_one_b(ranks: int, microbatches: int) -> PipelineSchedule:
 
 
 def interleaved(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
-    """1F1B over several stages a rank: rank r has r, r + ranks, ...; idle time falls with chunks.
+    """1F1B over several stages a rank: rank r has r, r + ranks, ...; bubbles fall with chunks.
 
-    Microbatches go in rounds, of as many as there are ranks if these divide them.
+    Microbatches go in rounds, each of as many as there are ranks if these divide them.
     """
     rounds = _Rounds(ranks, microbatches, chunks)
     return PipelineSchedule.known(
@@ -67,7 +67,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
 
 
 def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
-    """1F1B with backward passes in halves: stages wait for I only, and W fills what was idle.
+    """1F1B with split backward passes: stages wait for I only, and W fills bubbles.
 
     On rank r, W comes r microbatches after its I, so that no rank holds more than the first of
     1F1B does.
@@ -109,25 +109,25 @@ SCHEDULES: Mapping[str, Callable[[int, int, int], PipelineSchedule]] = {
     "zbv": lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
     "dualpipev": lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
 }
-"""By name: ranks, microbatches and chunks to an order."""
+"""Schedules by name, as functions of ranks, microbatches and chunks."""
 
 HALVES = ("zero-bubble-h1", "zero-bubble", "zbv", "dualpipev")
-"""Those whose backward passes are in two, some or all."""
+"""Schedules that split some or all backward passes."""
 
 ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
-"""Those that have one stage a rank, whatever the chunks."""
+"""Schedules with one stage a rank, whatever the chunks."""
 
 V_SHAPED = ("zbv", "dualpipev")
-"""Those that have two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
+"""Schedules with two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
 
 
 def chunks_of(schedule: str, chunks: int = 1) -> int:
-    """How many stages a rank has, of a schedule for which so many were said."""
+    """Number of stages of a rank in a schedule, for the given chunks."""
     return 1 if schedule in ONE_STAGE else 2 if schedule in V_SHAPED else chunks
 
 
 def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
-    """Raise InputError for numbers that make no schedule of a name, without making its order."""
+    """Raises InputError for sizes that a named schedule cannot have, without building it."""
     match schedule:
         case "interleaved-1f1b" | "zero-bubble-h1":
             _Rounds(ranks, microbatches, chunks)
@@ -138,24 +138,24 @@ def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> No
 
 
 def count_held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
-    """What ``PipelineSchedule.held`` says, also of schedules that are searched without an order.
+    """Equals ``PipelineSchedule.held``, without building the schedules that are searched.
 
-    A rank of 1F1B holds what goes ahead of its first backward pass, and one more.
+    A rank of 1F1B holds the microbatches ahead of its first backward pass, and one more.
     """
     chunks = chunks_of(schedule, chunks)
     match schedule:
         case "1f1b":
-            ahead, each = 0, 1
+            ahead, per_rank = 0, 1
         case "interleaved-1f1b":
-            ahead, each = _Rounds(ranks, microbatches, chunks).ahead, 2
+            ahead, per_rank = _Rounds(ranks, microbatches, chunks).ahead, 2
         case _:
             return SCHEDULES[schedule](ranks, microbatches, chunks).held()
     most = microbatches * chunks
-    return tuple(min(most, ahead + each * (ranks - 1 - rank) + 1) for rank in range(ranks))
+    return tuple(min(most, ahead + per_rank * (ranks - 1 - rank) + 1) for rank in range(ranks))
 
 
 class _Rounds:
-    """The passes of a rank of several stages, in rounds of microbatches through all its stages."""
+    """The passes of a rank with several stages, in rounds of microbatches through all of them."""
 
     def __init__(self, ranks: int, microbatches: int, chunks: int) -> None:
         _check(ranks, microbatches, chunks)
@@ -187,24 +187,24 @@ class _Rounds:
 
 
 def _alternate_passes(forward: Row, backward: Row, ahead: int) -> tuple[Action, ...]:
-    """Some forward passes, then forward and backward in turn, then what is left backward."""
+    """Takes ``ahead`` forward passes, then alternates, then takes the remaining backward passes."""
     ahead = min(ahead, len(forward))
     pairs = zip(forward[ahead:], backward, strict=False)
     return (*forward[:ahead], *chain.from_iterable(pairs), *backward[len(forward) - ahead :])
 
 
 def _insert_weight_passes(row: Row, later: Row, lag: int) -> tuple[Action, ...]:
-    """A row with weight gradients in it: after I number ``lag`` the first, the rest at its end."""
+    """Inserts weight passes: the first after I number ``lag``, the rest at the end."""
     weights = iter(later)
-    found: list[Action] = []
+    merged: list[Action] = []
     inputs = 0
     for action in row:
-        found.append(action)
+        merged.append(action)
         if action.kind is Pass.INPUT:
             inputs += 1
             if inputs > lag:
-                found.append(next(weights))
-    return (*found, *weights)
+                merged.append(next(weights))
+    return (*merged, *weights)
 
 
 def _check(ranks: int, microbatches: int, chunks: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Sends and receives among the passes of ranks: what waits for what, and whether all can go on."""
+"""Sends and receives among the passes of ranks: what waits for what, and whether it deadlocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Comm(Enum):
 
     @property
     def step(self) -> int:
-        """From the stage of this half to that of the other."""
+        """The step from the stage of this half to that of the other."""
         return 1 if self in (Comm.SEND_F, Comm.RECV_B) else -1
 
 
@@ -38,11 +38,11 @@ _OPPOSITE = {
     Comm.RECV_B: Comm.SEND_B,
 }
 _PASSES = {True: (Pass.FORWARD,), False: (Pass.BACKWARD, Pass.INPUT)}
-"""The passes of each way, forward or not."""
+"""The kinds of passes of each direction, forward or not."""
 
 
 class Half(NamedTuple):
-    """A send or a receive; ``1RECV_F0`` takes the activations of microbatch 0 to stage 1."""
+    """A send or a receive; ``1RECV_F0`` receives the activations of microbatch 0 on stage 1."""
 
     stage: int
     kind: Comm
@@ -58,7 +58,7 @@ class Half(NamedTuple):
 
     @property
     def send(self) -> Half:
-        """Of both halves the one that sends."""
+        """The sending half of the transfer."""
         return self if self.kind.sends else self.other
 
     @property
@@ -69,13 +69,13 @@ class Half(NamedTuple):
 
 
 def receive_of(action: Action) -> Half:
-    """The receive that brings a pass what it reads, where that is on another rank."""
+    """The receive of what a pass reads from another rank."""
     kind = Comm.RECV_F if action.kind is Pass.FORWARD else Comm.RECV_B
     return Half(action.stage, kind, action.microbatch)
 
 
 class FsdpAction(NamedTuple):
-    """What FSDP does of a stage's parameters or gradients: ``0UNSHARD``."""
+    """An action of FSDP on a stage's parameters or gradients: ``0UNSHARD``."""
 
     stage: int
     word: str
@@ -88,7 +88,7 @@ Item = Action | Half | FsdpAction
 
 
 class CommGraph:
-    """Passes by their numbers, then halves: what waits for what.
+    """Passes by their numbers, then halves, with what waits for what.
 
     By rendezvous the two halves of a transfer are one task, that of its send.
     """
@@ -98,32 +98,32 @@ class CommGraph:
         self.places = {
             item: (rank, place) for rank, row in enumerate(rows) for place, item in enumerate(row)
         }
-        self.actions = [one for row in rows for one in row if isinstance(one, Action)]
-        halves = [one for row in rows for one in row if isinstance(one, Half)]
+        self.actions = [item for row in rows for item in row if isinstance(item, Action)]
+        halves = [item for row in rows for item in row if isinstance(item, Half)]
         eager = protocol is TransferProtocol.EAGER
-        self.halves = list(dict.fromkeys(one if eager else one.send for one in halves))
-        each: list[Action | Half] = [*self.actions, *self.halves]
-        self.numbers: dict[Action | Half, int] = {one: task for task, one in enumerate(each)}
-        self.numbers |= {one: self.numbers[one if eager else one.send] for one in halves}
-        self.before: list[list[int]] = [[] for _ in each]
+        self.halves = list(dict.fromkeys(half if eager else half.send for half in halves))
+        tasks: list[Action | Half] = [*self.actions, *self.halves]
+        self.numbers: dict[Action | Half, int] = {item: n for n, item in enumerate(tasks)}
+        self.numbers |= {half: self.numbers[half if eager else half.send] for half in halves}
+        self.before: list[list[int]] = [[] for _ in tasks]
         self.queues = [
-            [self.numbers[one] for one in row if isinstance(one, Action)] for row in rows
+            [self.numbers[item] for item in row if isinstance(item, Action)] for row in rows
         ]
         for row in rows:
             self._wait(row)
 
     @cached_property
     def tasks(self) -> TaskOrder:
-        """Raises CircleError where none can go on."""
+        """An order of all tasks. Raises CircleError for a deadlock."""
         return arrange_tasks(self.before, self.queues)
 
     def _wait(self, row: Sequence[Item]) -> None:
-        """A pass for what it receives; a half for passes before it on its rank, and for halves.
+        """Adds the waits of a rank: a pass for its receive; a half for earlier passes and halves.
 
         Nothing waits for an eager send but its receive.
         """
         eager, blocking = (
-            self.protocol is one for one in (TransferProtocol.EAGER, TransferProtocol.BLOCKING)
+            self.protocol is known for known in (TransferProtocol.EAGER, TransferProtocol.BLOCKING)
         )
         last: dict[type, int] = {}
         for item in row:
@@ -136,19 +136,19 @@ class CommGraph:
                 self.before[task].append(self.numbers[receive])
             if isinstance(item, Half) and eager and not item.kind.sends:
                 self.before[task] += [
-                    self.numbers[one] for one in [item.send] if one in self.places
+                    self.numbers[send] for send in [item.send] if send in self.places
                 ]
             if not (isinstance(item, Half) and eager and item.kind.sends):
                 last[type(item)] = task
 
     def on_one_rank(self, task: int, other: int) -> Iterator[_Wait]:
-        """The rank on which a task waits for another, and which of its items for which.
+        """Yields the rank on which a task waits for another, and its two items.
 
-        None of a receive that waits for an eager send.
+        Nothing for a receive that waits for an eager send on another rank.
         """
         ends = (
-            [item for item, at in self.numbers.items() if at == one and item in self.places]
-            for one in (task, other)
+            [item for item, at in self.numbers.items() if at == number and item in self.places]
+            for number in (task, other)
         )
         for late, early in product(*ends):
             (rank, place), (beside, before) = self.places[late], self.places[early]
@@ -158,11 +158,11 @@ class CommGraph:
 
 
 _Wait = tuple[int, Item, Item]
-"""A rank, and what it does after what."""
+"""A rank, a later item of it, and the earlier one that it waits for."""
 
 
 def find_deadlock(graph: CommGraph) -> list[str]:
-    """Which rank waits in which half for which other rank, round a circle; none if all go on."""
+    """Describes the waits of a deadlock, round a circle of ranks; empty if there is none."""
     try:
         _ = graph.tasks
     except CircleError as error:

@@ -1,8 +1,8 @@
-"""An order: what each rank of a pipeline does in turn, checked so that all of it can be done.
+"""A pipeline schedule: what each rank does in turn, checked so that all of it can be done.
 
-A model is cut into stages 0, 1, ... and a batch into microbatches. A rank has one stage, or several
-(chunks, virtual stages). It does a forward pass of every microbatch on each of its stages, and a
-backward pass, which may be split in two: the gradient of the stage's input, for which the stage
+A model is divided into stages 0, 1, ... and a batch into microbatches. A rank has one stage, or
+several (chunks, virtual stages). It does a forward pass of every microbatch on each of its stages,
+and a backward pass, which may be split: into the gradient of the stage's input, for which the stage
 before waits, and that of its weights, for which nobody waits (zero bubble).
 """
 
@@ -22,7 +22,7 @@ N = TypeVar("N", int, float)
 
 
 class Pass(Enum):
-    """What is done of a microbatch on a stage, by PyTorch's letter."""
+    """A kind of pass of a microbatch on a stage, by PyTorch's letter."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -31,7 +31,7 @@ class Pass(Enum):
     WEIGHT = "W"
     """The half that makes the gradients of its weights; it comes after the other."""
 
-    __hash__ = object.__hash__  # there is one of each, and orders are full of lookups
+    __hash__ = object.__hash__  # members are singletons, and schedules are full of lookups
 
 
 class Action(NamedTuple):
@@ -47,21 +47,21 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineSchedule:
-    """For each rank the actions that it does one after the other.
+    """For each rank its actions in order.
 
     Every stage is on one rank and does each microbatch once: F, then B or I and later W. Stage s
-    needs the activations of s - 1 and the gradients of s + 1; followed together with the order of
-    each rank they have no circle. Raises InputError for what is not so.
+    needs the activations of s - 1 and the gradients of s + 1; together with the order of each rank
+    these needs have no circle. Raises InputError otherwise.
     """
 
     ranks: tuple[tuple[Action, ...], ...]
 
     @classmethod
     def known(cls, ranks: tuple[tuple[Action, ...], ...]) -> PipelineSchedule:
-        """One that is not checked: a schedule of which tests have checked all of its kind."""
-        found = object.__new__(cls)
-        object.__setattr__(found, "ranks", ranks)
-        return found
+        """A schedule that is not checked, of a kind that tests have checked."""
+        schedule = object.__new__(cls)
+        object.__setattr__(schedule, "ranks", ranks)
+        return schedule
 
     def __post_init__(self) -> None:
         for rank, actions in enumerate(self.ranks):
@@ -82,23 +82,23 @@ class PipelineSchedule:
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:
-        """Of all ranks, one rank after the other."""
+        """The actions of all ranks, one rank after the other."""
         return tuple(action for actions in self.ranks for action in actions)
 
     @cached_property
     def numbers(self) -> Mapping[Action, int]:
-        """The place of each action among ``actions``."""
+        """The index of each action in ``actions``."""
         return {action: number for number, action in enumerate(self.actions)}
 
     @cached_property
     def halves(self) -> bool:
-        """Whether some backward pass is in two."""
+        """Whether any backward pass is split."""
         return any(action.kind is Pass.INPUT for action in self.actions)
 
     @cached_property
     def rank_of(self) -> Mapping[int, int]:
         """The rank of each stage."""
-        return {action.stage: rank for rank, some in enumerate(self.ranks) for action in some}
+        return {action.stage: rank for rank, row in enumerate(self.ranks) for action in row}
 
     @cached_property
     def stages(self) -> int:
@@ -109,7 +109,7 @@ class PipelineSchedule:
         return 1 + max(action.microbatch for action in self.actions)
 
     def needs(self, action: Action) -> tuple[Action, ...]:
-        """What must have been done before, whatever the order: who made what it reads."""
+        """The actions whose results an action reads."""
         stage, microbatch = action.stage, action.microbatch
         match action.kind:
             case Pass.FORWARD:
@@ -126,45 +126,45 @@ class PipelineSchedule:
     def tasks(self) -> TaskOrder:
         """The actions by their numbers, each after what it needs and what its rank does before."""
         numbers = self.numbers
-        before = [[numbers[one] for one in self.needs(action)] for action in self.actions]
-        return arrange_tasks(before, [[numbers[one] for one in actions] for actions in self.ranks])
+        before = [[numbers[need] for need in self.needs(action)] for action in self.actions]
+        return arrange_tasks(before, [[numbers[action] for action in row] for row in self.ranks])
 
     def held(self) -> tuple[int, ...]:
-        """For each rank how many microbatches' activations it holds at most, chunk by chunk.
+        """For each rank the most microbatches whose activations it holds, chunk by chunk.
 
         From a forward pass until the backward pass, or its half for the input, has ended. What
-        ``W`` still needs after that, the paper of zero bubble counts by itself: ``waiting``.
+        ``W`` still needs after that is counted by ``waiting``, as in the paper of zero bubble.
         """
         return self._most({Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.INPUT: -1})
 
     def held_with(self, kept: float) -> tuple[float, ...]:
-        """The same where ``W`` reads a part of the activations, which stays until it has ended."""
+        """The same if ``W`` reads a share ``kept`` of the activations, held until it ends."""
         changes = {Pass.FORWARD: 1.0, Pass.BACKWARD: -1.0, Pass.INPUT: kept - 1, Pass.WEIGHT: -kept}
         return self._most(changes)
 
     def waiting(self) -> tuple[int, ...]:
-        """For each rank how many weight gradients wait at most: I is done and W is not."""
+        """For each rank the most weight gradients that wait: I is done and W is not."""
         return self._most({Pass.INPUT: 1, Pass.WEIGHT: -1})
 
     def _most(self, changes: Mapping[Pass, N]) -> tuple[N, ...]:
         return self.most_held(lambda action: (changes.get(action.kind, 0),))
 
     def most_held(self, changes: Callable[[Action], Iterable[N]]) -> tuple[N, ...]:
-        """The peak of each rank's running total; ``changes`` are an action's, in their order."""
-        each = (chain.from_iterable(map(changes, actions)) for actions in self.ranks)
-        return tuple(max(accumulate(one, initial=0)) for one in each)
+        """The peak of each rank's running total; ``changes`` returns those of an action."""
+        totals = (chain.from_iterable(map(changes, actions)) for actions in self.ranks)
+        return tuple(max(accumulate(total, initial=0)) for total in totals)
 
     def forward(self, stage: int, microbatch: int) -> Action:
-        """What makes the activations of a stage."""
+        """The action that makes the activations of a stage."""
         return Action(stage, Pass.FORWARD, microbatch)
 
     def gradient(self, stage: int, microbatch: int) -> Action:
-        """What makes the gradient of a stage's input."""
+        """The action that makes the gradient of a stage's input."""
         whole = Action(stage, Pass.BACKWARD, microbatch)
         return whole if whole in self.numbers else Action(stage, Pass.INPUT, microbatch)
 
     def _check_once(self) -> None:
-        """Every action once, all those of a stage by one rank."""
+        """Checks that every action is there once, all those of a stage on one rank."""
         seen: set[Action] = set()
         ranks: dict[int, int] = {}
         for rank, actions in enumerate(self.ranks):
@@ -180,7 +180,7 @@ class PipelineSchedule:
                 seen.add(action)
 
     def _check_complete(self) -> None:
-        """Every stage does F of each microbatch, and B or the two halves of it."""
+        """Checks that every stage does F of each microbatch, and B or its two halves."""
         for stage in range(self.stages):
             if stage not in self.rank_of:
                 raise InputError(
@@ -188,17 +188,17 @@ class PipelineSchedule:
                     hint="stages are numbered from 0, and each has work",
                 )
             for microbatch in range(self.microbatches):
-                found = {kind for kind in Pass if Action(stage, kind, microbatch) in self.numbers}
-                if found not in _WHOLE:
-                    raise self._unlike(stage, microbatch, found)
+                kinds = {kind for kind in Pass if Action(stage, kind, microbatch) in self.numbers}
+                if kinds not in _WHOLE:
+                    raise self._unlike(stage, microbatch, kinds)
 
-    def _unlike(self, stage: int, microbatch: int, found: set[Pass]) -> InputError:
-        """What is missing of a microbatch on a stage, or too much."""
+    def _unlike(self, stage: int, microbatch: int, kinds: set[Pass]) -> InputError:
+        """The error for passes of a microbatch that are missing on a stage, or too many."""
         where = f"rank {self.rank_of[stage]}"
         most = f"microbatches are 0 to {self.microbatches - 1}"
-        if Pass.FORWARD not in found:
+        if Pass.FORWARD not in kinds:
             return InputError(f"{stage}F{microbatch} is missing", where=where, hint=most)
-        backward = sorted(kind.value for kind in found - {Pass.FORWARD})
+        backward = sorted(kind.value for kind in kinds - {Pass.FORWARD})
         hint = "a backward pass is B, or I and later W"
         if not backward:
             return InputError(f"{stage}B{microbatch} is missing", where=where, hint=most)
@@ -210,7 +210,7 @@ class PipelineSchedule:
         return InputError(problem, where=where, hint=hint)
 
     def _check_each_stage(self) -> None:
-        """F before its backward pass, I before W: both are on one rank."""
+        """Checks that F is before its backward pass, and I before W, on the rank."""
         for action in self.actions:
             for needed in self.needs(action):
                 if needed.stage == action.stage and self.numbers[needed] > self.numbers[action]:
@@ -221,16 +221,16 @@ class PipelineSchedule:
                     )
 
     def _stuck(self, circle: Iterable[Action]) -> InputError:
-        """The ranks that wait for each other, as a chain of actions that ends where it begins."""
+        """The error for ranks that wait for each other, as a circle of actions."""
         chain = list(circle)
-        said = []
+        waits = []
         for action, other in pairwise([*chain, chain[0]]):
             if other in self.needs(action):
-                said.append(f"{action} needs {other}")
+                waits.append(f"{action} needs {other}")
             else:
-                said.append(f"rank {self.rank_of[other.stage]} does {other} before {action}")
+                waits.append(f"rank {self.rank_of[other.stage]} does {other} before {action}")
         return InputError(
-            f"no rank can go on: {', '.join(said)}",
+            f"no rank can go on: {', '.join(waits)}",
             hint="on one of the ranks the two must be the other way round",
         )
 
@@ -239,4 +239,4 @@ _WHOLE = (
     {Pass.FORWARD, Pass.BACKWARD},
     {Pass.FORWARD, Pass.INPUT, Pass.WEIGHT},
 )
-"""What a stage does of each microbatch."""
+"""The kinds of passes of each microbatch on a stage, with whole and with split backward passes."""

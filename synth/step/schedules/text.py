@@ -1,7 +1,7 @@
-"""Orders as text, in PyTorch's notation: a line for each rank, ``0F0,0F1,,0B0`` or with spaces.
+"""Schedules as text, in PyTorch's notation: a line for each rank, ``0F0,0F1,,0B0`` or with spaces.
 
-It is what ``_PipelineScheduleRuntime`` reads and writes as CSV; an empty cell is a time step in
-which the rank has nothing to do. As its runtime takes no notice of these, they are left out here.
+``_PipelineScheduleRuntime`` reads and writes it as CSV. An empty cell is a time step in which the
+rank does nothing; that runtime ignores these, so they are left out here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _COMMUNICATION = re.compile(
 
 
 def parse_schedule(text: str) -> PipelineSchedule:
-    """The order that a text says: cells by commas or spaces, a line for each rank.
+    """Parses a schedule: cells separated by commas or spaces, a line for each rank.
 
-    A pair ``(0F4;3B0)OVERLAP_F_B`` is read as its actions one after the other, as PyTorch's runtime
-    does them unless it is given a function for such pairs. Raises InputError with line and cell.
+    A pair ``(0F4;3B0)OVERLAP_F_B`` is read as two consecutive actions, as PyTorch's runtime does
+    them unless it has a function for such pairs. Raises InputError with line and cell.
     """
     lines = text.rstrip().splitlines()
     return PipelineSchedule(
@@ -34,8 +34,8 @@ def parse_schedule(text: str) -> PipelineSchedule:
 def to_csv(order: PipelineSchedule) -> str:
     """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_only``.
 
-    Raises InputError where the last stage's forward passes are not in the order of microbatches:
-    that runtime finds a microbatch's loss by its number in the order in which losses were made.
+    Raises InputError if the last stage's forward passes are not in the order of microbatches:
+    that runtime looks a microbatch's loss up by its number in the order in which losses were made.
     """
     last = [action for action in order.actions if action.stage == order.stages - 1]
     forward = [action for action in last if action.kind is Pass.FORWARD]
@@ -56,15 +56,15 @@ def _row(line: str, number: int) -> Iterator[Action]:
 
 
 def cells_of(line: str) -> list[str]:
-    """What a line has in its cells, the empty ones left out."""
+    """The cells of a line that are not empty."""
     return [*filter(None, re.split(r'[,\s"]+', line))]
 
 
 def actions_of(cell: str) -> Iterator[Action]:
-    """The passes of a cell: one, or a pair. Raises InputError for what is none."""
+    """The passes of a cell: one, or a pair. Raises InputError if it is neither."""
     if pair := _OVERLAPPED.fullmatch(cell):
-        for one in pair[1].split(";"):
-            yield _action(one)
+        for action in pair[1].split(";"):
+            yield _action(action)
     else:
         yield _action(cell)
 

@@ -1,9 +1,9 @@
 """Schedules whose stages go down the ranks and back up: rank r has stages r and 2P - 1 - r of 2P.
 
-The first and the last stage are on one rank, so that no rank waits for the whole model before its
-first gradient comes. ``zbv`` is ZB-V of zero bubble (arXiv 2401.10241, section 6), ``dualpipev``
-the folded form of DeepSeek's DualPipe (arXiv 2412.19437), whose forward and backward passes come in
-pairs. Both are PyTorch's ``ScheduleZBVZeroBubble`` and ``ScheduleDualPipeV``, pass for pass.
+The first and the last stage are on one rank, so no rank waits for the whole model before its first
+gradient. ``zbv`` is ZB-V of zero bubble (arXiv 2401.10241, section 6); ``dualpipev`` is the folded
+form of DeepSeek's DualPipe (arXiv 2412.19437), which pairs forward and backward passes. Both equal
+PyTorch's ``ScheduleZBVZeroBubble`` and ``ScheduleDualPipeV``, pass for pass.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 F, B, I, W = Pass.FORWARD, Pass.BACKWARD, Pass.INPUT, Pass.WEIGHT  # noqa: E741 - PyTorch's letters
 DOWN, UP = 0, 1
-"""The two stages of a rank: that on the way to the last rank, and that on the way back."""
+"""The two stages of a rank: the one on the way to the last rank, and the one on the way back."""
 
 
 def zbv(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Zero bubble in a V: no idle time inside where F, I and W take equally long.
+    """Zero bubble in a V: no bubble in the middle if F, I and W take equally long.
 
-    A rank holds what 1F1B's first rank holds. Of fewer microbatches than 2P - 1 it is the order of
-    that many, without those that there are not.
+    A rank holds as much as 1F1B's first rank. For fewer microbatches than 2P - 1 it is the
+    schedule for 2P - 1 without the passes of the others.
     """
     count = max(2 * ranks - 1, microbatches)
     rows = (_zbv(ranks, rank, count) for rank in range(ranks))
     return PipelineSchedule.known(
-        tuple(tuple(one for one in row if one.microbatch < microbatches) for row in rows)
+        tuple(tuple(a for a in row if a.microbatch < microbatches) for row in rows)
     )
 
 
 def dualpipev(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Forward passes of one stage beside backward passes of the other.
+    """Pairs forward passes of one stage with backward passes of the other.
 
-    Whole backward passes in the middle, halves at both ends. Raises InputError for fewer
+    Backward passes are whole in the middle and split at both ends. Raises InputError for fewer
     microbatches than stages.
     """
     check_dualpipev(ranks, microbatches)
@@ -45,7 +45,7 @@ def dualpipev(ranks: int, microbatches: int) -> PipelineSchedule:
 
 
 def check_dualpipev(ranks: int, microbatches: int) -> None:
-    """Raise InputError for fewer microbatches than stages."""
+    """Raises InputError for fewer microbatches than stages."""
     if microbatches < 2 * ranks:
         raise InputError(
             f"dualpipev with {microbatches} microbatches and {2 * ranks} stages",
@@ -63,7 +63,7 @@ class _Row:
     _weights: deque[int] = field(default_factory=deque)
 
     def do(self, *passes: tuple[int, Pass]) -> None:
-        """Passes of the stage down or up. ``B`` counts as both of its halves."""
+        """Appends passes of the stage down or up. ``B`` counts as both of its halves."""
         for side, kind in passes:
             counted = I if kind is B else kind
             self._add(side, kind, self._counts[side, counted])
@@ -73,7 +73,7 @@ class _Row:
                 self._weights.append(side)
 
     def weight(self) -> None:
-        """The weight gradients that wait longest, if any wait."""
+        """Appends the weight gradients that wait longest, if any wait."""
         if self._weights:
             self.do((self._weights.popleft(), W))
 
@@ -81,7 +81,7 @@ class _Row:
         self.actions.append(Action(self.stages[side], kind, microbatch))
 
     def count(self, side: int, kind: Pass) -> int:
-        """How many passes of a kind there are of a stage."""
+        """Number of passes of a kind on a stage so far."""
         return self._counts[side, kind]
 
 
@@ -117,7 +117,7 @@ def _dualpipev(ranks: int, rank: int, microbatches: int) -> tuple[Action, ...]:
         row.do((UP, F))
     row.do(*[(DOWN, F), (UP, B), (UP, F), (DOWN, B)] * (microbatches - 2 * ranks + rank + 1))
     row.do(*[(UP, B), (UP, F), (DOWN, B)] * behind)
-    # Of the last backward passes the second half is in halves, so that weights fill what is idle.
+    # The second half of the last backward passes is split, so that weight passes fill bubbles.
     for place in range(2 * (rank + 1)):
         row.do((UP if place % 2 == 0 else DOWN, B if place <= rank else I))
     for _ in range(behind):

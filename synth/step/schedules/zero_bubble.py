@@ -1,12 +1,12 @@
-"""Zero bubble by the seconds of its passes: a rank that is free does what others wait for first.
+"""Zero bubble by durations: a free rank does first what others wait for.
 
-The orders of zero bubble that are drawn by hand (arXiv 2401.10241, section 2) fit passes of equal
-length; its authors search others for the lengths of a model, within what memory holds (section 3).
-Here by list scheduling: of what a rank may begin first it takes the gradient of an input, else a
-forward pass for whose activations there is room, and the gradients of weights where it would wait.
-Until its first gradient comes it does no more forward passes than end before that. Of a few such
-orders the one whose slowest rank needs least: who has ended its weights may update them and begin
-the next step, whatever other ranks still do.
+The schedules that are drawn by hand (arXiv 2401.10241, section 2) fit passes of equal length; the
+authors search others for the durations of a model, within the memory (section 3). Here by list
+scheduling: of what a rank may begin first it takes the gradient of an input, else a forward pass
+for whose activations there is room, and gradients of weights where it would wait. Until its first
+gradient comes it does no more forward passes than end before that. Of a few such schedules the best
+is the one whose slowest rank needs least: a rank that has ended its weights may update them and
+begin the next step, whatever other ranks still do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.step.schedules.clock import Durations, Transfers
 from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 PATIENCE = (0.0, 0.1, 0.5)
-"""For which parts of W's seconds a rank rather waits for F or I than begin W."""
+"""Shares of W's seconds for which a rank rather waits for F or I than begins W."""
 
 _SLACK = 1e-9
 
@@ -32,11 +32,11 @@ def zero_bubble(
     room: float | None = None,
     kept: float = 0.5,
 ) -> PipelineSchedule:
-    """The order for such passes, of one stage a rank.
+    """Searches a schedule for these durations, with one stage a rank.
 
-    ``room``: the microbatches whose activations a rank holds at most, unless given two for each
-    rank (ZB-2p; 1F1B's first rank holds one for each). ``kept``: the part of them that ``W`` still
-    reads after ``I``. Raises InputError for no ranks, no microbatches, no room, or such a part.
+    ``room``: the most microbatches whose activations a rank holds; by default two for each rank
+    (ZB-2p; 1F1B's first rank holds one for each). ``kept``: the share of them that ``W`` still
+    reads after ``I``. Raises InputError for sizes below 1, or a share outside of 0 to 1.
     """
     room = 2.0 * ranks if room is None else room
     if min(ranks, microbatches) < 1 or room < 1 or not 0 <= kept <= 1:
@@ -48,15 +48,15 @@ def zero_bubble(
     ahead = [(ranks - 1 - rank) * around / f if f else inf for rank in range(ranks)]
     searches = []
     for rounded, patience in product((floor, ceil), PATIENCE):
-        first = [1 + rounded(one + _SLACK) if one < inf else microbatches for one in ahead]
+        first = [1 + rounded(n + _SLACK) if n < inf else microbatches for n in ahead]
         search = _ZeroBubbleSearch(microbatches, (f, i, durations.weight), sent, room, kept, first)
         search.fill(patience)
         searches.append(search)
-    return PipelineSchedule(min(searches, key=lambda one: one.slowest).rows)
+    return PipelineSchedule(min(searches, key=lambda search: search.slowest).rows)
 
 
 class _ZeroBubbleSearch:
-    """The ranks, each with what it has begun: how many F, I and W, and when it is free again."""
+    """The ranks, each with the F, I and W that it has begun, and when it is free again."""
 
     def __init__(
         self,
@@ -88,34 +88,34 @@ class _ZeroBubbleSearch:
         return max(free - begin for free, begin in zip(self._free, begun, strict=True))
 
     def fill(self, patience: float) -> None:
-        """One pass after the other, always that which may begin first."""
+        """Appends one pass after the other, always the one that may begin first."""
         ranks = range(len(self._rows))
         nexts = [self._next(rank, patience) for rank in ranks]
         for _ in range(3 * self._microbatches * len(nexts)):
-            rank = min(ranks, key=lambda one: nexts[one][0])
+            rank = min(ranks, key=lambda rank: nexts[rank][0])
             begin, kind = nexts[rank]
             self._do(rank, kind, begin)
-            for one in range(max(0, rank - 1), min(len(nexts), rank + 2)):
-                nexts[one] = self._next(one, patience)
+            for near in range(max(0, rank - 1), min(len(nexts), rank + 2)):
+                nexts[near] = self._next(near, patience)
 
     def _next(self, rank: int, patience: float) -> tuple[float, Pass]:
-        """When a rank would begin what, chosen by when it would, and by what is more urgent."""
+        """The next pass of a rank and its begin: the earliest, then the most urgent."""
         free, forward, inputs = self._free[rank], len(self._forward[rank]), len(self._input[rank])
         weights = self._weights[rank]
-        found = [(inf, inf, Pass.WEIGHT)]
+        options = [(inf, inf, Pass.WEIGHT)]
         if inputs < forward:
-            found.append((max(free, self._gradient(rank, inputs)), 0.0, Pass.INPUT))
+            options.append((max(free, self._gradient(rank, inputs)), 0.0, Pass.INPUT))
         held = forward - inputs + self._kept * (inputs - weights)
         early = not inputs and forward >= self._first[rank]
         if forward < self._microbatches and held + 1 <= self._room and not early:
-            found.append((max(free, self._activation(rank, forward)), 1.0, Pass.FORWARD))
+            options.append((max(free, self._activation(rank, forward)), 1.0, Pass.FORWARD))
         if weights < inputs:
-            found.append((free + patience * self._seconds[2], 2.0, Pass.WEIGHT))
-        begin, _, kind = min(found, key=lambda one: one[:2])
+            options.append((free + patience * self._seconds[2], 2.0, Pass.WEIGHT))
+        begin, _, kind = min(options, key=lambda option: option[:2])
         return (free if weights < inputs and kind is Pass.WEIGHT else begin), kind
 
     def _activation(self, rank: int, microbatch: int) -> float:
-        """When what the rank before made is there."""
+        """When the activations of the rank before arrive."""
         if not rank:
             return 0.0
         made = self._forward[rank - 1]

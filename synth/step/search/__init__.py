@@ -1,9 +1,8 @@
-"""Plans of whole steps: a model, a batch and a machine come in, the fastest plans go out.
+"""Searches the fastest plans of whole steps for a model, a batch and a machine.
 
-Each way to cut the inside of a stage is written out once, for two layers; plans of any length are
-composed of that, thousands a second (``composing``), and searched as if all were priced
-(``searching``). The best are simulated in full (``finalists``). ``planning`` puts all that
-together.
+Each way to cut the inside of a stage is written out once, for two layers. Plans of any length are
+composed of that, thousands a second (``composing``), and searched in order of price
+(``searching``). The best are simulated in full (``finalists``). ``planning`` puts it together.
 
 >>> from grammar import Goal
 >>> from hierarchies import load
@@ -15,7 +14,7 @@ together.
 True
 >>> system, inside, across = load("dgx-h100:8"), (1, 8), (8, 1)
 >>> links, least = PricedLinks(system), BoundLinks(system)
->>> seconds = [one.seconds(Goal.ALL_REDUCE, row, 2**26) for one in (links, least)
+>>> seconds = [model.seconds(Goal.ALL_REDUCE, row, 2**26) for model in (links, least)
 ...            for row in (inside, across)]
 >>> seconds[0] < seconds[1], seconds[2] <= seconds[0], seconds[3] <= seconds[1]
 (True, True, True)

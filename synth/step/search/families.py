@@ -1,7 +1,7 @@
-"""Recipes with the placements on which each is tried: what a search holds, not plan by plan.
+"""Recipes with the placements on which each is tried, which a search holds instead of plans.
 
-Of half a million plans there are some thousand recipes. What memory one needs, and what it takes
-with links that take no time, is asked once for all its placements.
+Half a million plans have some thousand recipes. Memory and seconds with free links depend on the
+recipe alone, so they are computed once for all its placements.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from synth.step.search.links import PlacedRecipe, Row, axes_of
 from synth.step.sharding import Recipe
 
 Matrix = tuple[Row, ...]
-"""Where the axes of a recipe lie: a row of each, in their order."""
+"""A placement of a recipe's axes: one row for each axis, in their order."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Plans of one recipe: where its axes lie in each, and its number among all plans."""
+    """Plans of one recipe: the placement of each, and its number among all plans."""
 
     recipe: Recipe
     matrices: Sequence[Matrix]
@@ -31,32 +31,32 @@ class Family:
     def __iter__(self) -> Iterator[PlacedRecipe]:
         return (PlacedRecipe(self.recipe, matrix) for matrix in self.matrices)
 
-    def some(self, places: Sequence[int], recipe: Recipe) -> Family:
-        """Those at some places, by another recipe with the same axes."""
+    def select(self, places: Sequence[int], recipe: Recipe) -> Family:
+        """The plans at ``places``, with another recipe that has the same axes."""
         matrices = [self.matrices[place] for place in places]
         return Family(recipe, matrices, [self.numbers[place] for place in places])
 
 
-def list_families(system: System, several: Iterable[Recipe]) -> list[Family]:
-    """Every recipe on every placement of its axes, in a stable order."""
+def list_families(system: System, recipes: Iterable[Recipe]) -> list[Family]:
+    """Lists every recipe on every placement of its axes, in a stable order."""
     placed: dict[tuple[tuple[str, int], ...], list[Matrix]] = {}
-    found: list[Family] = []
+    families: list[Family] = []
     number = 0
-    for recipe in several:
+    for recipe in recipes:
         if recipe.axes not in placed:
             every = placements(system.hierarchy, axes_of(recipe))
-            placed[recipe.axes] = [one.matrix for one in every]
+            placed[recipe.axes] = [placement.matrix for placement in every]
         matrices = placed[recipe.axes]
-        found.append(Family(recipe, matrices, range(number, number + len(matrices))))
+        families.append(Family(recipe, matrices, range(number, number + len(matrices))))
         number += len(matrices)
-    return found
+    return families
 
 
-def group_by_recipe(several: Iterable[PlacedRecipe]) -> list[Family]:
-    """Plans by their recipes, numbered as they come."""
-    found: dict[Recipe, tuple[list[Matrix], list[int]]] = {}
-    for number, one in enumerate(several):
-        matrices, numbers = found.setdefault(one.recipe, ([], []))
-        matrices.append(one.rows)
+def group_by_recipe(candidates: Iterable[PlacedRecipe]) -> list[Family]:
+    """Groups plans by recipe, numbered in the given order."""
+    grouped: dict[Recipe, tuple[list[Matrix], list[int]]] = {}
+    for number, candidate in enumerate(candidates):
+        matrices, numbers = grouped.setdefault(candidate.recipe, ([], []))
+        matrices.append(candidate.rows)
         numbers.append(number)
-    return [Family(recipe, *both) for recipe, both in found.items()]
+    return [Family(recipe, *members) for recipe, members in grouped.items()]

@@ -1,4 +1,4 @@
-"""A plan on the clock in full, as the verb ``simulate`` has it: every task, and proved programs."""
+"""Simulates candidates in full, as the verb ``simulate`` does: every task, and proved programs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hierarchies import InputError, Placement, System, row_major_placement
 from hierarchies.devices import Device
 from synth.collective.ranking.request import Request, StopFlag, Watcher
 from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
-from synth.measure.profiles import Kinds, Known, Profile, known
 from synth.search.forks import WorkControl, map_in_forks
+from synth.step.profiles import Kinds, Known, Profile, known
 from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import HALVES, SCHEDULES
 from synth.step.search.links import ComposedPlan, PlacedRecipe
@@ -29,16 +29,16 @@ from synth.step.simulation.sources import NetworkPrices, Rooflines, build_source
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
 RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
-"""Gradients are sent as soon as they are made, parameters put together a layer ahead."""
+"""Gradients are sent as soon as they are made, parameters gathered a layer ahead."""
 
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate, its plan of the step, where it lies, and that on the clock.
+    """A candidate with its plan of the step, its placement, and the simulation (``found``).
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
-    ``saved_seconds``: what it would take longer with each gradient's sum by itself. ``kinds``: how
-    many kinds of local work a profile has, if there is one.
+    ``saved_seconds``: how much longer the step would take without buckets. ``kinds``: how many
+    kinds of local work the profile has, if there is one.
     """
 
     candidate: PlacedRecipe
@@ -53,18 +53,18 @@ class Finalist:
 
     @property
     def size_bytes(self) -> int:
-        """Of the rank that needs the most memory."""
+        """Peak memory of the fullest rank."""
         return self.found.ranks[self.found.fullest].moment.size_bytes
 
 
 @dataclass
 class FinalistPool:
-    """Plans that are simulated, in the order in which they come, until enough of them fit. Mutable.
+    """Simulates plans in the order in which they come, until enough of them fit. Mutable.
 
-    ``looked_at`` are all that came, ``refused`` why some cannot be, ``nearest`` the least memory of
-    those that do not fit. Where one needs more memory on the clock than was expected, others of its
-    kind do, too, and are passed over. What comes of some that are wanted ``beside`` them is
-    ``told``, whether they fit or not.
+    ``looked_at``: all plans that came; ``refused``: why some are invalid; ``nearest``: the least
+    memory of those that do not fit. If a plan needs more memory on the clock than was expected, so
+    do others of its kind, which are then skipped. ``told`` has the results of the plans
+    ``beside``, whether these fit or not.
     """
 
     memory_bytes: float
@@ -87,69 +87,71 @@ class FinalistPool:
         *,
         at_once: bool = False,
     ) -> bool:
-        """Until there are ``k``, several at once if there may be several processes.
+        """Simulates until ``k`` plans fit, in several processes if there may be some.
 
-        ``known`` grows where what is ``coming`` is learned of, which forks are to know; they begin
-        ``at_once`` where that is said. Done by a ``crew`` if that is not all of the watcher's.
-        False if it was stopped before.
+        ``known`` counts what forks inherit; when it grows, forks are started anew. ``at_once``:
+        start forks without waiting. ``crew``: the processes to use instead of the watcher's.
+        Returns False if it was stopped.
         """
         begun: list[_StartedPlan] = []
-        noting = _FirstResultWatcher(crew or watcher, self.simulated)
-        wanted = self._to_simulate(coming, k, begun)
-        for last in map_in_forks(simulated, wanted, noting, known=known, at_once=at_once):
-            one, beside = begun.pop(0)
+        stops = _FirstResultWatcher(crew or watcher, self.simulated)
+        plans = self._to_simulate(coming, k, begun)
+        for result in map_in_forks(simulated, plans, stops, known=known, at_once=at_once):
+            plan, beside = begun.pop(0)
             if beside:
-                self.told.append(last)
+                self.told.append(result)
             else:
-                self._take(one, last)
+                self._take(plan, result)
             watcher.judged(len(self.simulated), k)
-        return not noting.stopped
+        return not stops.stopped
 
     def _to_simulate(
         self, coming: Iterator[ComposedPlan], k: int, begun: list[_StartedPlan]
     ) -> Iterator[ComposedPlan | None]:
-        """As many as are needed if all fit, then those beside them, begun while somebody waits to
-        hear which fit; those that ``begun`` are noted there until taken.
+        """Yields as many plans as are needed if all fit, then those ``beside``.
+
+        Yields None while pending results decide whether more are needed. Notes started plans in
+        ``begun``, until their results are taken.
         """
         fitting, beside = self._fitting(coming), iter(self.beside)
         while len(self.simulated) < k:
-            waiting = sum(not other for _, other in begun)
-            one = None if len(self.simulated) + waiting >= k else next(fitting, None)
-            if one is None and not waiting:
+            pending = sum(not extra for _, extra in begun)
+            plan = None if len(self.simulated) + pending >= k else next(fitting, None)
+            if plan is None and not pending:
                 break
-            other = one is None
-            one = one or next(beside, None)
-            begun += [(one, other)] if one else []
-            yield one
-        for one in beside:
-            begun.append((one, True))
-            yield one
+            extra = plan is None
+            plan = plan or next(beside, None)
+            begun += [(plan, extra)] if plan else []
+            yield plan
+        for plan in beside:
+            begun.append((plan, True))
+            yield plan
 
     def _fitting(self, coming: Iterator[ComposedPlan]) -> Iterator[ComposedPlan]:
-        for one in coming:
-            self.looked_at.append(one)
-            if self._fits(one):
-                yield one
+        for plan in coming:
+            self.looked_at.append(plan)
+            if self._fits(plan):
+                yield plan
 
-    def _fits(self, one: ComposedPlan) -> bool:
-        return one.size_bytes * self._excess.get(_memory_kind_of(one), 1.0) <= self.memory_bytes
+    def _fits(self, plan: ComposedPlan) -> bool:
+        return plan.size_bytes * self._excess.get(_memory_kind_of(plan), 1.0) <= self.memory_bytes
 
-    def _take(self, one: ComposedPlan, last: Finalist | InputError) -> None:
-        """What was simulated beside one that did not fit may be one that is passed over."""
-        if not self._fits(one):
+    def _take(self, plan: ComposedPlan, result: Finalist | InputError) -> None:
+        """Keeps a result unless, by an earlier result, plans of its kind do not fit."""
+        if not self._fits(plan):
             return
-        if isinstance(last, InputError):
-            self.refused[last.problem] += 1
-        elif last.size_bytes <= self.memory_bytes:
-            self.simulated.append(last)
+        if isinstance(result, InputError):
+            self.refused[result.problem] += 1
+        elif result.size_bytes <= self.memory_bytes:
+            self.simulated.append(result)
         else:
-            self._excess[_memory_kind_of(one)] = last.size_bytes / one.size_bytes
-            if self.nearest is None or last.size_bytes < self.nearest[1]:
-                self.nearest = one.candidate, last.size_bytes
+            self._excess[_memory_kind_of(plan)] = result.size_bytes / plan.size_bytes
+            if self.nearest is None or result.size_bytes < self.nearest[1]:
+                self.nearest = plan.candidate, result.size_bytes
 
 
 class _FirstResultWatcher(StopFlag):
-    """Goes on until something is simulated, then for as long as the watcher says."""
+    """Goes on until something is simulated, then for as long as the watcher does."""
 
     def __init__(self, watcher: WorkControl, simulated: Sequence[Finalist]) -> None:
         super().__init__(watcher)
@@ -160,24 +162,24 @@ class _FirstResultWatcher(StopFlag):
 
 
 _StartedPlan = tuple[ComposedPlan, bool]
-"""What is simulated, and whether it is beside the others."""
+"""A plan being simulated, and whether it is one of those beside the others."""
 
 _MemoryKind = tuple[tuple[tuple[str, int], ...], int, bool]
 
 
-def _memory_kind_of(one: ComposedPlan) -> _MemoryKind:
-    """Plans that are off in memory by about as much: their axes, ZeRO, and what is done again."""
-    recipe = one.candidate.recipe
+def _memory_kind_of(plan: ComposedPlan) -> _MemoryKind:
+    """Plans with the same axes, ZeRO and recompute have about the same error in memory."""
+    recipe = plan.candidate.recipe
     return recipe.axes, recipe.zero, recipe.remat
 
 
 def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
-    """What sections of a plan take on a device; scores of attention are never in memory."""
+    """Rooflines of a plan's sections on a device; attention scores stay out of memory."""
     return Rooflines(device, find_scores(apply(step, plan), plan.parts))
 
 
 def known_of(step: Step, plan: Plan, profile: Profile | None) -> Known:
-    """What a profile has of a plan of a step. Raises InputError as ``known`` does."""
+    """What a profile measured of a plan's local work. Raises InputError as ``known`` does."""
     if profile is None:
         return _NOTHING_KNOWN
     return known(profile, prepare_step(step, plan), apply(step, plan), plan.parts)
@@ -193,7 +195,7 @@ def simulate_plan(
     network: NetworkPrices,
     measured: Known = _NOTHING_KNOWN,
 ) -> StepPrediction:
-    """A plan of a step on the clock, as finalists are."""
+    """Simulates a plan of a step as finalists are simulated."""
     return predict_step(*_prediction_inputs(step, plan, computing, network, measured))
 
 
@@ -217,22 +219,22 @@ def _prediction_inputs(
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
-    """How many layers of the step are written out for it."""
+    """Number of layers of the step that is traced to simulate the recipe."""
     written = _written_layers(recipe, layers)
     return sum(written) if written is not None else layers
 
 
 def _written_layers(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
-    """The layers of the stages that are written out for all; None where these differ."""
+    """Layers of the stages that are written out to stand for all; None where stages differ."""
     stages = recipe.stages
-    each = recipe.layers or (layers // stages,) * stages
-    if stages <= WRITTEN_STAGES or sum(each) != layers or len({*each[1:-1]}) > 1:
+    stage_layers = recipe.layers or (layers // stages,) * stages
+    if stages <= WRITTEN_STAGES or sum(stage_layers) != layers or len({*stage_layers[1:-1]}) > 1:
         return None
-    return each[0], *each[1 : WRITTEN_STAGES - 1], each[-1]
+    return stage_layers[0], *stage_layers[1 : WRITTEN_STAGES - 1], stage_layers[-1]
 
 
 def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
-    """The recipe of a few stages that stand for all; None where these differ."""
+    """Returns the recipe with a few stages that stand for all; None where stages differ."""
     if (few := _written_layers(recipe, layers)) is None:
         return None
     axes = tuple((name, WRITTEN_STAGES if name == PIPE else size) for name, size in recipe.axes)
@@ -242,71 +244,73 @@ def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
 
 def simulate_candidate(
     step: Step,
-    one: PlacedRecipe,
+    candidate: PlacedRecipe,
     answers: RequestAnswers,
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
-    """The step by a candidate on the clock, with what the planner ``answers`` on the system.
+    """Simulates a step with a candidate, at the prices of ``answers``.
 
-    Raises InputError for a plan that is not one of the step.
+    Raises InputError if the plan is invalid for the step.
     """
-    told = _FinalistBuilder(one, answers, device, profile)
-    return told.finalist(told.predicted(step, one.recipe))
+    builder = _FinalistBuilder(candidate, answers, device, profile)
+    return builder.finalist(builder.predicted(step, candidate.recipe))
 
 
 def simulate_finalist(
     step_of: Callable[[int], Step],
     layers: int,
-    one: PlacedRecipe,
+    candidate: PlacedRecipe,
     answers: RequestAnswers,
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
-    """The same; ``step_of`` gives the step with so many layers.
+    """Simulates a model with a candidate; ``step_of`` returns the step with so many layers.
 
-    Of a long pipeline those of a few stages are written out, and stand for those between.
+    For a long pipeline only a few stages are written out, and stretched to the others.
     """
-    recipe = one.recipe
+    recipe = candidate.recipe
     if (short := _shorten_recipe(recipe, layers)) is not None:
-        told = _FinalistBuilder(one, answers, device, profile)
-        few = told.written(step_of(sum(short.layers)), short)
-        if (longer := stretch_device(few, recipe.stages)) is not None:
-            order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
-            handing = told.network.handing
-            return told.finalist(
+        builder = _FinalistBuilder(candidate, answers, device, profile)
+        written = builder.written(step_of(sum(short.layers)), short)
+        if (longer := stretch_device(written, recipe.stages)) is not None:
+            order = SCHEDULES[recipe.schedule](candidate.ranks, recipe.microbatches, recipe.chunks)
+            handing = builder.network.handing
+            return builder.finalist(
                 predict_tasks(longer, order, recipe.microbatches, handing, RUNTIME)
             )
-    return simulate_candidate(step_of(layers), one, answers, device, profile)
+    return simulate_candidate(step_of(layers), candidate, answers, device, profile)
 
 
 def list_requests(
-    step_of: Callable[[int], Step], layers: int, one: PlacedRecipe, answers: RequestAnswers
+    step_of: Callable[[int], Step], layers: int, candidate: PlacedRecipe, answers: RequestAnswers
 ) -> list[Request]:
-    """What the planner will be asked for by a candidate's ``simulate_finalist``, each once.
+    """Lists the requests that ``simulate_finalist`` will price for a candidate, each once.
 
-    Raises InputError as that does.
+    Raises InputError as it does.
     """
-    short = _shorten_recipe(one.recipe, layers)
+    short = _shorten_recipe(candidate.recipe, layers)
     step = step_of(sum(short.layers) if short else layers)
-    network = NetworkPrices(answers, Placement(answers.system.hierarchy, one.axes, one.rows))
-    found: dict[Request, None] = {}
+    network = NetworkPrices(
+        answers, Placement(answers.system.hierarchy, candidate.axes, candidate.rows)
+    )
+    requests: dict[Request, None] = {}
 
-    def sending(*how: Any) -> float:
-        found.update(dict.fromkeys(network.redistributor.requests(*how)))
+    def sending(*request: Any) -> float:
+        requests.update(dict.fromkeys(network.redistributor.requests(*request)))
         return 0.0
 
-    plan = plan_of(step, short or one.recipe)
+    plan = plan_of(step, short or candidate.recipe)
     free = Sources(lambda section: 0.0, sending, network.handing)
     write_tasks(prepare_step(step, plan), plan, apply(step, plan), free, RUNTIME)
-    return [*found]
+    return [*requests]
 
 
 @dataclass
 class _FinalistBuilder:
-    """A step on the clock; and of each of its sections how much of it are products of matrices.
+    """Simulates a step, and counts how much of each of its sections is products of matrices.
 
-    These are ``known`` by the seconds of the whole, as ``count_sections`` finds them again.
+    ``known`` maps seconds of sections to these parts, for ``count_sections`` to look them up.
     """
 
     candidate: PlacedRecipe
@@ -319,29 +323,31 @@ class _FinalistBuilder:
 
     @cached_property
     def placement(self) -> Placement:
-        """Where its axes lie."""
-        one = self.candidate
-        return Placement(self.answers.system.hierarchy, one.axes, one.rows)
+        """The placement of the candidate's axes."""
+        candidate = self.candidate
+        return Placement(self.answers.system.hierarchy, candidate.axes, candidate.rows)
 
     @cached_property
     def network(self) -> NetworkPrices:
-        """What is sent takes so long."""
+        """Prices of communication on the placement."""
         return NetworkPrices(self.answers, self.placement)
 
     def finalist(self, found: StepPrediction) -> Finalist:
-        """What was put on the clock, as a finalist."""
-        one = self.candidate
-        by_itself = is_framework_order(one, self.answers.system)
-        computed = self._of(found, one.recipe.microbatches)
+        """Makes a finalist of a simulated step."""
+        candidate = self.candidate
+        by_framework = is_framework_order(candidate, self.answers.system)
+        estimates = self._of(found, candidate.recipe.microbatches)
         kinds = self.measured.kinds if self.profile else None
-        return Finalist(one, self.plan, self.placement, by_itself, found, *computed, kinds=kinds)
+        return Finalist(
+            candidate, self.plan, self.placement, by_framework, found, *estimates, kinds=kinds
+        )
 
     def predicted(self, step: Step, recipe: Recipe) -> StepPrediction:
-        """A step by a recipe."""
+        """Simulates a step with a recipe."""
         return predict_step(*self._by(step, recipe))
 
     def written(self, step: Step, recipe: Recipe) -> Tasks:
-        """What its device does."""
+        """Returns the tasks of a device."""
         return write_tasks(*self._by(step, recipe))
 
     def _by(
@@ -364,38 +370,38 @@ class _FinalistBuilder:
         return computing
 
     def _of(self, run: StepPrediction, microbatches: int) -> tuple[Estimate, Estimate]:
-        """What the busiest rank computes, divided as all that is computed in a step."""
-        done = count_sections(run, microbatches, self.known)
-        passes = [[one.times(often) for one in self.known[took]] for took, often in done.items()]
-        both = [sum_estimates_of_section(each) for each in zip(*passes, strict=True)] or [
-            NOTHING,
-            NOTHING,
+        """Products and the rest of the busiest rank, in the proportions of the whole step."""
+        counts = count_sections(run, microbatches, self.known)
+        estimates = [
+            [part.times(count) for part in self.known[seconds]] for seconds, count in counts.items()
         ]
-        whole = sum(one.seconds for one in both)
+        parts = [sum_estimates_of_section(part) for part in zip(*estimates, strict=True)]
+        parts = parts or [NOTHING, NOTHING]
+        whole = sum(part.seconds for part in parts)
         share = run.ranks[run.busiest].compute_seconds / whole if whole else 0.0
-        products, between = (one.times(share) for one in both)
+        products, between = (part.times(share) for part in parts)
         return products, between
 
 
 def count_sections(
     run: StepPrediction, microbatches: int, known: Container[float]
 ) -> Counter[float]:
-    """How often in a step, over all stages, each section is done of whose seconds some are known.
+    """Counts, by their seconds, how often a step does each known section over all stages.
 
-    A section is found again by its seconds, which are its tasks'.
+    A task has exactly the seconds of its section, so these identify the section.
     """
-    found = Counter[float]()
+    counts = Counter[float]()
     for task in run.device.tasks:
         if task.seconds in known and not task.request:
-            found[task.seconds] += 1 if task.place.when in ONCE_PHASES else microbatches
-    return found
+            counts[task.seconds] += 1 if task.place.when in ONCE_PHASES else microbatches
+    return counts
 
 
-def is_framework_order(one: PlacedRecipe, system: System) -> bool:
-    """Whether its axes lie as frameworks lay them out by themselves."""
-    usual = _place_by_framework(system.hierarchy, one.axes)
-    return usual is not None and usual.matrix == one.rows
+def is_framework_order(candidate: PlacedRecipe, system: System) -> bool:
+    """Whether the axes are placed as frameworks place them by default."""
+    usual = _place_by_framework(system.hierarchy, candidate.axes)
+    return usual is not None and usual.matrix == candidate.rows
 
 
 _place_by_framework = lru_cache(row_major_placement)
-"""The same for all recipes of the same axes."""
+"""Cached, as recipes with the same axes have the same placement."""

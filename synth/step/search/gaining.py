@@ -1,9 +1,8 @@
 """The collectives of a plan, and those that a proved program carries out faster than the runtime.
 
-A plan is simulated as it is advised to run: by a program where prices can tell that it gains, else
-by the runtime's own choice. Who runs it has the programs only where somebody puts them there. So of
-each it is told what the runtime's own choice takes, and what that is of a step: nothing, if
-something is computed beside it all the time.
+A plan is simulated as advised: with a program where prices can tell that it gains, else with the
+runtime's own choice. A program must be installed to be used, so each gain states what the runtime's
+own choice takes, and how much of a step that is: nothing while computing hides all of it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from synth.step.search.finalists import Finalist
 from synth.step.simulation.collected import RankCollective, list_collectives
 
 LEAST_GAIN = 0.001
-"""Of a step: what gains less is not worth a file."""
+"""The share of a step that a gain must exceed to be worth a file."""
 
 
 @dataclass(frozen=True)
@@ -31,50 +30,48 @@ class CollectiveGain:
 
     @property
     def seconds(self) -> float:
-        """What it takes once on the clock of the step: as is advised."""
+        """Seconds of one call as advised, which is how the step was simulated."""
         return seconds_as_advised(self.answer)
 
     @property
     def default_seconds(self) -> float:
-        """What the runtime's own choice takes, once."""
+        """Seconds of one call with the runtime's own choice."""
         return self.answer.baseline_seconds
 
     @property
     def saved_seconds(self) -> float:
-        """Of a step, at least: what is computed beside a slower one is taken to hide as much."""
-        each = self.default_seconds - self.seconds
-        return self.sent.times * (1 - self.sent.hidden) * each
+        """Seconds of a step saved at least: computing is assumed to hide the same share of both."""
+        saved = self.default_seconds - self.seconds
+        return self.sent.times * (1 - self.sent.hidden) * saved
 
     @property
     def perhaps_saved_seconds(self) -> float:
-        """Of a step, if a program that is worth measuring is as fast as priced."""
+        """Seconds of a step saved if a program worth measuring is as fast as priced."""
         if advise(self.answer) is not KEEP_UNTIL_MEASURED:
             return 0.0
-        each = self.default_seconds - self.answer.runtime_seconds
-        return self.sent.times * (1 - self.sent.hidden) * each
+        saved = self.default_seconds - self.answer.runtime_seconds
+        return self.sent.times * (1 - self.sent.hidden) * saved
 
 
-def list_gains(one: Finalist, answers: RequestAnswers) -> tuple[CollectiveGain, ...]:
-    """Those of a plan that are worth a file, the one that saves most first."""
-    found = [gain for gain in list_collective_gains(one, answers) if _is_worthwhile(gain, one)]
-    return tuple(sorted(found, key=lambda gain: -gain.saved_seconds))
+def list_gains(finalist: Finalist, answers: RequestAnswers) -> tuple[CollectiveGain, ...]:
+    """Lists the gains of a plan that are worth a file, largest first."""
+    least = LEAST_GAIN * finalist.found.seconds
+    gains = list_collective_gains(finalist, answers)
+    worthwhile = (gain for gain in gains if gain.saved_seconds > least)
+    return tuple(sorted(worthwhile, key=lambda gain: -gain.saved_seconds))
 
 
-def _is_worthwhile(gain: CollectiveGain, one: Finalist) -> bool:
-    return gain.saved_seconds > LEAST_GAIN * one.found.seconds
-
-
-def list_collective_gains(one: Finalist, answers: RequestAnswers) -> Iterator[CollectiveGain]:
-    """All that the busiest rank sends, what takes the most time first."""
-    lies = one.placement
-    for sent in list_collectives(one.plan, one.found):
-        asked = Request(
-            lies.axes,
+def list_collective_gains(finalist: Finalist, answers: RequestAnswers) -> Iterator[CollectiveGain]:
+    """Yields every collective of the busiest rank, longest first."""
+    placement = finalist.placement
+    for sent in list_collectives(finalist.plan, finalist.found):
+        request = Request(
+            placement.axes,
             sent.over,
             sent.size_bytes,
             k=1,
             language=Language(goal=sent.goal),
-            placement=lies.matrix,
+            placement=placement.matrix,
         )
         if sent.times and sent.size_bytes:
-            yield CollectiveGain(sent, answers.best(asked))
+            yield CollectiveGain(sent, answers.best(request))

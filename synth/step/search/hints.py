@@ -1,4 +1,4 @@
-"""What may help where there is no plan, or none that fits: values that there are, memory freed."""
+"""Hints where there is no plan, or none that fits: values that are possible, memory saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.step.search.pins import Pins, pin_value_of
 from synth.step.sharding import Recipe
 
 FARTHEST = 4096
-"""Batches that are no farther from the one that was asked for are looked at."""
+"""How far from the requested batch other batches are looked for."""
 
 
 def no_plan_error(
@@ -22,20 +22,20 @@ def no_plan_error(
     known: Sequence[Recipe],
     possible: Callable[[int], bool],
 ) -> InputError:
-    """Why none of the ``known`` recipes has the pins; ``possible`` says it of another batch.
+    """Returns an error saying why no ``known`` recipe has the pins.
 
-    Of pins that contradict each other the fewest are named, with the values that the last of them
-    may have beside the others.
+    Names the fewest pins that contradict each other, with the values that the last of them may have
+    beside the others. ``possible``: whether any recipe divides another batch.
     """
     about = f"{model} for {batch} samples on {devices} devices"
-    for some in pins.some():
-        if known and not any(some.allow(one) for one in known):
-            *others, last = some.said
-            beside = Pins({name: some.said[name] for name in others})
-            values = {pin_value_of(one, last) for one in known if beside.allow(one)}
-            first = f"with {beside}, " if others else ""
+    for pins_at_odds in pins.subsets():
+        if known and not any(pins_at_odds.allow(recipe) for recipe in known):
+            *others, last = pins_at_odds.said
+            rest = Pins({name: pins_at_odds.said[name] for name in others})
+            values = {pin_value_of(recipe, last) for recipe in known if rest.allow(recipe)}
+            first = f"with {rest}, " if others else ""
             hint = f"{first}{last} is {_spell_values(values)}"
-            return InputError(f"no plan of {about} has {some}", where="pin", hint=hint)
+            return InputError(f"no plan of {about} has {pins_at_odds}", where="pin", hint=hint)
     if known:
         hint = "other microbatches: of 1, 2, 4, ... 64 samples on a device, or one"
         return InputError(f"no plan of {about} is tried", where="pin", hint=hint)
@@ -49,25 +49,25 @@ def no_plan_error(
 
 
 def _batches(batch: int, farthest: int, possible: Callable[[int], bool]) -> Iterator[int]:
-    """The next smaller and the next larger that something divides."""
-    for several in (
+    """Yields the next smaller and the next larger batch that is possible."""
+    for candidates in (
         range(batch - 1, max(0, batch - farthest - 1), -1),
         range(batch + 1, batch + farthest + 1),
     ):
-        found = next(filter(possible, several), None)
-        if found is not None:
-            yield found
+        batch_near = next(filter(possible, candidates), None)
+        if batch_near is not None:
+            yield batch_near
 
 
 def _spell_values(values: Iterable[str]) -> str:
-    """In the order of numbers, if they are some."""
-    known = sorted(values, key=lambda one: (int(one) if one.isdecimal() else 0, one))
-    return known[0] if len(known) == 1 else f"one of {', '.join(known)}"
+    """Spells values in numeric order, if they are numbers."""
+    ordered = sorted(values, key=lambda value: (int(value) if value.isdecimal() else 0, value))
+    return ordered[0] if len(ordered) == 1 else f"one of {', '.join(ordered)}"
 
 
 @dataclass(frozen=True)
 class MemorySaving:
-    """A change, and the least memory of a device with it, and how much less that is."""
+    """A change, the least memory of a device with it, and how much less that is."""
 
     what: str
     size_bytes: float
@@ -77,24 +77,24 @@ class MemorySaving:
 def find_savings(
     size_bytes: float, changes: Mapping[str, Callable[[], float]]
 ) -> tuple[MemorySaving, ...]:
-    """Which changes need less memory than what needs least now, the one that frees most first."""
-    found = []
+    """Lists the changes that lower the least memory ``size_bytes``, largest saving first."""
+    savings = []
     for what, size in changes.items():
         try:
-            own = size()
+            changed_bytes = size()
         except InputError:
             continue
-        if own < size_bytes:
-            found.append(MemorySaving(what, own, size_bytes - own))
-    return tuple(sorted(found, key=lambda one: one.size_bytes))
+        if changed_bytes < size_bytes:
+            savings.append(MemorySaving(what, changed_bytes, size_bytes - changed_bytes))
+    return tuple(sorted(savings, key=lambda saving: saving.size_bytes))
 
 
-def find_least_memory(composer: Composer, several: Iterable[Recipe]) -> float:
-    """The least memory that one of several recipes needs. Raises InputError if none can be."""
+def find_least_memory(composer: Composer, recipes: Iterable[Recipe]) -> float:
+    """Returns the least memory that a recipe needs. Raises InputError if none is valid."""
     sizes = []
-    for one in several:
+    for recipe in recipes:
         try:
-            sizes.append(composer.size_bytes(one))
+            sizes.append(composer.size_bytes(recipe))
         except InputError:
             continue
     if not sizes:

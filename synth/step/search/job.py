@@ -1,7 +1,7 @@
-"""What is planned: a model, a batch and a machine; and all that may be tried for it.
+"""A planning problem: a model, a batch and a machine, with all recipes that may be tried for it.
 
-What is not pinned is searched: sizes of the axes, ZeRO, microbatches, the schedule of stages, and
-what is computed again. A pin is what a recipe must have, as ``tensor=8`` or ``zero=1``.
+What is not pinned is searched: sizes of the axes, ZeRO, microbatches, the pipeline schedule and
+recompute. A pin is a decision that a recipe must have, as ``tensor=8`` or ``zero=1``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from math import isqrt
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
-from synth.measure.profiles import Profile
 from synth.step.models import ModelSettings, zoo_step
+from synth.step.profiles import Profile
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.search.composing.reading import LAYERS
 from synth.step.search.composing.writing import MICROBATCHES
@@ -29,24 +29,24 @@ from synth.step.sharding.plan import MOST_PASSES, PIPE
 from synth.step.zoo.sizes import Llama, Lstm, ResNet, sizes_of
 
 LONG_SEQUENCE = 16_384
-"""From how many tokens on a sequence may be cut among devices."""
+"""Tokens from which on the search shards a sequence over devices."""
 
 SAMPLES = (1, 2, 4, 8, 16, 32, 64)
-"""In a microbatch of one device, if the batch is in microbatches."""
+"""Samples of a device in each microbatch, if there are several microbatches."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
-"""Orders that are searched unless one is pinned: others are no faster, or need halves."""
+"""Schedules searched unless one is pinned: others are no faster, or split backward passes."""
 
 CHUNKS = (1, 2, 4, 8)
-"""Of a rank; and what of no more divides the layers."""
+"""Numbers of chunks of a rank that are tried, besides all divisors of the layers up to the last."""
 
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine.
+    """A model of the zoo with changed sizes, a batch and a machine.
 
-    ``profile``: what was measured of local work, which goes before the rates of the device wherever
-    a plan is simulated; plans are composed by rates alone.
+    ``profile``: measured local work, which overrides the rates of the device when a plan is
+    simulated. Plans are composed from rates alone.
     """
 
     model: str
@@ -58,7 +58,7 @@ class PlanningProblem:
 
     @cached_property
     def layers(self) -> int:
-        """That are alike, and are shared out among stages; 0 of a model in one piece."""
+        """Number of identical layers that stages share; 0 for a model in one piece."""
         sizes = sizes_of(self.model, self.changes)
         return 0 if isinstance(sizes, Lstm) else int(getattr(sizes, "layers", 0))
 
@@ -67,21 +67,21 @@ class PlanningProblem:
         return {}
 
     def known(self) -> int:
-        """How many steps are traced."""
+        """Number of steps traced so far."""
         return len(self._traced)
 
     def traced(self, batch: int, layers: int = LAYERS) -> Step:
-        """The step with so many layers, for another batch; a model in one piece is as it is."""
+        """Traces the step with so many layers for a batch; a model in one piece stays whole."""
         if (batch, layers) not in self._traced:
-            few = {**self.changes, **({"layers": layers} if self.layers else {})}
-            if "groups" in few and batch != self.spelling.batch:
-                few["groups"] = 1  # fewer samples are those of one replica
-            spelled = replace(self.spelling, batch=batch)
-            self._traced[batch, layers] = zoo_step(self.model, few, spelled)
+            sizes = {**self.changes, **({"layers": layers} if self.layers else {})}
+            if "groups" in sizes and batch != self.spelling.batch:
+                sizes["groups"] = 1  # fewer samples are those of one replica
+            settings = replace(self.spelling, batch=batch)
+            self._traced[batch, layers] = zoo_step(self.model, sizes, settings)
         return self._traced[batch, layers]
 
     def of_layers(self, layers: int) -> Step:
-        """The step with so many layers, for its whole batch."""
+        """The step with so many layers, for the whole batch."""
         return self.traced(self.spelling.batch, layers)
 
     @property
@@ -91,13 +91,13 @@ class PlanningProblem:
 
     @cached_property
     def extents(self) -> Extents:
-        """What sizes of axes must divide."""
-        found = extents_of(self.traced(MICROBATCHES))
-        return replace(found, batch=self.spelling.batch, layers=self.layers)
+        """Dimensions that sizes of axes must divide."""
+        extents = extents_of(self.traced(MICROBATCHES))
+        return replace(extents, batch=self.spelling.batch, layers=self.layers)
 
     @property
     def assumed(self) -> str:
-        """What plans assume of batch normalisation or tokens of experts; empty without these."""
+        """What plans assume of batch normalisation or of tokens of experts; empty without these."""
         sizes = sizes_of(self.model, self.changes)
         if isinstance(sizes, ResNet) and sizes.groups > 1:
             return (
@@ -115,7 +115,7 @@ class PlanningProblem:
 
     @cached_property
     def divides(self) -> bool:
-        """Whether it can be done in microbatches: what reads all samples at once cannot."""
+        """Whether the step has microbatches: not if an operation reads all samples at once."""
         if isinstance(sizes_of(self.model, self.changes), ResNet):
             return False  # the traced statistics are of a replica's samples in the whole step
         step = self.traced(MICROBATCHES)
@@ -126,7 +126,7 @@ class PlanningProblem:
         return True
 
     def knobs(self, pins: Pins) -> Knobs:
-        """What is tried where nothing is pinned."""
+        """Values to try for each decision that is not pinned."""
         devices, batch = self.system.devices, self.spelling.batch
         axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
@@ -137,7 +137,7 @@ class PlanningProblem:
             degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
             schedules=schedules,
-            chunks=sorted({*CHUNKS, *(one for one in divisors(self.layers) if one <= CHUNKS[-1])}),
+            chunks=sorted({*CHUNKS, *(n for n in divisors(self.layers) if n <= CHUNKS[-1])}),
             microbatches=counts,
             unstaged=counts,
             uneven=True,
@@ -146,41 +146,41 @@ class PlanningProblem:
         )
 
     def recipes(self, pins: Pins) -> list[Recipe]:
-        """All with the pins. Raises InputError where there are none, and says why."""
+        """Lists all recipes with the pins. Raises InputError if there are none, and says why."""
         known = list(list_recipes(self.system.devices, self.extents, self.knobs(pins)))
-        found = [one for one in known if self.allows(pins, one)]
-        if not found:
+        allowed = [recipe for recipe in known if self.allows(pins, recipe)]
+        if not allowed:
             devices, batch = self.system.devices, self.spelling.batch
             raise no_plan_error(self.model, devices, batch, pins, known, self.possible)
-        return found
+        return allowed
 
     def families(self, pins: Pins) -> list[Family]:
-        """All plans with the pins, by their recipes. Raises as ``list_recipes`` does."""
+        """Lists all plans with the pins, by recipe. Raises as ``recipes`` does."""
         return list_families(self.system, self.recipes(pins))
 
     def candidates(self, pins: Pins) -> list[PlacedRecipe]:
-        """The same one by one."""
+        """Lists all plans with the pins one by one."""
         return [*chain.from_iterable(self.families(pins))]
 
     def allows(self, pins: Pins, recipe: Recipe) -> bool:
-        """Whether a recipe has what is pinned, and what is tried."""
+        """Whether a recipe satisfies the pins and is among those that are tried."""
         return pins.allow(recipe) and ("microbatches" in pins.said or self._usual(recipe))
 
     def possible(self, batch: int) -> bool:
-        """Whether anything divides another batch among the devices."""
+        """Whether any recipe divides another batch among the devices."""
         counts = divisors(batch) if self.divides else [1]
         knobs = replace(self.knobs(Pins({})), microbatches=counts, unstaged=counts)
-        some = list_recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
-        return next(some, None) is not None
+        recipes = list_recipes(self.system.devices, replace(self.extents, batch=batch), knobs)
+        return next(recipes, None) is not None
 
     def _usual(self, recipe: Recipe) -> bool:
-        """Whether a microbatch has as many samples as are tried, and an order so many passes."""
-        cut = recipe.replicas * recipe.microbatches
+        """Whether its microbatches have a usual size and its schedule not too many passes."""
+        parts = recipe.replicas * recipe.microbatches
         few = recipe.stages * recipe.microbatches <= MOST_PASSES
-        return recipe.microbatches == 1 or (few and self.spelling.batch // cut in SAMPLES)
+        return recipe.microbatches == 1 or (few and self.spelling.batch // parts in SAMPLES)
 
 
 def divisors(number: int) -> list[int]:
-    """All of a number, the smallest first."""
-    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})
+    """Returns all divisors of a number, ascending."""
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})

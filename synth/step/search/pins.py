@@ -1,4 +1,4 @@
-"""What plans must have: ``tensor=8``, ``zero=1``, by a word and its value."""
+"""Decisions that a user fixes before the search, as words with values: ``tensor=8 zero=1``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
 
 AXES = (PIPE, "data", "expert", "seq", "tensor")
-"""The axes there are, major first, as frameworks order them."""
+"""The axes of recipes, major first, as frameworks order them."""
 
 
 @dataclass(frozen=True)
 class Pins:
-    """What a recipe must have: sizes of axes, and what else is said, by its word."""
+    """Values that a recipe must have, by the word of the pin: sizes of axes and other decisions."""
 
     said: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> Pins:
-        """``tensor=8 zero=1 remat=no``. Raises InputError for words that are none."""
+        """Parses ``tensor=8 zero=1 remat=no``. Raises InputError for unknown words or values."""
         said: dict[str, str] = {}
         for word in text.replace(",", " ").replace(";", " ").split():
             name, equals, value = word.partition("=")
@@ -42,30 +42,30 @@ class Pins:
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.said.items())
 
-    def some(self) -> Iterator[Pins]:
-        """Each pin, each pair of them, and so on."""
+    def subsets(self) -> Iterator[Pins]:
+        """Yields each pin alone, then each pair of pins, and so on."""
         for count in range(1, len(self.said) + 1):
-            for some in combinations(self.said.items(), count):
-                yield Pins(dict(some))
+            for chosen in combinations(self.said.items(), count):
+                yield Pins(dict(chosen))
 
     @property
     def bucket_bytes(self) -> int | None:
-        """The size of buckets; 0 for none, None if nothing is said."""
-        said = self.said.get("bucket")
-        found = _SIZE.fullmatch(said or "")
-        return int(found[1]) * 10**6 if found else None if said is None else 0
+        """Size of the pinned buckets in bytes; 0 for no buckets, None if nothing is pinned."""
+        value = self.said.get("bucket")
+        size = _SIZE.fullmatch(value or "")
+        return int(size[1]) * 10**6 if size else None if value is None else 0
 
     def without(self, name: str) -> Pins:
-        """All but one."""
+        """Returns the pins other than ``name``."""
         return Pins({other: value for other, value in self.said.items() if other != name})
 
     def allow(self, recipe: Recipe) -> bool:
-        """Whether a recipe has all of them."""
+        """Whether a recipe satisfies every pin."""
         return all(pin_value_of(recipe, name) == value for name, value in self.said.items())
 
 
 def pin_value_of(recipe: Recipe, name: str) -> str:
-    """What a recipe has, by the word of a pin."""
+    """Value that a recipe has for the word of a pin."""
     match name:
         case "zero" | "microbatches" | "chunks":
             return str(getattr(recipe, name))

@@ -1,4 +1,4 @@
-"""From a job to plans: searched among all recipes, on all placements, the best simulated."""
+"""Plans a job: searches all recipes on all placements, and simulates the best."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ from synth.step.sharding import Recipe
 from synth.step.zoo.sizes import sizes_of
 
 SPARE_PLANS = 50
-"""So many plans more are found than are asked for: simulated, some may not fit."""
+"""How many more plans are taken than requested, as some may not fit when simulated."""
 
 UNSTAGED_PLANS = 16
-"""So many plans of a model in one piece are simulated: they are few, and composed seconds of it
-leave out what normalisations of whole batches send."""
+"""Plans of a model in one piece that are simulated at least: there are few, and their composed
+seconds leave out communication for normalisation over whole batches."""
 
 GRADIENT_PIECES = 16
-"""In how many pieces gradients of a model without layers are sent while others are made."""
+"""Pieces in which gradients of a model without layers are sent while others are computed."""
 
 
 def _bucket_sizes(pins: Pins) -> Sequence[int]:
-    """Of the buckets that are tried: none where that is pinned."""
+    """Sizes of buckets to try; none where the size is pinned."""
     return BUCKETS if pins.bucket_bytes is None else ()
 
 
 @dataclass(frozen=True)
 class PlanningResult:
-    """What was found: the search, its first plans ``looked_at``, and the best of them simulated.
+    """The search, its first plans ``looked_at``, and the best of them simulated.
 
-    Those are ``finalists``, the fastest first, and ``estimate_errors`` what each may be off by.
-    ``usual`` is the best where axes lie as frameworks lay them out, simulated as ``laid_out``
-    unless the first lies so. ``least_seconds``: what no plan can beat, as all devices would compute
-    all the time. ``refused``: why plans cannot be, and how many. ``find_nearest_size``: if none
-    fits, what needs the least memory, and how much. ``peak_seconds``: that no plan is below, where
-    not all were looked at; else None. ``front``: the search's, if that was wanted.
+    ``finalists``: the fastest first; ``likely``: the seconds of each with their errors. ``usual``:
+    the best plan with axes placed as frameworks place them; ``laid_out``: that plan simulated,
+    unless the first is placed so. ``least_seconds``: a bound if all devices computed all the time.
+    ``refused``: why plans are invalid, and how many. ``nearest``: if none fits, the plan that needs
+    the least memory, and how much. ``peak_seconds``: a lower bound where not all plans were looked
+    at, else None. ``front``: the search's front, if it was requested.
     """
 
     search: Search
@@ -89,9 +89,9 @@ class PlanningResult:
     front: tuple[ComposedPlan, ...]
 
     def advised(self, memory_bytes: float) -> int:
-        """The number of the plan to be taken, from 0; there must be one."""
-        told = [compare_seconds(self.likely[0], one) for one in self.likely]
-        return choose_advised(self.finalists, told, memory_bytes)
+        """Index of the plan to advise. There must be a finalist."""
+        differences = [compare_seconds(self.likely[0], seconds) for seconds in self.likely]
+        return choose_advised(self.finalists, differences, memory_bytes)
 
     def verdict(self, memory_bytes: float) -> Found[PlacedRecipe]:
         """What the search proves of composed seconds."""
@@ -102,15 +102,15 @@ class PlanningResult:
                 return Optimal(first.candidate, first.seconds)
             return BestFound(first.candidate, first.seconds, bound)
         if self.nearest is not None:
-            one, size = self.nearest
-            nearest = Infeasible(f"too much memory: {one.recipe}", size - memory_bytes)
-        sure = bound is None and not self.search.fitting
-        return nearest if nearest is not None and sure else NoneFound(nearest)
+            candidate, size = self.nearest
+            nearest = Infeasible(f"too much memory: {candidate.recipe}", size - memory_bytes)
+        exhausted = bound is None and not self.search.fitting
+        return nearest if nearest is not None and exhausted else NoneFound(nearest)
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans of one job; what plans share is kept from search to search."""
+    """Plans one job; what plans share is kept from search to search."""
 
     job: PlanningProblem
 
@@ -137,7 +137,7 @@ class Planner:
 
     @cached_property
     def peak_seconds(self) -> float:
-        """What no plan can beat: all devices multiplying at their peak, whatever the shapes."""
+        """Lower bound of every plan: all devices multiply at their peak, whatever the shapes."""
         job = self.job
         count, samples = (MICROBATCHES, 1) if job.divides else (1, job.spelling.batch)
         whole = Recipe((("data", 1),), microbatches=count)
@@ -152,102 +152,105 @@ class Planner:
         *,
         front: bool = False,
     ) -> PlanningResult:
-        """The ``k`` best with the pins. ``front``: also what no other beats in seconds and memory,
-        found while the best are simulated.
+        """Returns the ``k`` best plans with the pins.
 
-        Raises InputError where none can be.
+        ``front``: also finds the plans that no other beats in both seconds and memory, while the
+        best are simulated. Raises InputError if no plan is valid.
         """
         job = self.job
-        memory, some = job.device.memory_bytes, job.families(pins)
-        self._write(some, watcher)
-        some = sorted(self._balanced(some, watcher), key=lambda one: one.numbers[0])
-        search = Search(self.composer, some, memory, *self._links, watcher, _bucket_sizes(pins))
+        memory, families = job.device.memory_bytes, job.families(pins)
+        self._write(families, watcher)
+        families = sorted(self._balanced(families, watcher), key=lambda family: family.numbers[0])
+        search = Search(self.composer, families, memory, *self._links, watcher, _bucket_sizes(pins))
         if search.complete and search.refused.total() == search.plans:
             raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
-        taken = FinalistPool(memory, search.refused.copy())
-        several = k if job.layers else max(k, UNSTAGED_PLANS)
-        usual = next(search.cheapest(lambda one: is_framework_order(one, job.system)), None)
-        coming = map(self._traced, islice(search.cheapest(), SPARE_PLANS + several))
-        first = [*islice(coming, several)]
-        taken.beside = [*map(self._traced, _extra_candidates(usual, first, job.system))]
+        pool = FinalistPool(memory, search.refused.copy())
+        count = k if job.layers else max(k, UNSTAGED_PLANS)
+        usual = next(search.cheapest(lambda plan: is_framework_order(plan, job.system)), None)
+        coming = map(self._traced, islice(search.cheapest(), SPARE_PLANS + count))
+        first = [*islice(coming, count)]
+        pool.beside = [*map(self._traced, _extra_candidates(usual, first, job.system))]
         with BackgroundWork(
             lambda: (search.front() if front else (), search.complete), watcher
         ) as rest:
             search.crew = rest
-            several_work = self._ask(pins, [*first, *taken.beside], rest)
-            told = chain(first, coming), several, partial(self._simulated, pins), watcher
-            complete = taken.simulate(*told, job.known, rest, at_once=several_work)
+            several_work = self._ask(pins, [*first, *pool.beside], rest)
+            arguments = chain(first, coming), count, partial(self._simulated, pins), watcher
+            complete = pool.simulate(*arguments, job.known, rest, at_once=several_work)
             unbeaten, whole = rest.result()
-        simulated = sorted(taken.simulated, key=lambda one: one.found.seconds)[:k]
+        simulated = sorted(pool.simulated, key=lambda finalist: finalist.found.seconds)[:k]
         return PlanningResult(
             search,
-            tuple(taken.looked_at),
+            tuple(pool.looked_at),
             tuple(simulated),
             self._likely(simulated),
             usual,
-            self._laid_out(pins, usual, simulated, *taken.told),
+            self._laid_out(pins, usual, simulated, *pool.told),
             self.composer.least_seconds(job.system.devices),
-            tuple(taken.refused.most_common()),
-            None if simulated else taken.nearest or search.nearest,
+            tuple(pool.refused.most_common()),
+            None if simulated else pool.nearest or search.nearest,
             search.complete and complete and whole,
             None if search.complete else self.peak_seconds,
             unbeaten,
         )
 
-    def finer(self, one: Finalist, budget: Budget) -> Refinement:
-        """A finalist operation by operation; of substitutions as many as the budget has."""
+    def finer(self, finalist: Finalist, budget: Budget) -> Refinement:
+        """Refines a finalist operation by operation, with at most the budget's substitutions."""
         job = self.job
-        return refine(job.step, one, self._answers, self._links[0], job.device, budget, job.profile)
+        return refine(
+            job.step, finalist, self._answers, self._links[0], job.device, budget, job.profile
+        )
 
-    def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
-        """All plans, their layers cut as is fastest where that pays and fits."""
+    def _balanced(self, families: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
+        """Yields all plans, with their layers balanced over stages where that pays and fits."""
         balancing = LayerBalancer(self.composer.on(self._links[1]), self.job.device.memory_bytes)
-        for one in some:
-            yield from balancing.cut(one) if watcher.go_on() else [one]
+        for family in families:
+            yield from balancing.cut(family) if watcher.go_on() else [family]
 
-    def _write(self, some: Sequence[Family], watcher: Watcher) -> None:
-        """What all plans are composed of, by as many processes as there may be."""
-        wanted = self.composer.wanted(one.recipe for one in some)
-        for batch in dict.fromkeys(batch_of(one, each) for one, many in wanted for each in many):
+    def _write(self, families: Sequence[Family], watcher: Watcher) -> None:
+        """Writes out the parts that plans are composed of, in as many processes as there may be."""
+        wanted = self.composer.wanted(family.recipe for family in families)
+        batches = (batch_of(recipe, samples) for recipe, counts in wanted for samples in counts)
+        for batch in dict.fromkeys(batches):
             self.job.traced(batch)
         self.composer.write(wanted, watcher)
 
-    def _traced(self, one: ComposedPlan) -> ComposedPlan:
-        """What is traced here its forks need not trace: JAX has threads, which forks have not."""
-        self.job.of_layers(layers_of(one.candidate.recipe, self.job.layers))
-        return one
+    def _traced(self, plan: ComposedPlan) -> ComposedPlan:
+        """Traces the plan's step before the fork: JAX has threads, which forks do not inherit."""
+        self.job.of_layers(layers_of(plan.candidate.recipe, self.job.layers))
+        return plan
 
-    def _ask(self, pins: Pins, several: Sequence[ComposedPlan], crew: BackgroundWork[Any]) -> bool:
-        """Have all priced that plans send, if several processes are to simulate them; say whether.
+    def _ask(self, pins: Pins, plans: Sequence[ComposedPlan], crew: BackgroundWork[Any]) -> bool:
+        """Prices the requests of plans at once if several processes will simulate them.
 
-        What is written out here for that its forks need not write out. Buckets, which are tried
-        where they may gain, are priced then.
+        Returns whether they will. The forks inherit what was written out for it. Buckets are
+        priced later, where they may gain.
         """
-        if worth := is_parallel(crew):
-            asked_for = chain.from_iterable(self._asked(pins, one) for one in several)
-            self._answers.ask(asked_for, crew)
-        return worth
+        if parallel := is_parallel(crew):
+            requests = chain.from_iterable(self._asked(pins, plan) for plan in plans)
+            self._answers.ask(requests, crew)
+        return parallel
 
-    def _asked(self, pins: Pins, one: ComposedPlan) -> Sequence[Request]:
-        """What will be asked when a plan is simulated; nothing of one that cannot be."""
-        job, plan = self.job, one.candidate
-        alone = plan if pins.bucket_bytes is not None else plan.alone
+    def _asked(self, pins: Pins, plan: ComposedPlan) -> Sequence[Request]:
+        """Requests of simulating a plan; none for an invalid one."""
+        job, candidate = self.job, plan.candidate
+        alone = candidate if pins.bucket_bytes is not None else candidate.alone
         try:
             return list_requests(job.of_layers, job.layers, alone, self._answers)
         except InputError:
             return ()
 
-    def _finalist(self, one: PlacedRecipe) -> Finalist:
+    def _finalist(self, candidate: PlacedRecipe) -> Finalist:
         job = self.job
         return simulate_finalist(
-            job.of_layers, job.layers, one, self._answers, job.device, job.profile
+            job.of_layers, job.layers, candidate, self._answers, job.device, job.profile
         )
 
-    def _bucketed(self, pins: Pins, one: PlacedRecipe) -> Finalist:
-        """A plan simulated, with the buckets that are pinned, or those that gain."""
+    def _bucketed(self, pins: Pins, candidate: PlacedRecipe) -> Finalist:
+        """Simulates a plan, with the pinned buckets, or those that gain."""
         if pins.bucket_bytes is not None:
-            return self._finalist(one)
-        alone = one.alone
+            return self._finalist(candidate)
+        alone = candidate.alone
         composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
         shorter, sizes = (
             partial(composed.shorter, alone),
@@ -255,17 +258,17 @@ class Planner:
         )
         return try_buckets(self._finalist(alone), self._finalist, memory, shorter, sizes)
 
-    def _simulated(self, pins: Pins, one: ComposedPlan) -> Finalist | InputError:
+    def _simulated(self, pins: Pins, plan: ComposedPlan) -> Finalist | InputError:
         try:
-            return self._bucketed(pins, one.candidate)
+            return self._bucketed(pins, plan.candidate)
         except InputError as error:
             return error
 
-    def freed(self, pins: Pins, found: PlanningResult) -> tuple[MemorySaving, ...]:
-        """If nothing fits: what would need less memory, and how much that is."""
-        if found.nearest is None or found.search.fitting or not found.search.complete:
+    def freed(self, pins: Pins, result: PlanningResult) -> tuple[MemorySaving, ...]:
+        """If nothing fits: changes that need less memory, and how much each needs."""
+        if result.nearest is None or result.search.fitting or not result.search.complete:
             return ()
-        nearest, size = found.nearest
+        nearest, size = result.nearest
         others: dict[str, Callable[[], float]] = {
             f"without {name}={value}": partial(self._least, pins.without(name))
             for name, value in pins.said.items()
@@ -278,53 +281,55 @@ class Planner:
         return find_savings(size, others)
 
     def _least(self, pins: Pins) -> float:
-        """The least memory of a plan with such pins."""
+        """The least memory of a plan with these pins."""
         return find_least_memory(self.composer, self.job.recipes(pins))
 
     def _doubled(self, recipe: Recipe) -> float:
-        """Twice as many samples on twice as many devices."""
+        """Memory with twice the samples on twice the devices."""
         axes = tuple((name, size * (1 + (name == "data"))) for name, size in recipe.axes)
         composer = replace(self.composer, batch=2 * self.composer.batch, _plans={})
         return composer.size_bytes(replace(recipe, axes=axes))
 
     def _halved(self, recipe: Recipe) -> float:
-        """Of half as many tokens."""
+        """Memory with half the tokens."""
         job = self.job
         tokens = getattr(sizes_of(job.model, job.changes), "sequence", 2) // 2
         half = replace(job, changes={**job.changes, "sequence": tokens})
         return Planner(half).composer.size_bytes(recipe)
 
-    def sending(self, one: Finalist) -> tuple[CollectiveGain, ...]:
-        """The collectives of a plan, each with its best answer; what takes most time first."""
-        return tuple(list_collective_gains(one, self._answers))
+    def sending(self, finalist: Finalist) -> tuple[CollectiveGain, ...]:
+        """Collectives of a plan, each with its best answer, longest first."""
+        return tuple(list_collective_gains(finalist, self._answers))
 
-    def gaining(self, one: Finalist) -> tuple[CollectiveGain, ...]:
-        """Its collectives that gain by programs of ours."""
-        return list_gains(one, self._answers)
+    def gaining(self, finalist: Finalist) -> tuple[CollectiveGain, ...]:
+        """Collectives of a plan that gain by programs of ours."""
+        return list_gains(finalist, self._answers)
 
-    def _likely(self, several: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
-        return tuple(estimate_errors(several, self.composer, self._links[0], self.job.system))
+    def _likely(self, finalists: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
+        return tuple(estimate_errors(finalists, self.composer, self._links[0], self.job.system))
 
     def _laid_out(
         self,
         pins: Pins,
         usual: ComposedPlan | None,
         simulated: Sequence[Finalist],
-        *told: Finalist | InputError,
+        *results: Finalist | InputError,
     ) -> UncertainSeconds | None:
-        """The best as frameworks lay axes out, simulated; None where there is nothing to gain.
+        """Simulates the best plan with the placement of frameworks; None if nothing is to gain.
 
-        ``told``: what came of it, if it was simulated beside others.
+        ``results``: its result, if it was simulated beside others.
         """
         if usual is None or not simulated or simulated[0].by_framework:
             return None
-        known = (one for one in simulated if one.candidate.alone == usual.candidate.alone)
-        found = next(chain(known, told), None) or self._simulated(pins, usual)
-        return None if isinstance(found, InputError) else self._likely([found])[0]
+        known = (
+            finalist for finalist in simulated if finalist.candidate.alone == usual.candidate.alone
+        )
+        result = next(chain(known, results), None) or self._simulated(pins, usual)
+        return None if isinstance(result, InputError) else self._likely([result])[0]
 
 
 def _perfect(device: Device) -> Device:
-    """One that multiplies at its peak whatever the shapes, and does all else in no time."""
+    """A device that multiplies at its peak whatever the shapes, and does all else in no time."""
     rates = device.matrix_flops_per_second
     return replace(
         device,
@@ -342,8 +347,9 @@ def _perfect(device: Device) -> Device:
 def _extra_candidates(
     usual: ComposedPlan | None, first: Sequence[ComposedPlan], system: System
 ) -> Iterator[ComposedPlan]:
-    """What is to be simulated beside the first plans: the best as frameworks lay axes out, unless
-    the first of all lies so, or it is one of them.
+    """Yields the best plan with the placement of frameworks, to be simulated beside the first.
+
+    Nothing if the very first plan is placed so, or if it is among the first anyway.
     """
     needless = usual in first or (first and is_framework_order(first[0].candidate, system))
     if usual is not None and not needless:

@@ -1,8 +1,8 @@
-"""Sharded steps: what a plan makes of a step, as every device does it, and what that sends.
+"""Sharded steps: the program of a plan as text that every device runs.
 
-A station of its own, as text (``grammar.tensors``): ``write_sharded_step`` writes down the program
-of a plan, ``check`` judges one that anybody wrote, ``to_device_step`` is what a device computes of
-it and ``list_step_moves`` what it sends.
+The text is a language of its own (``grammar.tensors``): ``write_sharded_step`` writes the program
+of a plan, ``check`` judges a program from any source, ``to_device_step`` returns what one device
+computes, and ``list_step_moves`` what it sends.
 
 >>> from grammar.tensors.parser import parse_sharded
 >>> from synth.step.sharded_step import check, to_device_step, list_step_moves
@@ -18,7 +18,7 @@ it and ``list_step_moves`` what it sends.
 >>> check(sharded)
 >>> work_of(to_device_step(sharded))[0].flops == 2 * 8 * 4 * 16 / 8
 True
->>> [(str(one.move), one.times) for one in list_step_moves(sharded)]
+>>> [(str(moved.move), moved.times) for moved in list_step_moves(sharded)]
 [('all-reduce (sum) over model', 1)]
 """
 

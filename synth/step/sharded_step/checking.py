@@ -1,7 +1,7 @@
-"""Judges a sharded step that anybody may have written: every operation has a row along each axis.
+"""Checks a sharded step from any source: every operation must have a row along each axis.
 
-A plan's own sharded steps are right as they are made. Those that were written or changed by hand
-are checked line by line before anything is done with them, and refused by line and reason.
+Sharded steps of plans are correct by construction. Those that were written or edited by hand are
+checked operation by operation before they are used; errors name the line and the reason.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Sizes = Mapping[str, int]
 
 
 def check_known(step: Step) -> None:
-    """Raise InputError for an operation of which nobody knows how it may be cut, by its line.
+    """Raises InputError for an operation without known factors, with its line.
 
-    A text may have any name and any parameters: also one whose parameters are not those of JAX's
-    primitive is refused.
+    A text may have any names and parameters, so an operation whose parameters are not those of
+    JAX's primitive is refused, too.
     """
     for operation in step.graph.everywhere():
         if operation.body is None and operation.primitive not in MOVING:
@@ -55,11 +55,11 @@ _MALFORMED = (AssertionError, AttributeError, LookupError, TypeError, ValueError
 
 
 def check(sharded: ShardedStep) -> None:
-    """Raise InputError for a line that cannot be: the operation, what is wrong, its axis.
+    """Raises InputError for an illegal line, with the operation, the problem and its axis.
 
-    An operation without such a row; a partial sum where it may not be; axes in different orders; a
-    redistribution that no single move is; a loop whose values change how they lie; what is read on
-    a stage that does not have it, or before it is made.
+    Illegal are an operation without a row for its shardings, a partial sum where none is allowed,
+    axes in different orders, a redistribution that is no single move, a loop whose carried values
+    change their sharding, and a value read on a stage that does not have it, or before it is made.
     """
     check_known(sharded.step)
     _check(sharded.step.graph, sharded.sizes)
@@ -87,7 +87,7 @@ def _check(graph: Graph, sizes: Sizes) -> None:
 
 
 def sharding_of(operand: Operand) -> Sharding:
-    """How an operand of a sharded step lies; a literal is replicated."""
+    """Returns the sharding of an operand of a sharded step; a literal is replicated."""
     if isinstance(operand, Literal):
         return replicated_sharding(0)
     assert operand.sharding is not None, operand
@@ -95,9 +95,9 @@ def sharding_of(operand: Operand) -> Sharding:
 
 
 def _line_of(operation: Operation) -> str:
-    """The line of the user's code, else the name of what it makes."""
-    made = operation.results[0].name if operation.results else ""
-    return operation.line or made
+    """Returns the line of the user's code, else the name of the first result."""
+    result = operation.results[0].name if operation.results else ""
+    return operation.line or result
 
 
 def _check_move(operation: Operation, sizes: Sizes) -> None:
@@ -119,24 +119,26 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
     if by not in names:
         raise InputError(f"no move is called {by!r}", where=where, hint=", ".join(names))
     kinds = frozenset(
-        kind for one in (before, after) for kind, _ in sharding_of(one).partial
+        kind for end in (before, after) for kind, _ in sharding_of(end).partial
     ) or frozenset((ReductionKind.SUM,))
     move = ShardingMove(
         MoveKind(by), tuple(map(str, over)), sharding_of(before), sharding_of(after)
     )
     possible = [
-        one
-        for one in list_moves(sharding_of(before), sizes, kinds)
-        if one.after == sharding_of(after)
+        legal
+        for legal in list_moves(sharding_of(before), sizes, kinds)
+        if legal.after == sharding_of(after)
     ]
     possible += filter(None, [flatten_move(sharding_of(before), sharding_of(after))])
     if move not in possible:
-        told = "; ".join(f"by={one.how.value} over=({','.join(one.axes)})" for one in possible)
+        known = "; ".join(
+            f"by={legal.how.value} over=({','.join(legal.axes)})" for legal in possible
+        )
         raise InputError(
             f"{by} over {', '.join(map(str, over))} does not make {before.spelled} lie as"
             f" {after.spelled.partition(': ')[2]}",
             where=where,
-            hint=told or "several redistributions one after the other do",
+            hint=known or "several redistributions one after the other do",
         )
 
 
@@ -157,7 +159,7 @@ def _check_send(operation: Operation) -> None:
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:
-    """What is carried lies in the end as in the beginning, slices as the stacks they are of."""
+    """Raises InputError unless carried values keep their sharding, and slices that of stacks."""
     divided = scan_operands_of(loop.parameter)
     inner = tuple(map(sharding_of, body.inputs))
     carry = divided.carry(inner)
@@ -168,8 +170,8 @@ def _check_loop(loop: Operation, body: Graph) -> None:
         (loop.results, results),
         (body.outputs, (*carry, *made[len(carry) :])),
     )
-    for values, wanted in pairs:
-        for value, sharding in zip(values, wanted, strict=True):
+    for values, shardings in pairs:
+        for value, sharding in zip(values, shardings, strict=True):
             if isinstance(value, Value) and sharding_of(value) != sharding:
                 raise InputError(
                     f"{value.spelled} where the body has {value.type.sharded(sharding)}",

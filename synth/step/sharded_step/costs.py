@@ -1,7 +1,7 @@
-"""What a sharded step asks of a network, and what it holds: alike requests are one, many times.
+"""Requests of a sharded step to the network, and memory and FLOPs of its devices.
 
-Requests over the same axes for buffers of the same size have the same answer, so they are put
-together: the 12 gradients of one shape are one request, 12 times.
+Requests over the same axes for buffers of the same size have the same answer, so they are grouped:
+the 12 gradients of one shape are one request, 12 times.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from synth.step.work import count_primitives, peak_bytes
 
 @dataclass(frozen=True)
 class StepRequest:
-    """A request and the moves that need it; ``answered`` on a machine, else None.
+    """A request and the moves that need it; ``answered`` has its price on a machine, if any.
 
-    ``size_bytes`` is the largest buffer of a device, ``least_bytes`` what one must send or receive
-    at least: both of one request, of which a step has ``times``.
+    ``size_bytes`` is the largest buffer of a device, ``least_bytes`` the least that a device sends
+    or receives; both are for one request, of which a step has ``times``.
     """
 
     how: MoveKind
@@ -43,46 +43,47 @@ class StepRequest:
 
     @property
     def times(self) -> int:
-        return sum(one.times for one in self.moved)
+        return sum(move.times for move in self.moved)
 
     @property
     def seconds(self) -> float | None:
-        """Of one request."""
+        """Seconds of one request."""
         return None if self.answered is None else self.answered.seconds
 
 
 def list_step_requests(
     sharded: ShardedStep, redistributor: Redistributor | None = None
 ) -> tuple[StepRequest, ...]:
-    """The requests of a step, the most bytes first; with answers if there is a machine."""
-    sizes, found = sharded.sizes, dict[tuple[object, ...], list[StepMove]]()
-    for one in list_step_moves(sharded):
-        if _sends(one.move, sizes):
-            move, types = one.move, (one.value.type, sizes)
-            key = (move.how, _reduction(move), frozenset(move.axes), _largest_bytes(move, *types))
-            found.setdefault((*key, _least_bytes(move, *types)), []).append(one)
-    requests = [_request_of(several, sizes, redistributor) for several in found.values()]
-    return tuple(sorted(requests, key=lambda one: -one.least_bytes * one.times))
+    """Returns the requests of a step, most bytes first; with answers if there is a machine."""
+    sizes, groups = sharded.sizes, dict[tuple[object, ...], list[StepMove]]()
+    for moved in list_step_moves(sharded):
+        move, value = moved.move, moved.value.type
+        if _sends(move, sizes):
+            size = _largest_bytes(move, value, sizes), move.least_bytes(value, sizes)
+            key = (move.how, _reduction(move), frozenset(move.axes), *size)
+            groups.setdefault(key, []).append(moved)
+    requests = [_request_of(members, sizes, redistributor) for members in groups.values()]
+    return tuple(sorted(requests, key=lambda request: -request.least_bytes * request.times))
 
 
 def local_moves(sharded: ShardedStep) -> Counter[MoveKind]:
-    """How often a step redistributes without sending anything, by kind."""
-    found: Counter[MoveKind] = Counter()
-    for one in list_step_moves(sharded):
-        if not _sends(one.move, sharded.sizes):
-            found[one.move.how] += one.times
-    return found
+    """Counts the moves of a step that do not communicate, by kind."""
+    counts: Counter[MoveKind] = Counter()
+    for moved in list_step_moves(sharded):
+        if not _sends(moved.move, sharded.sizes):
+            counts[moved.move.how] += moved.times
+    return counts
 
 
 def _sends(move: ShardingMove, sizes: Mapping[str, int]) -> bool:
-    """Whether devices exchange something; from microbatch to microbatch none does."""
+    """Whether a move communicates, which a move from microbatch to microbatch does not."""
     return bool(move.least({**sizes, TIME: 1}))
 
 
 def _request_of(
-    several: list[StepMove], sizes: Mapping[str, int], redistributor: Redistributor | None
+    moves: list[StepMove], sizes: Mapping[str, int], redistributor: Redistributor | None
 ) -> StepRequest:
-    first, answered = several[0], None
+    first, answered = moves[0], None
     move, value = first.move, first.value.type
     if redistributor is not None:
         inside, part = to_microbatch(move, value, sizes) or (move, value)
@@ -93,8 +94,8 @@ def _request_of(
         _reduction(move),
         tuple(axis for axis in sizes if axis in move.axes),
         _largest_bytes(move, value, sizes),
-        _least_bytes(move, value, sizes),
-        tuple(several),
+        move.least_bytes(value, sizes),
+        tuple(moves),
         answered,
     )
 
@@ -106,17 +107,13 @@ def _reduction(move: ShardingMove) -> ReductionKind | None:
 def _largest_bytes(move: ShardingMove, value: Type, sizes: Mapping[str, int]) -> int:
     block, inside = pad_move(move, value, sizes)
     ends = (inside.before, inside.after)
-    held = (Type(block.dtype, part_shape(block, one, sizes)) for one in ends)
-    return max(one.bytes for one in held)
-
-
-def _least_bytes(move: ShardingMove, value: Type, sizes: Mapping[str, int]) -> Fraction:
-    return move.least_bytes(value, sizes)
+    parts = (Type(block.dtype, part_shape(block, end, sizes)) for end in ends)
+    return max(part.bytes for part in parts)
 
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes in the memory of one device, by role; ``values`` as ``work.peak_bytes`` says."""
+    """Bytes in the memory of one device, by role; ``values`` is the peak by ``peak_bytes``."""
 
     parameter: int
     gradient: int
@@ -127,16 +124,16 @@ class DeviceMemory:
 
     @property
     def all(self) -> int:
-        """All together."""
+        """Bytes of all roles."""
         return sum(astuple(self))
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a device holds of a step, and how many operations it does.
+    """Memory and FLOPs of one device.
 
-    Of microbatches all of the batch is there, and values of one at a time: how many are under way
-    depends on the order of passes.
+    With microbatches it has all of the batch, and the values of one microbatch: how many are in
+    flight depends on the pipeline schedule.
     """
 
     held: DeviceMemory
@@ -144,32 +141,31 @@ class Share:
 
 
 def unsharded_share(sharded: ShardedStep) -> Share:
-    """Of one device that does the whole step."""
+    """Returns the share of a single device that runs the whole step."""
     return _share(unshard(sharded), _gradients(sharded, sharded.step), repeat(1))
 
 
 def list_shares(sharded: ShardedStep) -> tuple[Share, ...]:
-    """Of each device of a stage, by stages; without any there is one."""
-    found = []
+    """Returns the share of a device of each stage; without a pipeline there is one."""
+    shares = []
     for stage in split_stages(sharded):
         part = to_device_step(stage)
-        one = _share(part, _gradients(stage, part), times_of(stage))
-        batch = one.held.batch * stage.sizes.get(TIME, 1)
-        found.append(replace(one, held=replace(one.held, batch=batch)))
-    return tuple(found)
+        share = _share(part, _gradients(stage, part), times_of(stage))
+        batch = share.held.batch * stage.sizes.get(TIME, 1)
+        shares.append(replace(share, held=replace(share.held, batch=batch)))
+    return tuple(shares)
 
 
 def _gradients(sharded: ShardedStep, step: Step) -> int:
-    """Bytes of the gradients of a sharded step as they are in a step of the same names."""
-    return sum(step.graph.values[one.name].type.bytes for one in find_gradients(sharded.step))
+    """Returns the bytes of a sharded step's gradients, by the types in ``step``."""
+    return sum(step.graph.values[value.name].type.bytes for value in find_gradients(sharded.step))
 
 
-def _share(step: Step, gradient: int, each: Iterable[int]) -> Share:
+def _share(step: Step, gradient: int, times: Iterable[int]) -> Share:
     of: Counter[str] = Counter()
     for role, value in zip(step.roles, step.graph.inputs, strict=True):
         of[role] += value.type.bytes
     values = peak_bytes(step)
     held = DeviceMemory(of["parameter"], gradient, of["moment"], of["state"], of["batch"], values)
-    return Share(
-        held, sum(count * flops_of(one) for one, count in count_primitives(step.graph, each))
-    )
+    counts = count_primitives(step.graph, times)
+    return Share(held, sum(count * flops_of(operation) for operation, count in counts))

@@ -1,7 +1,7 @@
-"""The two steps that a sharded one stands for: the whole, and what one device does of it.
+"""Derives from a sharded step the unsharded step, and the part of one device.
 
-The whole is what is left without types and redistributions: a plan puts in nothing else. All
-devices do alike, so one stands for all.
+The unsharded step is what remains without shardings and redistributions: a plan inserts nothing
+else. All devices run the same program, so one stands for all.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from grammar.tensors.sharding import Type, part_shape
 
 
 def unshard(sharded: ShardedStep) -> Step:
-    """The step that a sharded one was made of; in stages, in the order of its text."""
+    """Returns the step without shardings and moves; with stages, in the order of the text."""
     return replace(sharded.step, graph=_WholeValues().graph(sharded.step.graph))
 
 
 def to_device_step(sharded: ShardedStep) -> Step:
-    """The step with the shapes of one device's parts; redistributions are still in it.
+    """Returns the step with the shapes of one device's parts, including its redistributions.
 
-    Parameters of primitives are left as they are: to count operations and bytes takes shapes only.
-    ``synth.step.factors.part_of`` has what to execute.
+    Parameters of primitives are unchanged, as FLOPs and bytes depend on shapes only; use
+    ``synth.step.factors.part_of`` for operations to execute.
     """
     return replace(sharded.step, graph=_part(sharded.step.graph, sharded.sizes))
 
 
 def split_stages(sharded: ShardedStep) -> tuple[ShardedStep, ...]:
-    """What a device of each stage does, of what it reads; alone what one without stages does."""
-    count = 1 + max((one.stage for one in sharded.places), default=0)
+    """Returns the sharded step of each stage, with the inputs it reads; one without stages."""
+    count = 1 + max((place.stage for place in sharded.places), default=0)
     return (sharded,) if count == 1 else tuple(_stage(sharded, at) for at in range(count))
 
 
 def _stage(sharded: ShardedStep, stage: int) -> ShardedStep:
     step = sharded.step
-    both = zip(step.graph.operations, sharded.places, strict=True)
-    own = [(one, at) for one, at in both if at.stage in (stage, EVERYWHERE)]
-    made = {value.name: value for one, _ in own for value in one.results if one.primitive != SEND}
-    inside = {name for name in step.graph.values if name not in made}
-    read = {str(operand) for one, _ in own for operand in one.operands} & inside
+    pairs = zip(step.graph.operations, sharded.places, strict=True)
+    own = [(op, place) for op, place in pairs if place.stage in (stage, EVERYWHERE)]
+    made = {value.name for op, _ in own for value in op.results if op.primitive != SEND}
+    outside = {name for name in step.graph.values if name not in made}
+    read = {str(operand) for op, _ in own for operand in op.operands} & outside
     kept = [at for at, value in enumerate(step.graph.inputs) if value.name in read]
     outs = [at for at, value in enumerate(step.graph.outputs) if str(value) in made]
     graph = Graph(
         tuple(step.graph.inputs[at] for at in kept),
-        tuple(one for one, _ in own),
+        tuple(op for op, _ in own),
         tuple(step.graph.outputs[at] for at in outs),
     )
     updates = tuple(
@@ -63,45 +63,46 @@ def _stage(sharded: ShardedStep, stage: int) -> ShardedStep:
         for out, place in step.updates
         if out in outs and place in kept
     )
-    roles, labels = (tuple(some[at] for at in kept) for some in (step.roles, step.labels))
+    roles, labels = (tuple(words[at] for at in kept) for words in (step.roles, step.labels))
     return replace(
         sharded,
         step=replace(step, graph=graph, roles=roles, labels=labels, updates=updates),
-        places=tuple(at for _, at in own),
+        places=tuple(place for _, place in own),
     )
 
 
 def part_type(value: Value, sizes: Mapping[str, int]) -> Type:
-    """What one device holds of a value of a sharded step."""
+    """Returns the type of one device's part of a value."""
     assert value.sharding is not None, value
     return Type(value.type.dtype, part_shape(value.type, value.sharding, sizes))
 
 
 @dataclass
 class _WholeValues:
-    """Values by the names that they and their redistributions have."""
+    """Unsharded values, by their own names and those of their redistributions."""
 
     values: dict[str, Value] = field(default_factory=dict)
 
     def graph(self, graph: Graph) -> Graph:
-        inputs = tuple(map(self.made, graph.inputs))
+        inputs = tuple(map(self.make, graph.inputs))
         operations = []
-        for one in graph.operations:
-            if one.primitive in MOVING:
-                self.values[one.results[0].name] = self.values[str(one.operands[0])]
+        for operation in graph.operations:
+            if operation.primitive in MOVING:
+                source = self.values[str(operation.operands[0])]
+                self.values[operation.results[0].name] = source
             else:
-                operations.append(self.operation(one))
+                operations.append(self.operation(operation))
         return Graph(inputs, tuple(operations), tuple(map(self.read, graph.outputs)))
 
-    def operation(self, one: Operation) -> Operation:
+    def operation(self, sharded: Operation) -> Operation:
         return replace(
-            one,
-            operands=tuple(map(self.read, one.operands)),
-            results=tuple(map(self.made, one.results)),
-            body=None if one.body is None else _WholeValues().graph(one.body),
+            sharded,
+            operands=tuple(map(self.read, sharded.operands)),
+            results=tuple(map(self.make, sharded.results)),
+            body=None if sharded.body is None else _WholeValues().graph(sharded.body),
         )
 
-    def made(self, value: Value) -> Value:
+    def make(self, value: Value) -> Value:
         self.values[value.name] = replace(value, sharding=None)
         return self.values[value.name]
 
@@ -116,7 +117,7 @@ def _part(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     def read(operand: Operand) -> Operand:
         return operand if isinstance(operand, Literal) else part(operand)
 
-    def done(operation: Operation) -> Operation:
+    def part_of_operation(operation: Operation) -> Operation:
         return replace(
             operation,
             operands=tuple(map(read, operation.operands)),
@@ -126,6 +127,6 @@ def _part(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
     return Graph(
         tuple(map(part, graph.inputs)),
-        tuple(map(done, graph.operations)),
+        tuple(map(part_of_operation, graph.operations)),
         tuple(map(read, graph.outputs)),
     )

@@ -1,7 +1,7 @@
-"""A program on a machine: each redistribution by the path that is fastest there.
+"""Adapts a program to a machine: each redistribution takes the path that is fastest there.
 
-The fewest bytes are not always the least time: a small value is not worth a request more. What is
-of microbatches moves as the plan says.
+The fewest bytes are not always the least time: a small value is not worth another request.
+Redistributions along time stay as the plan has them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from synth.step.sharding.plan import TIME
 
 
 def choose_fastest_paths(program: StepProgram, redistributor: Redistributor) -> StepProgram:
-    """The same program, which on the redistributor's placement moves its values the fastest way."""
+    """Returns the program with the paths that are fastest on the redistributor's placement."""
 
-    def fastest(
-        one: LocalOperation | RedistributedValue | SentValue,
+    def choose(
+        instruction: LocalOperation | RedistributedValue | SentValue,
     ) -> LocalOperation | RedistributedValue | SentValue:
-        match one:
+        match instruction:
             case LocalOperation(body=StepProgram() as body):
-                return replace(one, body=choose_fastest_paths(body, redistributor))
+                return replace(instruction, body=choose_fastest_paths(body, redistributor))
             case LocalOperation() | SentValue():
-                return one
+                return instruction
             case RedistributedValue(value, path):
                 if TIME in (*path.source.axes, *path.target.axes):
-                    return one
+                    return instruction
                 if not path.requests(redistributor.sizes):
-                    return one
-                found = redistributor.redistribution(value.type, path.source, path.target)
-                return RedistributedValue(value, found.path)
-        assert_never(one)
+                    return instruction
+                fastest = redistributor.redistribution(value.type, path.source, path.target)
+                return RedistributedValue(value, fastest.path)
+        assert_never(instruction)
 
-    return replace(program, instructions=tuple(map(fastest, program.instructions)))
+    return replace(program, instructions=tuple(map(choose, program.instructions)))

@@ -1,8 +1,8 @@
-"""What values of a sharded step are to its user: whose gradient, which parameter, which line.
+"""Finds what values of a sharded step mean to its user: parameters and their gradients.
 
-A step is a graph of primitives, in which nothing is called a gradient. But what comes back as a
-parameter has been made, element by element, of that parameter, its moments and its gradient: so
-going back from there through what works by element finds them.
+A step is a graph of primitives, in which nothing is called a gradient. But each new parameter is
+computed, element by element, from the old one, its moments and its gradient: so they are found by
+going back from the outputs through elementwise operations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from synth.step.factors.table import ELEMENTWISE
 class Meaning:
     """``role``: that of an input, or ``gradient``, or ``value``; ``label``: the input's.
 
-    What is made of a parameter for the next step is a parameter, too.
+    The new value of a parameter is a parameter, too.
     """
 
     role: str
@@ -29,13 +29,13 @@ Meanings = Mapping[str, Meaning]
 
 
 def input_meanings(step: Step) -> dict[str, Meaning]:
-    """Inputs are what their roles say."""
+    """Returns the meanings of inputs, by their roles and labels."""
     inputs = zip(step.graph.inputs, step.roles, step.labels, strict=True)
     return {value.name: Meaning(role, label) for value, role, label in inputs}
 
 
 def ends_of(step: Step) -> dict[str, str]:
-    """The outputs that are parameters of the next step, and their labels."""
+    """Returns the labels of outputs that are parameters of the next step, by name."""
     return {
         str(step.graph.outputs[out]): step.labels[place]
         for out, place in step.updates
@@ -44,36 +44,36 @@ def ends_of(step: Step) -> dict[str, str]:
 
 
 def find_meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> dict[str, Meaning]:
-    """What is known of a graph's values, of which ``ends`` become parameters with these labels."""
-    labels, found = _label_sources(graph, ends), dict(inputs)
+    """Returns the known meanings of a graph's values; ``ends`` has the labels of new parameters."""
+    labels, meanings = _label_sources(graph, ends), dict(inputs)
     for operation in graph.operations:
         for result in operation.results:
-            one = str(operation.operands[0]) if operation.operands else ""
-            if operation.primitive in MOVING and one in found:
-                found[result.name] = found[one]
+            source = str(operation.operands[0]) if operation.operands else ""
+            if operation.primitive in MOVING and source in meanings:
+                meanings[result.name] = meanings[source]
             elif result.name in labels:
-                touched = operation.primitive in ELEMENTWISE and any(
-                    found[str(operand)].role in ("parameter", "moment")
+                is_updated = operation.primitive in ELEMENTWISE and any(
+                    meanings[str(operand)].role in ("parameter", "moment")
                     for operand in operation.operands
-                    if str(operand) in found
+                    if str(operand) in meanings
                 )
-                role = "parameter" if touched else "gradient"
-                found[result.name] = Meaning(role, labels[result.name])
-    return found
+                role = "parameter" if is_updated else "gradient"
+                meanings[result.name] = Meaning(role, labels[result.name])
+    return meanings
 
 
 def _label_sources(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
-    """The label of all that an end is made of element by element, back to what makes it anew."""
-    makers = {one.name: operation for operation in graph.operations for one in operation.results}
+    """Returns the labels of ends for all values from which they are computed element by element."""
+    makers = {result.name: op for op in graph.operations for result in op.results}
     labels = {name: label for name, label in ends.items() if name in makers}
-    left = list(labels)
-    while left:
-        name = left.pop()
+    pending = list(labels)
+    while pending:
+        name = pending.pop()
         for operand in _elementwise_operands(makers[name]):
             made = operand.name in makers and not _is_constant(makers[operand.name])
             if made and operand.name not in labels:
                 labels[operand.name] = labels[name]
-                left.append(operand.name)
+                pending.append(operand.name)
     return labels
 
 
@@ -85,8 +85,8 @@ def _elementwise_operands(operation: Operation) -> Iterator[Value]:
 
 
 def _is_constant(operation: Operation) -> bool:
-    """One number everywhere, such as a learning rate; or a count."""
-    return not any(_rank(one) for one in operation.operands)
+    """Whether an operation has only scalar operands, such as a learning rate or a count."""
+    return not any(_rank(operand) for operand in operation.operands)
 
 
 def _rank(operand: Operand) -> int:
@@ -94,33 +94,32 @@ def _rank(operand: Operand) -> int:
 
 
 def find_gradients(step: Step) -> tuple[Value, ...]:
-    """Of each parameter that is updated the value in which its gradient is complete.
+    """Returns for each updated parameter the value that holds its complete gradient.
 
-    That is the last one through which all goes that comes of the gradient: of ``g`` AdamW computes
-    ``0.1 g`` and ``g g``, and of these neither is all. A parameter that nothing is added to has
-    none.
+    It is the last value through which all of the gradient passes: from ``g`` AdamW computes
+    ``0.1 g`` and ``g g``, neither of which is all of it. A parameter without an update has none.
     """
     known = find_meanings(step.graph, input_meanings(step), ends_of(step))
     by_label: dict[str, list[tuple[Value, Operation]]] = {}
     for operation in step.graph.operations:
         for value in operation.results:
-            one = known.get(value.name)
-            if one is not None and one.role == "gradient":
-                by_label.setdefault(one.label, []).append((value, operation))
-    found = map(_find_narrowest, by_label.values())
-    return tuple(one for one in found if one is not None)
+            meaning = known.get(value.name)
+            if meaning is not None and meaning.role == "gradient":
+                by_label.setdefault(meaning.label, []).append((value, operation))
+    gradients = map(_find_bottleneck, by_label.values())
+    return tuple(gradient for gradient in gradients if gradient is not None)
 
 
-def _find_narrowest(several: Sequence[tuple[Value, Operation]]) -> Value | None:
-    """The last of these, in order, that each other one is made of or goes into."""
-    behind: dict[str, set[str]] = {}
-    for value, operation in several:
-        made_of = {str(one) for one in operation.operands if str(one) in behind}
-        behind[value.name] = made_of.union(*(behind[name] for name in made_of))
-    for value, _ in reversed(several):
+def _find_bottleneck(values: Sequence[tuple[Value, Operation]]) -> Value | None:
+    """Returns the last value that every other one depends on, or is needed for."""
+    ancestors: dict[str, set[str]] = {}
+    for value, operation in values:
+        direct = {str(operand) for operand in operation.operands if str(operand) in ancestors}
+        ancestors[value.name] = direct.union(*(ancestors[name] for name in direct))
+    for value, _ in reversed(values):
         if all(
-            other == value.name or other in behind[value.name] or value.name in behind[other]
-            for other in behind
+            other == value.name or other in ancestors[value.name] or value.name in ancestors[other]
+            for other in ancestors
         ):
             return value
     return None

@@ -1,7 +1,7 @@
-"""Judges where and when the operations of a sharded step are done.
+"""Checks the stages and phases of the operations of a sharded step.
 
-A stage reads what it made or was sent; a pass what was done before it, of the same microbatch; and
-what is done once nothing of microbatches but their sums.
+A stage may read what it made or was sent; a pass what earlier passes of its microbatch made; and
+operations that run once only sums over microbatches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARED_ROLES = ("batch", "state", "cache")
 
 
 def check_places(sharded: ShardedStep) -> None:
-    """Raise InputError for a line that a stage cannot do where it stands, or not then."""
+    """Raises InputError for an operation that its stage cannot run in its phase."""
     if not sharded.places:
         if TIME in sharded.sizes or PIPE in sharded.sizes:
             hint = "a line as 'stage 0 forward' above the operations that it does"
@@ -39,22 +39,26 @@ def check_places(sharded: ShardedStep) -> None:
         problem, hint = "stages without microbatches", f"an axis as {TIME}=4"
         raise InputError(problem, where=sharded.step.name, hint=hint)
     inputs = zip(sharded.step.graph.inputs, sharded.step.roles, strict=True)
-    judged = _PlaceJudge(
-        {one.name: {EVERYWHERE: "before"} if role in _SHARED_ROLES else {} for one, role in inputs}
+    judge = _PlaceJudge(
+        {
+            value.name: {EVERYWHERE: "before"} if role in _SHARED_ROLES else {}
+            for value, role in inputs
+        }
     )
     for operation, at in zip(sharded.step.graph.operations, sharded.places, strict=True):
-        judged.do(operation, at)
+        judge.check(operation, at)
 
 
 @dataclass
 class _PlaceJudge:
-    """Since when each stage has each value; an input of which no stage is said is where it is read
-    first.
+    """``available`` has the phase in which each value becomes available on each stage.
+
+    Other inputs than those of ``_SHARED_ROLES`` are on the first stage that reads them.
     """
 
-    there: dict[str, dict[int, str]]
+    available: dict[str, dict[int, str]]
 
-    def do(self, operation: Operation, at: PipelinePosition) -> None:
+    def check(self, operation: Operation, at: PipelinePosition) -> None:
         for operand in operation.operands:
             if isinstance(operand, Value):
                 self.read(operand, operation, at)
@@ -62,15 +66,15 @@ class _PlaceJudge:
             raise _place_error(
                 operation, f"{at} is on no stage", "a pass is of one: stage 0 forward"
             )
-        stage = self.sent(operation, at) if operation.primitive == SEND else at.stage
+        stage = self.receiver(operation, at) if operation.primitive == SEND else at.stage
         for value in operation.results:
             if at.when not in PASSES and TIME in _axes(value):
                 hint = f"cut along {TIME} is what passes make: let it be whole, or sum it up"
                 raise _place_error(operation, f"{value.spelled} is made {at}", hint)
-            self.there[value.name] = {stage: at.when}
+            self.available[value.name] = {stage: at.when}
 
-    def sent(self, operation: Operation, at: PipelinePosition) -> int:
-        """The stage where a value is then; in passes it is above or below, as passes go."""
+    def receiver(self, operation: Operation, at: PipelinePosition) -> int:
+        """Returns the stage to which a value is sent. Raises InputError against the pass."""
         stage = int(str(operation.parameter["to"]))
         wrong_way = at.when in PASSES and (stage > at.stage) is not (at.when == "forward")
         if stage == at.stage or wrong_way:
@@ -79,13 +83,13 @@ class _PlaceJudge:
         return stage
 
     def read(self, value: Value, operation: Operation, at: PipelinePosition) -> None:
-        places = self.there[value.name]
+        places = self.available[value.name]
         if not places:
             places[at.stage] = "before"
         when = places.get(at.stage, places.get(EVERYWHERE))
         if when is None:
-            had = ", ".join(f"stage {one}" for one in places)
-            hint = f"it is on {had}: send it to={at.stage}"
+            homes = ", ".join(f"stage {stage}" for stage in places)
+            hint = f"it is on {homes}: send it to={at.stage}"
             raise _place_error(operation, f"stage {at.stage} does not have {value}", hint)
         summed = (
             operation.primitive == REDISTRIBUTE
@@ -109,5 +113,5 @@ def _axes(value: Value) -> tuple[str, ...]:
 
 
 def _place_error(operation: Operation, problem: str, hint: str) -> InputError:
-    made = operation.results[0].name if operation.results else ""
-    return InputError(problem, where=operation.line or made, hint=hint)
+    result = operation.results[0].name if operation.results else ""
+    return InputError(problem, where=operation.line or result, hint=hint)

@@ -1,4 +1,4 @@
-"""All redistributions of a sharded step: which value, by which move, how often."""
+"""Lists the redistributions and sends of a sharded step, with how often they run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from synth.step.work import length_of
 
 @dataclass(frozen=True)
 class StepMove:
-    """One move of one value, ``times`` a step: in loops as often as they go round.
+    """One move of one value, ``times`` a step: once for each iteration of loops around it.
 
-    In the passes of microbatches it is once for each, of that one's part.
+    In the passes of microbatches it runs once for each, on that one's part.
     """
 
     value: Value
@@ -41,22 +41,22 @@ class StepMove:
 
 
 def list_step_moves(sharded: ShardedStep) -> tuple[StepMove, ...]:
-    """Every move in the order of the text, those of loops where the loop is."""
+    """Returns every move in the order of the text, those of loops where the loop is."""
     step = sharded.step
     return tuple(_moves(step.graph, input_meanings(step), ends_of(step), times_of(sharded)))
 
 
 def times_of(sharded: ShardedStep) -> tuple[int, ...]:
-    """How often each operation is done in a step: those of passes once for each microbatch."""
+    """Returns how often each operation runs in a step: in passes once for each microbatch."""
+    if not sharded.places:
+        return (1,) * len(sharded.step.graph.operations)
     microbatches = sharded.sizes.get(TIME, 1)
-    return tuple(microbatches if one.when in PASSES else 1 for one in sharded.places) or (1,) * len(
-        sharded.step.graph.operations
-    )
+    return tuple(microbatches if place.when in PASSES else 1 for place in sharded.places)
 
 
 @dataclass(frozen=True)
 class PipelineTransfer:
-    """A value that goes from each device of a stage to its twin on another, so often a step."""
+    """A value sent from each device of a stage to its counterpart on another, ``times`` a step."""
 
     value: Value
     source: int
@@ -66,17 +66,17 @@ class PipelineTransfer:
 
 
 def list_transfers(sharded: ShardedStep) -> tuple[PipelineTransfer, ...]:
-    """All that is sent between stages, in the order of the text."""
-    found = zip(sharded.step.graph.operations, sharded.places, times_of(sharded), strict=False)
+    """Returns all sends between stages, in the order of the text."""
+    placed = zip(sharded.step.graph.operations, sharded.places, times_of(sharded), strict=False)
     return tuple(
-        PipelineTransfer(one.results[0], at.stage, int(str(one.parameter["to"])), at.when, times)
-        for one, at, times in found
-        if one.primitive == SEND
+        PipelineTransfer(send.results[0], at.stage, int(str(send.parameter["to"])), at.when, times)
+        for send, at, times in placed
+        if send.primitive == SEND
     )
 
 
 def move_of(operation: Operation) -> ShardingMove:
-    """The move of a redistribution, as the text says it: whether it may be is not asked."""
+    """Reads the move of a redistribution from its text, without checking that it is legal."""
     [before], [after] = operation.operands, operation.results
     assert isinstance(before, Value), operation
     assert before.sharding is not None, operation
@@ -88,21 +88,21 @@ def move_of(operation: Operation) -> ShardingMove:
 
 
 def _moves(
-    graph: Graph, inputs: Meanings, ends: dict[str, str], each: Sequence[int]
+    graph: Graph, inputs: Meanings, ends: dict[str, str], counts: Sequence[int]
 ) -> Iterator[StepMove]:
     known = find_meanings(graph, inputs, ends)
-    for operation, times in zip(graph.operations, each, strict=True):
+    for operation, times in zip(graph.operations, counts, strict=True):
         if operation.primitive == REDISTRIBUTE:
             [value] = operation.operands
             assert isinstance(value, Value), operation
             meaning = known.get(value.name, Meaning("value", ""))
             yield StepMove(value, move_of(operation), times, meaning, operation.line)
         if operation.body is not None:
-            yield from _body_meanings(operation, operation.body, known, times)
+            yield from _body_moves(operation, operation.body, known, times)
 
 
-def _body_meanings(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[StepMove]:
-    """Inputs of a body are slices of what they are outside, or the same; so are its outputs."""
+def _body_moves(loop: Operation, body: Graph, known: Meanings, times: int) -> Iterator[StepMove]:
+    """Yields the moves of a body, whose inputs and outputs mean the same as outside the loop."""
     inputs = {
         inner.name: known[str(outer)]
         for inner, outer in zip(body.inputs, loop.operands, strict=True)
@@ -113,5 +113,5 @@ def _body_meanings(loop: Operation, body: Graph, known: Meanings, times: int) ->
         for inner, outer in zip(body.outputs, loop.results, strict=True)
         if outer.name in known
     }
-    each = (times * length_of(loop),) * len(body.operations)
-    yield from _moves(body, inputs, ends, each)
+    counts = (times * length_of(loop),) * len(body.operations)
+    yield from _moves(body, inputs, ends, counts)

@@ -1,8 +1,8 @@
-"""Applies a plan to a step: types of all operations, and a redistribution where two differ.
+"""Applies a plan to a step: shards every operation and inserts redistributions where types differ.
 
-Of each value and each way in which it is read there is one redistribution, however many readers
-there are. Results that come back as inputs of the next step end as these lie. Nothing else is
-put in.
+A value has one redistribution for each sharding in which it is read, however many readers there
+are. Results that return as inputs of the next step end with the sharding of those inputs. Nothing
+else is inserted.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ from synth.step.sharding.together.update import update_of
 
 
 def apply(step: Step, plan: Plan) -> StepProgram:
-    """The step, ``prepare_step`` for the plan, as every device does it.
+    """Returns the program that every device runs for the step, prepared by ``prepare_step``.
 
-    Raises InputError where the plan is not one of the step. That is: for another number of inputs
-    or operations, axes that do not divide a value, rows that an operation does not have, what would
-    need all microbatches at once, and stages that wait for each other or have nothing to do.
+    Raises InputError if the plan does not fit the step: a different number of inputs or operations,
+    axes that do not divide a value, rows that an operation does not have, an operation that would
+    need all microbatches at once, and stages that wait for each other or have no work.
     """
     check_order(plan)
     ready = prepare_step(step, plan)
-    program, whens = apply_with_phases(ready, plan)
+    program, phases = apply_with_phases(ready, plan)
     if plan.order is not None:
-        check_stages(ready, plan.stages, operation_phases(program, whens), plan.order.stages)
+        check_stages(ready, plan.stages, operation_phases(program, phases), plan.order.stages)
     if plan.microbatches > 1:
-        program = place_program(ready, plan, program, whens)
-    found = group_buckets(program, plan)
-    return replace(found, update=update_of(ready, found, plan.sizes))
+        program = place_program(ready, plan, program, phases)
+    bucketed = group_buckets(program, plan)
+    return replace(bucketed, update=update_of(ready, bucketed, plan.sizes))
 
 
 def check(step: Step, plan: Plan) -> None:
-    """Raise what ``apply`` raises before it writes a program: that takes as long as a step is long,
-    and a program over four axes many seconds.
+    """Raises the errors that ``apply`` raises before it writes a program.
+
+    Writing takes time in proportion to the step, and over four axes many seconds.
     """
     check_order(plan)
     ready = prepare_step(step, plan)
@@ -70,7 +71,7 @@ def check(step: Step, plan: Plan) -> None:
 
 
 def apply_with_phases(step: Step, plan: Plan) -> tuple[StepProgram, tuple[StepPhase, ...]]:
-    """The program of a step that is prepared, and when its instructions are done, on any stage."""
+    """Returns the program of a prepared step and the phase of each instruction, ignoring stages."""
     parts = tuple(plan.parts.items())
     return _apply_cached(
         IdentityKey(step), IdentityKey(plan.cuts), parts, plan.first, plan.scattered
@@ -79,57 +80,56 @@ def apply_with_phases(step: Step, plan: Plan) -> tuple[StepProgram, tuple[StepPh
 
 @lru_cache(maxsize=8)
 def _apply_cached(
-    same: IdentityKey[Step],
-    cut: IdentityKey[Cuts],
-    axes: tuple[tuple[str, int], ...],
+    step_key: IdentityKey[Step],
+    cuts_key: IdentityKey[Cuts],
+    sizes: tuple[tuple[str, int], ...],
     first: CostPriority,
     scattered: bool,
 ) -> tuple[StepProgram, tuple[StepPhase, ...]]:
-    """Who writes a recipe out asks for it, and who then applies the plan."""
-    step, cuts, parts = same.one, cut.one, dict(axes)
+    # Expanding a recipe needs this program to choose stages, and applying the plan needs it again.
+    step, cuts, parts = step_key.one, cuts_key.one, dict(sizes)
     _check_inputs(step, cuts, parts)
     ends = {out: cuts.inputs[place] for out, place in step.updates}
-    losses = {str(one) for at, one in enumerate(step.graph.outputs) if at not in ends}
+    losses = {str(output) for at, output in enumerate(step.graph.outputs) if at not in ends}
     device = _DeviceProgram(parts, first, scattered=scattered, losses=losses)
     program = device.program(step.graph, cuts, ends)
-    return program, tuple(device.whens)
+    return program, tuple(device.phases)
 
 
 def _check_inputs(step: Step, cuts: Cuts, parts: Mapping[str, int]) -> None:
-    """Raise InputError for the cuts of another step, and for axes that do not divide an input."""
+    """Raises InputError for the cuts of another step, and for axes that do not divide an input."""
     check_cuts(step.graph, cuts, step.name)
     for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
         check_type(value.type, sharding, parts, where=f"input {label}")
 
 
-def operation_phases(program: StepProgram, whens: Sequence[StepPhase]) -> list[StepPhase]:
-    """When the operations of a program are done, one after the other."""
-    both = zip(program.instructions, whens, strict=True)
-    return [when for one, when in both if isinstance(one, LocalOperation)]
+def operation_phases(program: StepProgram, phases: Sequence[StepPhase]) -> list[StepPhase]:
+    """Returns the phases of a program's operations, in order, without its redistributions."""
+    pairs = zip(program.instructions, phases, strict=True)
+    return [phase for instruction, phase in pairs if isinstance(instruction, LocalOperation)]
 
 
 def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
-    """Raise InputError for the cuts of another graph."""
-    told, wanted = (
-        (len(cuts.inputs), len(cuts.operations)),
-        (len(graph.inputs), len(graph.operations)),
-    )
-    if told != wanted:
+    """Raises InputError for the cuts of another graph."""
+    given = len(cuts.inputs), len(cuts.operations)
+    expected = len(graph.inputs), len(graph.operations)
+    if given != expected:
         raise InputError(
-            f"a plan for {told[0]} inputs and {told[1]} operations",
+            f"a plan for {given[0]} inputs and {given[1]} operations",
             where=where,
-            hint=f"this has {wanted[0]} and {wanted[1]}: make a plan of the same step",
+            hint=f"this has {expected[0]} and {expected[1]}: make a plan of the same step",
         )
 
 
 @dataclass
 class _DeviceProgram:
-    """What a device does so far, and which values it has, lying how.
+    """The program written so far, and the shardings in which each value is available.
 
-    ``late`` are those that come of all microbatches, ``passing`` those that a pass of each makes,
-    also if they are the same in all; ``nested`` is a device inside a loop. Loops of
-    one body that are cut alike, as those of stages are, have one program, in ``bodies``. What
-    is done of each microbatch goes forward until all ``losses`` are made, then backward.
+    ``made`` has the sharding in which each value was made, ``held`` all available shardings.
+    ``late`` values depend on all microbatches; ``passing`` values are made in a pass of each
+    microbatch, even if they are the same in all. ``nested`` is set inside a loop. Loops that share
+    a body and its cuts, as loops of stages do, share one program in ``bodies``. Passes are forward
+    until all ``losses`` are made, then backward.
     """
 
     parts: Mapping[str, int]
@@ -137,7 +137,7 @@ class _DeviceProgram:
     nested: bool = False
     scattered: bool = False
     losses: set[str] = field(default_factory=set)
-    whens: list[StepPhase] = field(default_factory=list)
+    phases: list[StepPhase] = field(default_factory=list)
     backward: bool = False
     written: list[LocalOperation | RedistributedValue] = field(default_factory=list)
     made: dict[str, Sharding] = field(default_factory=dict)
@@ -147,15 +147,15 @@ class _DeviceProgram:
     bodies: dict[tuple[int, int], StepProgram] = field(default_factory=dict)
 
     def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> StepProgram:
-        """``ends``: how some outputs are to lie; the others lie as they are made."""
+        """``ends`` has the required sharding of some outputs; the others stay as they are made."""
         for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
             check_type(value.type, sharding, self.parts)
             self.make(value, sharding)
         for operation, choice in zip(graph.operations, cuts.operations, strict=True):
-            self.do(self.done(operation, choice))
+            self.append(self.shard(operation, choice))
         outputs = [
-            self.read(one, ends[at] if at in ends else self.lies(one))
-            for at, one in enumerate(graph.outputs)
+            self.read(output, ends[at] if at in ends else self.sharding(output))
+            for at, output in enumerate(graph.outputs)
         ]
         return StepProgram(cuts.inputs, tuple(self.written), tuple(outputs))
 
@@ -163,11 +163,11 @@ class _DeviceProgram:
         self.made[value.name] = sharding
         self.held.add((value.name, sharding))
 
-    def lies(self, operand: Operand) -> Sharding:
+    def sharding(self, operand: Operand) -> Sharding:
         return self.made[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
-        """Redistributes it unless that was done; what it is made as is where it comes from."""
+        """Redistributes an operand to a sharding, unless it is available in it already."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
             made = self._source(operand, sharding)
             path = find_redistribution(operand, made, sharding, self.parts, self.first)
@@ -179,9 +179,10 @@ class _DeviceProgram:
         return sharding
 
     def _source(self, value: Value, target: Sharding) -> Sharding:
-        """As what it is redistributed: what each microbatch has, or a part of that, sent by each.
+        """The sharding from which a value is redistributed.
 
-        The latter where all of it would be added up, of which a part is kept.
+        With ``scattered``, a sum over microbatches of which only a part is kept is first scattered
+        by each microbatch, so that only parts are accumulated.
         """
         made = self.made[value.name]
         if (
@@ -191,37 +192,42 @@ class _DeviceProgram:
         ):
             return made
         part = target.laid(TIME, ReductionKind.SUM)
-        sizes = [prod(part_shape(value.type, one, self.parts)) for one in (part, made)]
-        return self.read(value, part) if sizes[0] < sizes[1] else made
+        part_size, made_size = (
+            prod(part_shape(value.type, sharding, self.parts)) for sharding in (part, made)
+        )
+        return self.read(value, part) if part_size < made_size else made
 
-    def do(self, done: LocalOperation) -> None:
-        read = list(zip(done.operation.operands, done.how.operands, strict=True))
-        made = list(zip(done.operation.results, done.how.results, strict=True))
+    def append(self, local: LocalOperation) -> None:
+        """Redistributes the operands of an operation, then appends it."""
+        read = list(zip(local.operation.operands, local.how.operands, strict=True))
+        made = list(zip(local.operation.results, local.how.results, strict=True))
         for operand, sharding in read:
             self.read(operand, sharding)
         for value, sharding in made:
             self.make(value, sharding)
-        late = [one for one, sharding in read if (str(one), sharding) in self.late]
+        late = [operand for operand, sharding in read if (str(operand), sharding) in self.late]
         if late and any(TIME in sharding.axes for _, sharding in (*read, *made)):
-            raise _microbatch_error(late[0], done.operation.line)
-        self.write(done, bool(late))
+            raise _microbatch_error(late[0], local.operation.line)
+        self.write(local, bool(late))
         names = {value.name for value, _ in made}
         if self.losses & names:
             self.losses -= names
             self.backward = not self.losses
 
-    def write(self, one: LocalOperation | RedistributedValue, late: bool) -> None:
-        """One more instruction, when it is done, and so when what it makes is there."""
-        read, made = keys_read_by(one), keys_made_by(one)
+    def write(self, instruction: LocalOperation | RedistributedValue, late: bool) -> None:
+        """Appends an instruction and records its phase, from which its outputs are available."""
+        read, made = keys_read_by(instruction), keys_made_by(instruction)
         in_time = any(TIME in sharding.axes for _, sharding in (*read, *made))
-        each = not late and (in_time or not self.passing.isdisjoint(read))
-        way = StepPhase.BACKWARD if self.backward else StepPhase.FORWARD
-        self.written.append(one)
-        self.whens.append(StepPhase.AFTER if late else way if each else StepPhase.BEFORE)
-        if late or each:
+        repeated = not late and (in_time or not self.passing.isdisjoint(read))
+        direction = StepPhase.BACKWARD if self.backward else StepPhase.FORWARD
+        phase = StepPhase.AFTER if late else direction if repeated else StepPhase.BEFORE
+        self.written.append(instruction)
+        self.phases.append(phase)
+        if late or repeated:
             (self.late if late else self.passing).update(made)
 
-    def done(self, operation: Operation, choice: Rows | Cuts) -> LocalOperation:
+    def shard(self, operation: Operation, choice: Rows | Cuts) -> LocalOperation:
+        """Shards an operation by its rows. Raises InputError for rows that it does not have."""
         if operation.body is not None:
             if not isinstance(choice, Cuts):
                 problem = f"{operation.primitive} repeats a body, and the plan does not cut it"
@@ -234,17 +240,17 @@ class _DeviceProgram:
         return LocalOperation(operation, shard_operation(operation, dict(choice), self.parts))
 
     def loop(self, loop: Operation, body: Graph, cuts: Cuts) -> LocalOperation:
-        """The body, typed once: what it carries lies in the end as in the beginning."""
+        """Shards a loop and writes its body once: carried values end in their first sharding."""
         check_cuts(body, cuts, loop.line)
         divided = scan_operands_of(loop.parameter)
         carry = divided.carry(cuts.inputs)
         for operand, sharding in zip(loop.operands, cuts.inputs, strict=True):
             _check_number(operand, sharding, loop.line)
-        same = id(body), id(cuts)
-        if same not in self.bodies:
+        key = id(body), id(cuts)
+        if key not in self.bodies:
             inside = _DeviceProgram(self.parts, self.first, nested=True)
-            self.bodies[same] = inside.program(body, cuts, dict(enumerate(carry)))
-        program = self.bodies[same]
+            self.bodies[key] = inside.program(body, cuts, dict(enumerate(carry)))
+        program = self.bodies[key]
         results = (*carry, *map(stack_sharding, program.outputs[len(carry) :]))
         return LocalOperation(
             loop, OperationSharding(divided.of_operands(cuts.inputs), results, ()), program
@@ -272,7 +278,7 @@ def _check_rows(operation: Operation, chosen: Rows) -> None:
 
 
 def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
-    """A number that is written out is whole on all devices: as a sum it would count on each."""
+    """Raises InputError for a literal that is sharded as a sum: every device would add it."""
     if isinstance(operand, Literal) and any(
         kind is ReductionKind.SUM for kind, _ in sharding.partial
     ):
@@ -286,5 +292,5 @@ def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
 def list_redistributions(
     program: StepProgram, sizes: Mapping[str, int]
 ) -> Sequence[RedistributedValue]:
-    """Those that send something, those of bodies once."""
-    return [one for one in program.moved() if one.path.requests(sizes)]
+    """Returns the redistributions that communicate, those of loop bodies once."""
+    return [moved for moved in program.moved() if moved.path.requests(sizes)]

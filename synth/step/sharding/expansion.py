@@ -1,4 +1,4 @@
-"""A recipe written out for a step: how its inputs lie, from which all else follows."""
+"""Expands a recipe for a step: shardings of its inputs, from which all others follow."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ from synth.step.sharding.stages import stages_of
 from synth.step.sharding.together.buckets import buckets_of, count_bucket_layers
 
 PADDING_MULTIPLE = 128
-"""Of how many words Megatron makes a part of the vocabulary a multiple, by default."""
+"""Megatron's default of ``--make-vocab-size-divisible-by``: words in each part of a vocabulary."""
 RAGGED = ("ragged_dot_general", "ragged_dot")
 
 
 def plan_of(step: Step, recipe: Recipe) -> Plan:
-    """The recipe written out for a step. Raises InputError where axes do not divide it."""
+    """Expands a recipe into a plan for a step. Raises InputError if axes do not divide it."""
     plan = _plan_unbucketed(IdentityKey(step), replace(recipe, bucket_bytes=0))
     if not recipe.bucket_bytes:
         return plan
-    told = prepare_step(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
-    return replace(plan, buckets=buckets_of(*told), bucket_layers=count_bucket_layers(*told))
+    arguments = prepare_step(step, plan), apply(step, plan), plan.sizes, recipe.bucket_bytes
+    return replace(
+        plan, buckets=buckets_of(*arguments), bucket_layers=count_bucket_layers(*arguments)
+    )
 
 
 @lru_cache(maxsize=8)
-def _plan_unbucketed(same: IdentityKey[Step], recipe: Recipe) -> Plan:
-    """Without buckets: who tries several sizes of them, for some plans, asks for it again."""
-    step = same.one
+def _plan_unbucketed(key: IdentityKey[Step], recipe: Recipe) -> Plan:
+    """Expands a recipe without buckets; cached, since searches try several bucket sizes."""
+    step = key.one
     _check_experts(step, recipe)
     order = None
     if recipe.schedule:
@@ -62,15 +64,15 @@ def _plan_unbucketed(same: IdentityKey[Step], recipe: Recipe) -> Plan:
     _check_gradients(ready, recipe.gradients)
     plan = replace(plan, cuts=follow(ready, *_rules(ready, recipe, plan.parts)))
     if order is not None:
-        whens = operation_phases(*apply_with_phases(ready, plan))
-        plan = replace(plan, stages=stages_of(ready, whens, stage_hints(step, plan)))
+        phases = operation_phases(*apply_with_phases(ready, plan))
+        plan = replace(plan, stages=stages_of(ready, phases, stage_hints(step, plan)))
     return plan
 
 
 def adapt_plan(plan: Plan, step: Step, other: Step) -> Plan | None:
-    """The plan of ``step`` for another that does the same with other sizes; None if it does not.
+    """Adapts a plan of ``step`` to ``other``, which differs in sizes only; None if it differs more.
 
-    Each operation takes the row of the same number: what a row is of has its size in it.
+    Rows contain sizes, so each operation takes the row with the same index in its own list.
     """
     cuts = _adapt_cuts(plan.cuts, prepare_step(step, plan).graph, prepare_step(other, plan).graph)
     return None if cuts is None else replace(plan, cuts=cuts)
@@ -79,13 +81,13 @@ def adapt_plan(plan: Plan, step: Step, other: Step) -> Plan | None:
 def _adapt_cuts(cuts: Cuts, graph: Graph, other: Graph) -> Cuts | None:
     if len(graph.operations) != len(other.operations):
         return None
-    found: list[Rows | Cuts] = []
+    adapted: list[Rows | Cuts] = []
     for how, before, after in zip(cuts.operations, graph.operations, other.operations, strict=True):
-        same = _adapt_rows(how, before, after)
-        if same is None:
+        rows = _adapt_rows(how, before, after)
+        if rows is None:
             return None
-        found.append(same)
-    return Cuts(cuts.inputs, tuple(found))
+        adapted.append(rows)
+    return Cuts(cuts.inputs, tuple(adapted))
 
 
 def _adapt_rows(how: Rows | Cuts, before: Operation, after: Operation) -> Rows | Cuts | None:
@@ -104,11 +106,11 @@ def _adapt_rows(how: Rows | Cuts, before: Operation, after: Operation) -> Rows |
 
 
 def _rules(step: Step, recipe: Recipe, parts: Mapping[str, int]) -> tuple[list[Sharding], Rules]:
-    """How the inputs lie, and what operations follow."""
+    """Returns the shardings of the inputs, and the rules that operations follow."""
     inputs, held = _inputs(step, recipe)
-    along, none = frozenset(recipe.zero_axes), frozenset[str]()
-    scatters = along if recipe.scatters else none
-    kept = along if recipe.zero in (1, 2) else none
+    along, nothing = frozenset(recipe.zero_axes), frozenset[str]()
+    scatters = along if recipe.scatters else nothing
+    kept = along if recipe.zero in (1, 2) else nothing
     return inputs, Rules(parts, held, scatters, kept, narrow=bool(recipe.gradients))
 
 
@@ -134,34 +136,36 @@ def _check_experts(step: Step, recipe: Recipe) -> None:
 
 
 def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple[int, str]]]:
-    """How the inputs lie, and which of them are held along which axes."""
-    laid = [_split_batch(step, recipe, at) for at in range(len(step.graph.inputs))]
+    """Returns the shardings of the inputs, and which (input, axis) pairs are held."""
+    shardings = [_split_batch(step, recipe, at) for at in range(len(step.graph.inputs))]
     held: set[tuple[int, str]] = set()
-    for said, axis, places in _clauses(step, recipe):
+    for clause, axis, places in _clauses(step, recipe):
         if not places:
             labels = sorted({label.rpartition("/")[2] for label in step.labels})
             raise InputError(
-                f"nothing of {step.name} is cut by {said!r}",
+                f"nothing of {step.name} is cut by {clause!r}",
                 where="plan",
                 hint=f"its labels end in {', '.join(labels)}",
             )
         for at, place in places.items():
-            laid[at] = laid[at].laid(axis, Split(place))
+            shardings[at] = shardings[at].laid(axis, Split(place))
             if step.roles[at] not in SAMPLE_ROLES:
                 held.add((at, axis))
     stacked, copied = _find_stacked(step), find_masters(step)
-    laid = [_shard_stored(step, recipe, at, one, stacked, copied) for at, one in enumerate(laid)]
-    for label, lies in recipe.inputs:
-        for at in _find_labelled(step, label, lies):
-            laid[at] = _add_time(lies, laid[at])
+    shardings = [
+        _shard_stored(step, recipe, at, base, stacked, copied) for at, base in enumerate(shardings)
+    ]
+    for label, sharding in recipe.inputs:
+        for at in _find_labelled(step, label, sharding):
+            shardings[at] = _add_time(sharding, shardings[at])
             held -= {(at, axis) for axis in dict(recipe.axes)}
-    return laid, frozenset(held)
+    return shardings, frozenset(held)
 
 
 def _find_stacked(step: Step) -> frozenset[str]:
-    """The inputs whose first dimension is layers: parameters and their moments, by their labels.
+    """The names of inputs whose first dimension is layers: parameters and their moments.
 
-    In stacks of one layer no operation says of a moment that its first dimension is layers.
+    Moments are found by label: with one layer no operation shows that their first dimension is it.
     """
     inputs = [*zip(step.labels, step.roles, step.graph.inputs, strict=True)]
     known = find_stacks(step)
@@ -174,7 +178,7 @@ def _find_stacked(step: Step) -> frozenset[str]:
 
 
 def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
-    """Of each clause how it is said, its axis, and which dimension it cuts of which inputs."""
+    """Yields for each clause its text, its axis, and the dimension it cuts of each input."""
     for clause, axes in recipe.clauses.items():
         places = {at: clause_place(step, clause, at) for at in range(len(step.labels))}
         cut = {at: place for at, place in places.items() if place is not None}
@@ -183,31 +187,31 @@ def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, i
                 _check_vocabulary(step, dict(recipe.axes)[axis], cut)
             yield CLAUSES[clause][0].format(axis), axis, cut
     for label, number, axis in recipe.weights:
-        found = {}
+        dimensions = {}
         for at, value in enumerate(step.graph.inputs):
             rank = len(value.type.shape)
             ends = step.labels[at] == label or step.labels[at].endswith(f"/{label}")
             if step.roles[at] != "batch" and ends and -rank <= number < rank:
-                found[at] = number % rank
-        yield f"weights {label}[{number}] over {axis}", axis, found
+                dimensions[at] = number % rank
+        yield f"weights {label}[{number}] over {axis}", axis, dimensions
 
 
 def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
-    """Refuse words that are not divided, with what Megatron pads them to."""
+    """Raises InputError if the words are not divisible, with the size to which Megatron pads."""
     for at, place in cut.items():
         size = step.graph.inputs[at].type.shape[place]
         if size % parts:
-            each = PADDING_MULTIPLE * parts
+            multiple = PADDING_MULTIPLE * parts
             raise InputError(
                 f"{size} words of {step.labels[at]} in {parts} parts",
                 where="plan",
                 hint=f"pad them as Megatron does, to a multiple of {PADDING_MULTIPLE} x {parts}: "
-                f"--sizes vocabulary={-size % each + size}",
+                f"--sizes vocabulary={-size % multiple + size}",
             )
 
 
 def clause_place(step: Step, clause: str, at: int) -> int | None:
-    """The dimension of an input that a clause cuts."""
+    """Returns the dimension of input ``at`` that a clause cuts, None if it does not cut it."""
     rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
     role, of_batch = step.roles[at], clause in BATCH_CLAUSES
     if not rank or (role == "batch" and not of_batch) or (role not in SAMPLE_ROLES and of_batch):
@@ -222,8 +226,8 @@ def clause_place(step: Step, clause: str, at: int) -> int | None:
     return rank + place if place is not None and rank + place >= 0 else None
 
 
-def _find_labelled(step: Step, label: str, lies: Sharding) -> list[int]:
-    """The inputs of a label; those of its share of the layers are several."""
+def _find_labelled(step: Step, label: str, sharding: Sharding) -> list[int]:
+    """Returns the inputs with a label, one for each stage that has a share of its layers."""
     form = re.compile(rf"(\d+/)?{re.escape(label)}")
     found = [at for at, one in enumerate(step.labels) if form.fullmatch(one)]
     if not found:
@@ -234,24 +238,24 @@ def _find_labelled(step: Step, label: str, lies: Sharding) -> list[int]:
         )
     for at in found:
         rank = len(step.graph.inputs[at].type.shape)
-        if len(lies.dimensions) != rank:
-            said = f"{len(lies.dimensions)} dimensions of {label}, which has {rank}"
-            raise InputError(said, where="plan", hint="an axis or '-' for each dimension")
+        if len(sharding.dimensions) != rank:
+            problem = f"{len(sharding.dimensions)} dimensions of {label}, which has {rank}"
+            raise InputError(problem, where="plan", hint="an axis or '-' for each dimension")
     return found
 
 
 def _split_batch(step: Step, recipe: Recipe, at: int) -> Sharding:
-    """A batch in microbatches."""
+    """Splits a batch into microbatches; other inputs are replicated."""
     rank = len(step.graph.inputs[at].type.shape)
     if recipe.microbatches > 1 and step.roles[at] == "batch" and rank:
         return replicated_sharding(rank).laid(TIME, Split(0))
     return replicated_sharding(rank)
 
 
-def _add_time(lies: Sharding, before: Sharding) -> Sharding:
+def _add_time(sharding: Sharding, before: Sharding) -> Sharding:
     if TIME not in before.axes:
-        return lies
-    first, *rest = lies.dimensions
+        return sharding
+    first, *rest = sharding.dimensions
     return Sharding(((TIME, *first), *rest))
 
 
@@ -259,33 +263,33 @@ def _shard_stored(
     step: Step,
     recipe: Recipe,
     at: int,
-    laid: Sharding,
+    base: Sharding,
     stacked: frozenset[str],
     copied: frozenset[str],
 ) -> Sharding:
-    """ZeRO's parts. A copy that parameters are computed with is kept, the master is not read."""
+    """Cuts a stored input as ZeRO does. Master copies count as state, since passes read casts."""
     role, value = step.roles[at], step.graph.inputs[at]
     state = role == "moment" or value.name in copied
     if (recipe.zero >= 3 and role != "batch") or (recipe.zero and state):
-        return _divide_zero(value, laid, recipe, first=int(value.name in stacked))
-    return laid
+        return _divide_zero(value, base, recipe, first=int(value.name in stacked))
+    return base
 
 
-def _divide_zero(value: Value, found: Sharding, recipe: Recipe, *, first: int) -> Sharding:
-    """Cut along the axes of ZeRO in its first dimension that divides; flat if there is none.
+def _divide_zero(value: Value, sharding: Sharding, recipe: Recipe, *, first: int) -> Sharding:
+    """Splits the first divisible dimension from ``first`` on over the axes of ZeRO, else flat.
 
-    What other axes cut is no such dimension: its axes would come in an order of their own.
-    What one of them cuts already, as experts, is cut along the others. Single numbers, those of
-    each layer, too, are whole. Of a stack each slice is cut, so that a layer is gathered alone.
+    Dimensions that other axes cut are skipped: their axes would have an order of their own. An axis
+    that cuts the value already, as it does experts, is left out. Scalars stay whole, also one for
+    each layer. In a stack each slice is cut, so that one layer can be gathered alone.
     """
-    axes = [axis for axis in recipe.zero_axes if axis not in found.axes]
+    axes = [axis for axis in recipe.zero_axes if axis not in sharding.axes]
     parts = prod(dict(recipe.axes)[axis] for axis in axes)
     for at, size in enumerate(value.type.shape):
-        if at >= first and not found.dimensions[at] and size % parts == 0:
+        if at >= first and not sharding.dimensions[at] and size % parts == 0:
             for axis in axes:
-                found = found.laid(axis, Split(at))
-            return found
+                sharding = sharding.laid(axis, Split(at))
+            return sharding
     if prod(value.type.shape[first:]) > 1:
         for axis in axes:
-            found = found.laid(axis, Flat(first))
-    return found
+            sharding = sharding.laid(axis, Flat(first))
+    return sharding

@@ -1,4 +1,4 @@
-"""A plan in full as text, to be read and changed by hand: every input, every row, every stage.
+"""Writes and parses a plan in full as text: every input, every row, every stage.
 
     plan mlp-tiny
     axes data=2
@@ -9,12 +9,12 @@
       v21 data [0,R]->[0]
     }
 
-What is whole is left out. An operation is named by its first result; a row says for an axis how
-operands and results lie: cut in a dimension, R (replicated), or a part of a sum, max or min. Before
-them stand what is said of all: ``microbatches 2``, ``remat layers``, ``scattered``, ``fewest
-requests``, a line ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14 times 8, 7`` of stages,
-``bucket v40 v41``, ``buckets of 2 layers``. With stages each line says one: ``v1 stage 0 data
-[0,R]->[0]``, or ``everywhere``.
+Replicated inputs and operations are left out. An operation is named by its first result; a row has
+the sharding of operands and results along an axis: a dimension that it cuts, R (replicated), or a
+partial sum, max or min. Settings of the whole plan come first: ``microbatches 2``, ``remat
+layers``, ``scattered``, ``fewest requests``, ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14
+times 8, 7`` of stages, ``bucket v40 v41``, ``buckets of 2 layers``. With stages each operation
+names its own: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from synth.step.sharding.text import RUNS, parse_axes, parse_sharding, parse_sha
 
 
 def plan_text(step: Step, plan: Plan) -> str:
-    """The text of a plan for a step. Raises InputError for the plan of another one."""
+    """Returns the text of a plan for a step. Raises InputError for the plan of another step."""
     ready = prepare_step(step, plan)
     check_cuts(ready.graph, plan.cuts, step.name)
     lines = [f"plan {step.name}", f"axes {' '.join(f'{axis}={size}' for axis, size in plan.axes)}"]
@@ -59,14 +59,14 @@ def plan_text(step: Step, plan: Plan) -> str:
     if plan.bucket_layers > 1:
         lines.append(f"buckets of {plan.bucket_layers} layers")
     lines += [f"bucket {' '.join(names)}" for names in plan.buckets]
-    lines += _cuts(ready.graph, plan.cuts, plan.stages)
+    lines += _cut_lines(ready.graph, plan.cuts, plan.stages)
     return "\n".join(lines) + "\n"
 
 
-def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]:
-    for value, lies in zip(graph.inputs, cuts.inputs, strict=True):
-        if lies.axes:
-            yield f"in {value} {spell_sharding(lies)}{_spell_partial(lies)}"
+def _cut_lines(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]:
+    for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
+        if sharding.axes:
+            yield f"in {value} {spell_sharding(sharding)}{_spell_partial(sharding)}"
     for at, (operation, choice) in enumerate(zip(graph.operations, cuts.operations, strict=True)):
         words = [operation.results[0].name]
         if stages:
@@ -74,7 +74,7 @@ def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]
         if isinstance(choice, Cuts):
             assert operation.body is not None, operation.primitive
             yield " ".join((*words, "{"))
-            yield from (f"  {line}" for line in _cuts(operation.body, choice))
+            yield from (f"  {line}" for line in _cut_lines(operation.body, choice))
             yield "}"
         elif choice or stages:
             yield " ".join(
@@ -82,14 +82,14 @@ def _cuts(graph: Graph, cuts: Cuts, stages: Sequence[int] = ()) -> Iterator[str]
             )
 
 
-def _spell_partial(lies: Sharding) -> str:
-    inside = ",".join(f"{kind.value}:{axis}" for kind, axis in lies.partial)
+def _spell_partial(sharding: Sharding) -> str:
+    inside = ",".join(f"{kind.value}:{axis}" for kind, axis in sharding.partial)
     return f"{{{inside}}}" if inside else ""
 
 
 def _spell_row(operation: Operation, row: Row) -> str:
-    """``[0,R]->[0]``, and the name of the factor where another row looks the same."""
-    alike = [one for one in list_all_rows(operation) if str(one) == str(row)]
+    """``[0,R]->[0]``, followed by the factor's name where another row looks the same."""
+    alike = [other for other in list_all_rows(operation) if str(other) == str(row)]
     return _spell_plain_row(row) + (f"({_spell_factor(row)})" if len(alike) > 1 else "")
 
 
@@ -102,9 +102,9 @@ def _spell_factor(row: Row) -> str:
 
 
 def parse_plan(text: str, step: Step) -> Plan:
-    """The plan that a text says of a step. ``parse_plan(plan_text(step, plan), step) == plan``.
+    """Parses a plan of a step. ``parse_plan(plan_text(step, plan), step) == plan``.
 
-    Raises InputError with the line, for what is not understood, and for a plan of another step.
+    Raises InputError with the line if it is not understood, and for a plan of another step.
     """
     lines = [(at, line.split("#")[0].strip()) for at, line in enumerate(text.splitlines(), 1)]
     reader = _PlanReader(step, [(at, line) for at, line in lines if line])
@@ -122,7 +122,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "scattered": {"scattered": True},
     "fewest requests": {"first": CostPriority.REQUESTS},
 }
-"""What is said of all without a number."""
+"""Settings of the whole plan without a number."""
 _COUNTS: Mapping[str, re.Pattern[str]] = {
     "microbatches": re.compile(r"microbatches (0*[1-9]\d{0,5})"),
     "bucket_layers": re.compile(r"buckets of (0*[1-9]\d{0,5}) layers"),
@@ -132,10 +132,10 @@ _ROW = re.compile(rf"(\w+) ({_SHARDING}->{_SHARDING})(?:\((\w+)\))?")
 
 
 def _parse_setting(line: str) -> Mapping[str, Any]:
-    """The field of a plan that a line says of all; none if it says something else."""
-    for name, form in _COUNTS.items():
-        if found := form.fullmatch(line):
-            return {name: int(found[1])}
+    """Returns the field that a line sets for the whole plan; empty for any other line."""
+    for name, pattern in _COUNTS.items():
+        if match := pattern.fullmatch(line):
+            return {name: int(match[1])}
     return _WORDS.get(line, {})
 
 
@@ -152,7 +152,7 @@ class _PlanReader:
         cuts = self.cuts(ready.graph, nested=False)
         if self.at < len(self.lines):
             self.refuse("nothing is open that this would close")
-        names = [one.results[0].name for one in ready.graph.operations]
+        names = [operation.results[0].name for operation in ready.graph.operations]
         missing = [name for name in names if name not in self.stages]
         if self.stages and missing:
             problem = f"no stage for {len(missing)} operations: {', '.join(missing[:4])}"
@@ -161,7 +161,7 @@ class _PlanReader:
         return replace(plan, cuts=cuts, stages=stages)
 
     def head(self) -> Plan:
-        """What is said of all."""
+        """Parses the settings of the whole plan."""
         name = self.word("plan")
         if name != self.step.name:
             hint = "make the plan anew: operations of another step have other names"
@@ -170,12 +170,12 @@ class _PlanReader:
         order = []
         while self.at < len(self.lines):
             match self.lines[self.at][1].split():
-                case words if said := _parse_setting(" ".join(words)):
-                    plan = replace(plan, **said)
+                case words if setting := _parse_setting(" ".join(words)):
+                    plan = replace(plan, **setting)
                 case ["order", *actions]:
                     order.append(" ".join(actions))
-                case ["layers", *_] if found := _LAYERS.fullmatch(self.lines[self.at][1]):
-                    plan = replace(plan, layers=parse_shares(found[1]))
+                case ["layers", *_] if shares := _LAYERS.fullmatch(self.lines[self.at][1]):
+                    plan = replace(plan, layers=parse_shares(shares[1]))
                 case ["bucket", *names] if names:
                     plan = replace(plan, buckets=(*plan.buckets, tuple(names)))
                 case _:
@@ -195,74 +195,75 @@ class _PlanReader:
         return line.removeprefix(key).strip()
 
     def cuts(self, graph: Graph, *, nested: bool) -> Cuts:
-        inputs = {one.name: replicated_sharding(len(one.type.shape)) for one in graph.inputs}
-        by_name = {one.results[0].name: one for one in graph.operations}
+        inputs = {value.name: replicated_sharding(len(value.type.shape)) for value in graph.inputs}
+        by_name = {operation.results[0].name: operation for operation in graph.operations}
         chosen: dict[str, Rows | Cuts] = {}
         while self.at < len(self.lines) and self.lines[self.at][1] != "}":
             line = self.lines[self.at][1]
             if found := _INPUT.fullmatch(line):
                 if found[1] not in inputs:
                     self.refuse(f"no input {found[1]}")
-                inputs[found[1]] = self.lies(found)
+                inputs[found[1]] = self.sharding(found)
                 self.at += 1
                 continue
-            told = _OPERATION.fullmatch(line)
-            if told is None:
+            match = _OPERATION.fullmatch(line)
+            if match is None:
                 self.refuse("'in NAME [...]' or 'NAME AXIS [...]->[...]' stands here")
-            if told[1] not in by_name or told[1] in chosen:
-                self.refuse(f"{'again' if told[1] in chosen else 'no operation makes'} {told[1]}")
-            chosen[told[1]] = self.operation(by_name[told[1]], told, nested=nested)
+            if match[1] not in by_name or match[1] in chosen:
+                self.refuse(f"{'again' if match[1] in chosen else 'no operation makes'} {match[1]}")
+            chosen[match[1]] = self.operation(by_name[match[1]], match, nested=nested)
         return Cuts(
             tuple(inputs.values()),
-            tuple(chosen.get(name, self.whole(one)) for name, one in by_name.items()),
+            tuple(chosen.get(name, self.whole(operation)) for name, operation in by_name.items()),
         )
 
     def whole(self, operation: Operation) -> Rows | Cuts:
         if operation.body is None:
             return ()
-        inputs = (replicated_sharding(len(one.type.shape)) for one in operation.body.inputs)
+        inputs = (replicated_sharding(len(value.type.shape)) for value in operation.body.inputs)
         return Cuts(tuple(inputs), tuple(map(self.whole, operation.body.operations)))
 
-    def operation(self, one: Operation, told: re.Match[str], *, nested: bool) -> Rows | Cuts:
-        if told[2] and nested:
+    def operation(self, operation: Operation, match: re.Match[str], *, nested: bool) -> Rows | Cuts:
+        if match[2] and nested:
             self.refuse("what is inside a loop is on the stage of the loop")
-        if told[2]:
-            word = told[2].split()[-1]
-            self.stages[told[1]] = EVERYWHERE if word == "everywhere" else int(word)
-        if (one.body is not None) != bool(told[4]) or (told[4] and told[3]):
-            self.refuse(f"{one.primitive} {'repeats' if one.body else 'has'} no body like this")
-        if one.body is None:
-            found = tuple((row[1], self.row(one, row)) for row in _ROW.finditer(told[3]))
+        if match[2]:
+            word = match[2].split()[-1]
+            self.stages[match[1]] = EVERYWHERE if word == "everywhere" else int(word)
+        if (operation.body is not None) != bool(match[4]) or (match[4] and match[3]):
+            self.refuse(
+                f"{operation.primitive} {'repeats' if operation.body else 'has'} no body like this"
+            )
+        if operation.body is None:
+            rows = tuple((row[1], self.row(operation, row)) for row in _ROW.finditer(match[3]))
             self.at += 1
-            return found
+            return rows
         self.at += 1
-        cuts = self.cuts(one.body, nested=True)
+        cuts = self.cuts(operation.body, nested=True)
         if self.at >= len(self.lines):
             self.refuse("a loop is open: '}' stands at its end")
         self.at += 1
         return cuts
 
-    def row(self, one: Operation, told: re.Match[str]) -> Row:
-        legal = list_all_rows(one)
-        fits = [
+    def row(self, operation: Operation, match: re.Match[str]) -> Row:
+        legal = list_all_rows(operation)
+        matching = [
             row
             for row in legal
-            if _spell_plain_row(row) == told[2] and told[3] in (None, _spell_factor(row))
+            if _spell_plain_row(row) == match[2] and match[3] in (None, _spell_factor(row))
         ]
-        if not fits:
-            self.refuse(
-                f"{one.primitive} has no such row; it has {', '.join(map(_spell_plain_row, legal))}"
-            )
-        return fits[0]
+        if not matching:
+            rows = ", ".join(map(_spell_plain_row, legal))
+            self.refuse(f"{operation.primitive} has no such row; it has {rows}")
+        return matching[0]
 
-    def lies(self, told: re.Match[str]) -> Sharding:
-        lies = parse_sharding(told[2]) if told[2] != "[]" else replicated_sharding(0)
-        pairs = [one.partition(":") for one in (told[3] or "").split(",") if one]
+    def sharding(self, match: re.Match[str]) -> Sharding:
+        bare = parse_sharding(match[2]) if match[2] != "[]" else replicated_sharding(0)
+        pairs = [word.partition(":") for word in (match[3] or "").split(",") if word]
         kinds = {kind.value: kind for kind in ReductionKind}
         for kind, _, _ in pairs:
             if kind not in kinds:
                 self.refuse(f"no kind {kind!r}: sum, max or min")
-        return replace(lies, partial=tuple((kinds[kind], axis) for kind, _, axis in pairs))
+        return replace(bare, partial=tuple((kinds[kind], axis) for kind, _, axis in pairs))
 
     def refuse(self, problem: str) -> NoReturn:
         last = self.lines[min(self.at, len(self.lines) - 1)] if self.lines else (1, "")

@@ -1,12 +1,12 @@
-"""What the values of a step come of, as far as it decides how they are to lie.
+"""Tracks where the values of a step come from, as far as their shardings depend on it.
 
-Three things are passed on from operands to results: whether a value comes of the *batch*; along
-which axes it is *held*, as a weight is that others adapt to; and in which dimensions it *runs* over
-what an axis cuts of the batch: over samples, or over tokens. The product of a matrix of samples by
-features with a weight runs over samples in its first dimension; the weight's gradient in none.
+Three facts propagate from operands to results: whether a value depends on the *batch*; along which
+axes it is *held*, as a weight is that other values adapt to; and which of its dimensions *run* over
+the samples or tokens that an axis cuts. The product of a samples by features matrix with a weight
+runs over samples in its first dimension; the weight's gradient in none.
 
-Casts are told apart by where they go. A parameter that is read as a narrower copy alone is a
-*master* copy, state of its optimizer; a gradient is made as narrow as that copy, and *widened*.
+Casts are classified by their use. A parameter that is read only as a narrower copy is a *master*
+copy, state of its optimizer; its gradient is computed in the narrow type and then *widened*.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from synth.step.sharding.plan import scan_operands_of
 Places = frozenset[int]
 NOWHERE: Places = frozenset()
 
-_ALIKE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
-"""What an optimizer does with a gradient, element by element."""
+_ELEMENTWISE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
+"""Elementwise primitives by which optimizers turn gradients into new parameters."""
 
 
 def narrows(operation: Operation) -> bool:
-    """Whether it is a cast to elements of fewer bytes."""
+    """Whether an operation is a cast to elements of fewer bytes."""
     return _width_change(operation) < 0
 
 
 def widens(operation: Operation) -> bool:
-    """Whether it is a cast to elements of more bytes."""
+    """Whether an operation is a cast to elements of more bytes."""
     return _width_change(operation) > 0
 
 
@@ -43,14 +43,14 @@ def _width_change(operation: Operation) -> int:
 
 
 def _dtype(operation: Operation) -> str:
-    [read] = operation.operands
-    return read.type.dtype if isinstance(read, Value) else read.dtype
+    [operand] = operation.operands
+    return operand.type.dtype if isinstance(operand, Value) else operand.dtype
 
 
 def find_masters(step: Step) -> frozenset[str]:
-    """The parameters that a step updates, and else reads as narrower copies alone."""
-    changed = find_updated(step)
-    found = dict.fromkeys(
+    """Returns the parameters that a step reads only as narrower copies, except to update them."""
+    updated = find_updated(step)
+    narrowed = dict.fromkeys(
         (
             value.name
             for value, role in zip(step.graph.inputs, step.roles, strict=True)
@@ -58,51 +58,53 @@ def find_masters(step: Step) -> frozenset[str]:
         ),
         False,
     )
-    others = set[str]()
-    for one in step.graph.operations:
-        made = {value.name for value in one.results}
-        for name in {str(operand) for operand in one.operands} & found.keys():
-            if narrows(one):
-                found[name] = True
-            elif not made <= changed:
-                others.add(name)
-    return frozenset(name for name, copied in found.items() if copied) - others
+    widely_read = set[str]()
+    for operation in step.graph.operations:
+        made = {value.name for value in operation.results}
+        for name in {str(operand) for operand in operation.operands} & narrowed.keys():
+            if narrows(operation):
+                narrowed[name] = True
+            elif not made <= updated:
+                widely_read.add(name)
+    return frozenset(name for name, copied in narrowed.items() if copied) - widely_read
 
 
 def find_updated(step: Step) -> set[str]:
-    """The gradients, and what is computed of them element by element until parameters are new."""
-    makers = {one.name: op for op in step.graph.operations for one in op.results}
+    """Returns gradients, new parameters and moments, and the elementwise results between them."""
+    makers = {value.name: op for op in step.graph.operations for value in op.results}
     found: set[str] = set()
     for out, _ in step.updates:
         waiting = [step.graph.outputs[out]]
         while waiting:
-            one = waiting.pop()
-            if not isinstance(one, Value) or one.name in found:
+            value = waiting.pop()
+            if not isinstance(value, Value) or value.name in found:
                 continue
-            found.add(one.name)
-            maker = makers.get(one.name)
-            if maker is not None and maker.primitive in _ALIKE:
+            found.add(value.name)
+            maker = makers.get(value.name)
+            if maker is not None and maker.primitive in _ELEMENTWISE:
                 waiting += [
-                    other
-                    for other in maker.operands
-                    if isinstance(other, Value) and other.type.shape == one.type.shape
+                    operand
+                    for operand in maker.operands
+                    if isinstance(operand, Value) and operand.type.shape == value.type.shape
                 ]
     return found
 
 
 def find_widened_dtypes(step: Step) -> frozenset[str]:
-    """The element types in which gradients are made that are then widened."""
-    changed = find_updated(step)
+    """Returns the element types in which gradients are computed before they are widened."""
+    updated = find_updated(step)
     return frozenset(
-        _dtype(one)
-        for one in step.graph.operations
-        if widens(one) and one.results[0].name in changed and one.results[0].type.shape
+        _dtype(operation)
+        for operation in step.graph.operations
+        if widens(operation)
+        and operation.results[0].name in updated
+        and operation.results[0].type.shape
     )
 
 
 @dataclass
 class Lineage:
-    """By names of values: ``moving`` come of the batch; ``held`` and ``runs`` are by axis, too."""
+    """By value name: ``moving`` values depend on the batch; ``held`` and ``runs`` also by axis."""
 
     axes: Sequence[str]
     moving: set[str] = field(default_factory=set)
@@ -110,45 +112,45 @@ class Lineage:
     runs: dict[tuple[str, str], Places] = field(default_factory=dict)
 
     def moves(self, operands: Iterable[Operand]) -> bool:
-        """Whether one of them comes of the batch."""
-        return any(str(one) in self.moving for one in operands)
+        """Whether any operand depends on the batch."""
+        return any(str(operand) in self.moving for operand in operands)
 
     def of(self, operand: Operand) -> tuple[object, ...]:
-        """All that is known of a value; equal for values of which the same is."""
+        """Returns all that is known of a value as a comparable key."""
         name = str(operand)
         held = tuple((name, axis) in self.held for axis in self.axes)
         return name in self.moving, held, tuple(self.over(operand, axis) for axis in self.axes)
 
     def over(self, operand: Operand, axis: str) -> Places:
-        """The dimensions that run over what the axis cuts of the batch."""
+        """Returns the dimensions that run over samples or tokens that the axis cuts."""
         return self.runs.get((str(operand), axis), NOWHERE)
 
     def results(
         self, operation: Operation, factors: Sequence[Factor], axis: str
     ) -> tuple[Places, ...]:
-        """The same of each result, whatever row is taken: through the factors of the operation."""
-        passed = [
-            one
-            for one in factors
+        """Returns ``over`` of each result, by the operation's factors, whichever row is chosen."""
+        running = [
+            factor
+            for factor in factors
             if any(
                 place is not None and place in self.over(operand, axis)
-                for operand, place in zip(operation.operands, one.operands, strict=True)
+                for operand, place in zip(operation.operands, factor.operands, strict=True)
             )
         ]
         return tuple(
-            frozenset(place for one in passed if (place := one.results[at]) is not None)
+            frozenset(place for factor in running if (place := factor.results[at]) is not None)
             for at in range(len(operation.results))
         )
 
     def done(self, operation: Operation, factors: Sequence[Factor]) -> None:
-        """What an operation's results come of."""
+        """Propagates lineage from an operation's operands to its results."""
         if self.moves(operation.operands):
-            self.moving.update(one.name for one in operation.results)
-        names = [str(one) for one in operation.operands]
+            self.moving.update(value.name for value in operation.results)
+        names = [str(operand) for operand in operation.operands]
         for axis in self.axes:
             held = any((name, axis) in self.held for name in names)
             if held and not self.moves(operation.operands):
-                self.held.update((one.name, axis) for one in operation.results)
+                self.held.update((value.name, axis) for value in operation.results)
             if any((name, axis) in self.runs for name in names):
                 places = self.results(operation, factors, axis)
                 for value, over in zip(operation.results, places, strict=True):
@@ -156,28 +158,28 @@ class Lineage:
                         self.runs[value.name, axis] = over
 
     def inside(self, loop: Operation, body: Graph) -> Lineage:
-        """What a body's inputs come of at first; what it carries may come to be of more."""
+        """Returns the lineage of a body's inputs before carried values are fed back."""
         divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
-        found = Lineage(self.axes)
+        lineage = Lineage(self.axes)
         for at, (inner, outer) in enumerate(zip(body.inputs, loop.operands, strict=True)):
-            found._alike(inner, self, outer, -1 if at >= kept else 0)
-        return found
+            lineage._copy(inner, self, outer, -1 if at >= kept else 0)
+        return lineage
 
     def carried(self, loop: Operation, body: Graph, after: Lineage) -> None:
-        """Of a body's inputs: what was carried around comes of what the body makes."""
+        """Propagates lineage from a body's carried outputs to its carried inputs."""
         divided = scan_operands_of(loop.parameter)
         for at in range(divided.carried):
-            self._alike(body.inputs[divided.constants + at], after, body.outputs[at], 0)
+            self._copy(body.inputs[divided.constants + at], after, body.outputs[at], 0)
 
     def outside(self, loop: Operation, body: Graph, inner: Lineage) -> None:
-        """The results of a loop come of what its body makes."""
+        """Propagates lineage from a body's outputs to the results of its loop."""
         carried = scan_operands_of(loop.parameter).carried
         for at, (value, output) in enumerate(zip(loop.results, body.outputs, strict=True)):
-            self._alike(value, inner, output, int(at >= carried))
+            self._copy(value, inner, output, int(at >= carried))
 
-    def _alike(self, value: Value, other: Lineage, operand: Operand, shift: int) -> None:
-        """A value comes of what another does; its dimensions are further on by so many."""
+    def _copy(self, value: Value, other: Lineage, operand: Operand, shift: int) -> None:
+        """Adds the lineage of an operand in ``other`` to a value, with dimensions shifted."""
         name = str(operand)
         if name in other.moving:
             self.moving.add(value.name)
@@ -185,6 +187,6 @@ class Lineage:
             if (name, axis) in other.held:
                 self.held.add((value.name, axis))
             places = other.over(operand, axis)
-            found = frozenset(place + shift for place in places if place + shift >= 0)
-            if found:
-                self.runs[value.name, axis] = self.over(value, axis) | found
+            shifted = frozenset(place + shift for place in places if place + shift >= 0)
+            if shifted:
+                self.runs[value.name, axis] = self.over(value, axis) | shifted

@@ -1,9 +1,9 @@
-"""A program on stages: where and when each instruction is done, and what is sent between stages.
+"""Places a program on stages: stage and phase of each instruction, and sends between stages.
 
-A value is redistributed where it is made, and then sent, lying so, to every stage that reads it,
-once. Activations go up the stages and gradients come down, so that any valid order of passes has
-what it reads: what only the way back on a later stage reads of an activation goes up, too, as soon
-as that is made.
+A value is redistributed where it is made, and then sent in that sharding to every stage that reads
+it, once. Activations go up the stages and gradients come down, so that any valid order of passes
+has its inputs. A redistribution that only the backward pass of a later stage reads is therefore
+done and sent in the forward pass.
 """
 
 from __future__ import annotations
@@ -30,45 +30,48 @@ from synth.step.sharding.program import (
 
 
 def place_program(
-    step: Step, plan: Plan, program: StepProgram, whens: Sequence[StepPhase]
+    step: Step, plan: Plan, program: StepProgram, phases: Sequence[StepPhase]
 ) -> StepProgram:
-    """The program with places; ``whens`` are of its instructions. Raises InputError."""
+    """Returns the program with the stage and phase of each instruction; ``phases`` are given.
+
+    Raises InputError if a value would be sent against the direction of its pass.
+    """
     stages = plan.stages or (0,) * len(step.graph.operations)
-    found = _delay_updates(
-        _StagePlacer(step, program, homes_of(step, stages)).program(stages, whens)
+    placed = _delay_updates(
+        _StagePlacer(step, program, homes_of(step, stages)).program(stages, phases)
     )
-    return _split_backward(found) if plan.order is not None and plan.order.halves else found
+    return _split_backward(placed) if plan.order is not None and plan.order.halves else placed
 
 
 def _delay_updates(program: StepProgram) -> StepProgram:
-    """What only the update reads is done with it, so that nothing is kept for it meanwhile."""
+    """Moves instructions that only the update reads behind the last microbatch, to save memory."""
     early: set[Key] = set()
     places = list(program.places)
     for at in reversed(range(len(places))):
-        one = program.instructions[at]
-        made = keys_made_by(one)
+        instruction = program.instructions[at]
+        made = keys_made_by(instruction)
         if places[at].when is StepPhase.BEFORE and made and early.isdisjoint(made):
             places[at] = replace(places[at], when=StepPhase.AFTER)
         if places[at].when is not StepPhase.AFTER:
-            early.update(keys_read_by(one))
+            early.update(keys_read_by(instruction))
     return replace(program, places=tuple(places))
 
 
 def _split_backward(program: StepProgram) -> StepProgram:
-    """Backward passes in halves: what no other stage waits for is the one for weights.
+    """Splits backward passes into halves: what no other stage waits for is the weight half.
 
-    Raises InputError where no gradient is apart from what others wait for.
+    Raises InputError if every gradient depends on what other stages wait for.
     """
     waited: set[tuple[int, Key]] = set()
     places = list(program.places)
     for at in reversed(range(len(places))):
-        one, place = program.instructions[at], places[at]
+        instruction, place = program.instructions[at], places[at]
         if place.when is not StepPhase.BACKWARD:
             continue
-        if isinstance(one, SentValue) or not waited.isdisjoint(
-            (place.stage, k) for k in keys_made_by(one)
+        if isinstance(instruction, SentValue) or not waited.isdisjoint(
+            (place.stage, k) for k in keys_made_by(instruction)
         ):
-            waited.update((place.stage, key) for key in keys_read_by(one))
+            waited.update((place.stage, key) for key in keys_read_by(instruction))
         else:
             places[at] = replace(place, when=StepPhase.WEIGHT)
     if all(place.when is not StepPhase.WEIGHT for place in places):
@@ -82,16 +85,15 @@ def _split_backward(program: StepProgram) -> StepProgram:
 
 
 def homes_of(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
-    """A parameter lies where it is read first; batches and the count of steps on every stage.
-
-    On one stage all lies there.
+    """Returns the stage of each input: for a parameter and its moments the stage that reads it
+    first, for batches and the count of steps ``EVERYWHERE``. With one stage all are on it.
     """
     if max(stages) == 0:
         return (0,) * len(step.graph.inputs)
     first: dict[str, int] = {}
     for operation, stage in zip(step.graph.operations, stages, strict=True):
-        for one in operation.operands:
-            first.setdefault(str(one), stage)
+        for operand in operation.operands:
+            first.setdefault(str(operand), stage)
     return tuple(
         EVERYWHERE if role in ("batch", "state") else first.get(value.name, 0)
         for value, role in zip(step.graph.inputs, step.roles, strict=True)
@@ -108,15 +110,17 @@ class _StagePlacer:
     at: dict[tuple[str, Sharding], tuple[int, StepPhase]] = field(default_factory=dict)
     sent: set[tuple[str, Sharding, int]] = field(default_factory=set)
 
-    def program(self, stages: Sequence[int], whens: Sequence[StepPhase]) -> StepProgram:
-        for value, lies, home in zip(
+    def program(self, stages: Sequence[int], phases: Sequence[StepPhase]) -> StepProgram:
+        for value, sharding, home in zip(
             self.step.graph.inputs, self.whole.inputs, self.homes, strict=True
         ):
-            self.at[value.name, lies] = (home, StepPhase.BEFORE)
-        waiting = iter(stages)
-        reading = _find_reader_stages(self.whole, stages)
-        for one, when, stage in zip(self.whole.instructions, whens, reading, strict=True):
-            match one:
+            self.at[value.name, sharding] = (home, StepPhase.BEFORE)
+        operation_stages = iter(stages)
+        reader_stages = _find_reader_stages(self.whole, stages)
+        for instruction, when, stage in zip(
+            self.whole.instructions, phases, reader_stages, strict=True
+        ):
+            match instruction:
                 case RedistributedValue(value, path):
                     home, made = self.at[value.name, path.source]
                     up = made is StepPhase.FORWARD and when is StepPhase.BACKWARD and home < stage
@@ -125,21 +129,20 @@ class _StagePlacer:
                     )
                     self.at[value.name, path.target] = (place.stage, place.when)
                 case LocalOperation(operation, how):
-                    place = InstructionPlace(next(waiting), when)
-                    for read, lies in zip(operation.operands, how.operands, strict=True):
-                        self.bring(read, lies, place, operation.line)
-                    for value, lies in zip(operation.results, how.results, strict=True):
-                        self.at[value.name, lies] = (place.stage, when)
+                    place = InstructionPlace(next(operation_stages), when)
+                    for operand, sharding in zip(operation.operands, how.operands, strict=True):
+                        self.send(operand, sharding, place, operation.line)
+                    for value, sharding in zip(operation.results, how.results, strict=True):
+                        self.at[value.name, sharding] = (place.stage, when)
                 case _:
-                    raise AssertionError(one)
-            self.written.append(one)
+                    raise AssertionError(instruction)
+            self.written.append(instruction)
             self.places.append(place)
-        for out, place_in in self.step.updates:
-            lies = self.whole.outputs[out]
-            self.bring(
+        for out, input_index in self.step.updates:
+            self.send(
                 self.step.graph.outputs[out],
-                lies,
-                InstructionPlace(self.homes[place_in], StepPhase.AFTER),
+                self.whole.outputs[out],
+                InstructionPlace(self.homes[input_index], StepPhase.AFTER),
                 "",
             )
         return replace(
@@ -149,34 +152,34 @@ class _StagePlacer:
             homes=self.homes,
         )
 
-    def bring(self, read: Operand, lies: Sharding, to: InstructionPlace, line: str) -> None:
-        """Sends a value to where it is read, unless it is there."""
-        if not isinstance(read, Value):
+    def send(self, value: Operand, sharding: Sharding, to: InstructionPlace, line: str) -> None:
+        """Sends a value to the stage that reads it, unless it is available there."""
+        if not isinstance(value, Value):
             return
-        home, made = self.at[read.name, lies]
-        if home in (to.stage, EVERYWHERE) or (read.name, lies, to.stage) in self.sent:
+        home, made = self.at[value.name, sharding]
+        if home in (to.stage, EVERYWHERE) or (value.name, sharding, to.stage) in self.sent:
             return
         wrong_way = {StepPhase.FORWARD: home > to.stage, StepPhase.BACKWARD: home < to.stage}
         if made is to.when and wrong_way.get(made, False):
             raise InputError(
-                f"{read} is made {made.value} on stage {home} and read on stage {to.stage}",
+                f"{value} is made {made.value} on stage {home} and read on stage {to.stage}",
                 where=line,
                 hint="activations go up the stages, and gradients come down",
             )
-        up = made is StepPhase.FORWARD and to.when is StepPhase.BACKWARD and home > to.stage
-        when = StepPhase.BACKWARD if up else made
-        self.sent.add((read.name, lies, to.stage))
-        self.written.append(SentValue(read, lies, home, to.stage))
+        comes_down = made is StepPhase.FORWARD and to.when is StepPhase.BACKWARD and home > to.stage
+        when = StepPhase.BACKWARD if comes_down else made
+        self.sent.add((value.name, sharding, to.stage))
+        self.written.append(SentValue(value, sharding, home, to.stage))
         self.places.append(InstructionPlace(home, when))
 
 
 def _find_reader_stages(program: StepProgram, stages: Sequence[int]) -> list[int]:
-    """For each instruction the stage of the operation that it is done for, or does."""
+    """Returns for each instruction the stage of the next operation at or after it."""
     found: list[int] = []
-    left = list(stages)
-    for one in reversed(program.instructions):
-        if isinstance(one, LocalOperation):
-            stage = left.pop()
+    remaining = list(stages)
+    for instruction in reversed(program.instructions):
+        if isinstance(instruction, LocalOperation):
+            stage = remaining.pop()
         elif not found:
             stage = stages[-1]
         else:

@@ -1,7 +1,7 @@
-"""A plan: how a training step lies on axes, said of every operation and every input.
+"""A plan: how a training step is divided over axes, for every operation and every input.
 
-What a recipe's name stands for ("data parallel over 8") is written out here: a row along each axis
-for every operation, so that any mixture can be said, and nothing is decided later.
+A plan spells out what a recipe abbreviates ("data parallel over 8"): a row along each axis for
+every operation, so that any mixture can be expressed and nothing is decided later.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from synth.step.redistribution.paths import CostPriority
 from synth.step.schedules import PipelineSchedule
 
 TIME = "microbatch"
-"""The axis in time: what is cut along it is done one part after the other, on the same devices."""
+"""The axis in time: parts along it are computed one after the other, on the same devices."""
 
 PIPE = "pipe"
 """The axis of stages; it never occurs in a type."""
 
 MOST_PASSES = 2**15
-"""Of stages times microbatches, each forward and backward: more are put in no order."""
+"""Largest number of passes (stages times microbatches, forward and backward) of a schedule."""
 
 SAMPLE_ROLES = ("batch", "cache")
 """The roles of inputs whose first dimension is samples."""
 Rows = tuple[tuple[str, Row], ...]
-"""Of one operation a row for each axis, major axes first; along axes not named all is whole."""
+"""One operation's row for each axis, major axes first; it is replicated along other axes."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """How a graph is cut: the sharding of every input, and what every operation does.
+    """How a graph is cut: the sharding of every input, and the rows of every operation.
 
-    For an operation that repeats a body it is the body's cuts: one choice for all repetitions.
-    The inputs of a body are its constants, what it carries, and a slice of what it scans.
+    An operation that repeats a body has the body's cuts, the same for all repetitions. The inputs
+    of a body are its constants, its carried values, and a slice of each scanned value.
     """
 
     inputs: tuple[Sharding, ...]
@@ -45,20 +45,20 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is decided of a step: axes in the order of the placement, and how it is cut.
+    """All decisions of a step: axes in the order of the placement, and how the step is cut.
 
-    * ``cuts`` are of the step as ``prepared`` makes it: with layers done again where ``remat``
-      says so, and apart from each other where they are on several stages.
-    * ``microbatches`` are one after the other; they are an axis of types, ``microbatch``, on which
-      there is one device.
-    * ``layers`` are those of each stage; empty if all have as many.
-    * ``stages`` has the stage of each operation, and ``order`` what each rank along ``pipe`` does
-      in turn; without stages both are left out.
-    * ``first``: whether redistributions send the fewest bytes, or are the fewest requests.
-    * ``buckets`` name values whose redistributions go together as one; of stacks of layers, a layer
-      is one, or ``bucket_layers`` are.
-    * ``scattered``: sums over microbatches that are kept in parts in the end are in parts from the
-      first microbatch on, each of which sends; else all is added up whole, and sent once.
+    * ``cuts`` refer to the step as ``prepare_step`` returns it: with layers recomputed if
+      ``remat``, and stacks of layers taken apart if they are on several stages.
+    * ``microbatches`` run one after the other; in types they are the axis ``microbatch``, along
+      which there is one device.
+    * ``layers`` has the number of layers of each stage; empty if all have the same.
+    * ``stages`` has the stage of each operation, and ``order`` the passes of each rank along
+      ``pipe``; without a pipeline both are left out.
+    * ``first``: whether redistributions minimise bytes or requests.
+    * ``buckets`` name values whose redistributions are joined; in stacks of layers, a bucket has
+      ``bucket_layers`` layers.
+    * ``scattered``: a sum over microbatches that ends up sharded is reduce-scattered for each
+      microbatch; else whole sums are accumulated, and communicated once.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -75,57 +75,60 @@ class Plan:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """How many devices of a stage there are along each axis of types."""
+        """Devices of a stage along each axis of types."""
         return {axis: 1 if axis == TIME else size for axis, size in self.parts.items()}
 
     @property
     def devices(self) -> int:
-        """How many there are, those of all stages."""
+        """Number of devices of all stages."""
         return prod(size for _, size in self.axes)
 
     @property
     def parts(self) -> Mapping[str, int]:
-        """In how many parts each axis of types cuts: devices, and microbatches."""
+        """Number of parts into which each axis of types cuts: devices, or microbatches."""
         time = ((TIME, self.microbatches),) if self.microbatches > 1 else ()
-        return dict((*time, *(one for one in self.axes if one[0] != PIPE)))
+        return dict((*time, *(axis for axis in self.axes if axis[0] != PIPE)))
 
 
 @dataclass(frozen=True)
 class ScanOperands:
-    """How the operands of a ``scan`` divide: constants, what is carried, and what is scanned."""
+    """How the operands of a ``scan`` divide: constants, carried values, and scanned values."""
 
     constants: int
     carried: int
 
     def of_operands(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
-        """How the operands lie whose slices lie as the inputs of the body do."""
+        """Returns the operands' shardings, given those of the body's inputs."""
         kept = self.constants + self.carried
         return (*inputs[:kept], *map(stack_sharding, inputs[kept:]))
 
     def carry(self, inputs: tuple[Sharding, ...]) -> tuple[Sharding, ...]:
-        """How what is carried lies, in and out."""
+        """Returns the shardings of the carried values, given those of the body's inputs."""
         return inputs[self.constants : self.constants + self.carried]
 
 
 def scan_operands_of(parameter: Mapping[str, object]) -> ScanOperands:
-    """As a ``scan`` says in its parameters."""
+    """Reads the division of operands from the parameters of a ``scan``."""
     return ScanOperands(int(str(parameter["num_consts"])), int(str(parameter["num_carry"])))
 
 
-def stack_sharding(one: Sharding) -> Sharding:
-    """How a stack lies of which each slice lies so: its first dimension, layers or time, whole."""
-    return one.stack()
+def stack_sharding(slice_: Sharding) -> Sharding:
+    """Returns the sharding of a stack of such slices: its first dimension is whole."""
+    return slice_.stack()
 
 
-def slices_alike(lies: Sharding) -> bool:
-    """Whether a stack is uncut in its first dimension, so that slices lie alike."""
-    flat = lies.flat and not lies.lead
-    return len(lies.dimensions) > 1 and lies.dimensions[0] == () and not flat
+def slices_alike(sharding: Sharding) -> bool:
+    """Whether a stack is uncut in its first dimension, so that its slices have one sharding."""
+    flat = sharding.flat and not sharding.lead
+    return len(sharding.dimensions) > 1 and sharding.dimensions[0] == () and not flat
 
 
 def replicate_all(graph: Graph) -> Cuts:
-    """Nothing is cut: every device does all."""
+    """Returns cuts that replicate a graph: every device computes everything."""
     return Cuts(
-        tuple(Sharding(((),) * len(one.type.shape)) for one in graph.inputs),
-        tuple(() if one.body is None else replicate_all(one.body) for one in graph.operations),
+        tuple(Sharding(((),) * len(value.type.shape)) for value in graph.inputs),
+        tuple(
+            () if operation.body is None else replicate_all(operation.body)
+            for operation in graph.operations
+        ),
     )

@@ -1,4 +1,4 @@
-"""A step as every device does it: operations on parts, and redistributions between them."""
+"""A step as every device runs it: operations on parts, and redistributions between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.step.redistribution import RedistributionPath
 
 @dataclass(frozen=True)
 class LocalOperation:
-    """An operation, how its operands and results lie, and what is done of a body it repeats."""
+    """An operation, the shardings of its operands and results, and the program of its body."""
 
     operation: Operation
     how: OperationSharding
@@ -24,7 +24,7 @@ class LocalOperation:
 
 @dataclass(frozen=True)
 class RedistributedValue:
-    """A value as it was made, and the moves after which it lies as the path's target, too."""
+    """A value and the path of moves that makes it available in the path's target sharding, too."""
 
     value: Value
     path: RedistributionPath
@@ -32,7 +32,7 @@ class RedistributedValue:
 
 @dataclass(frozen=True)
 class SentValue:
-    """A value that lies so, from all devices of a stage to those of another, each to its twin."""
+    """A value sent in a sharding from one stage to another, each device to its counterpart."""
 
     value: Value
     sharding: Sharding
@@ -41,12 +41,12 @@ class SentValue:
 
 
 Key = tuple[str, Sharding]
-"""A value by its name and how it lies: what a program knows it by."""
+"""A value's name and sharding: what identifies it in a program."""
 
 
-def keys_read_by(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
-    """What an instruction needs, in the order of its operands."""
-    match one:
+def keys_read_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+    """Returns the keys that an instruction reads, in the order of its operands."""
+    match instruction:
         case LocalOperation(operation, how):
             return _keys(operation.operands, how.operands)
         case RedistributedValue(value, path):
@@ -55,9 +55,9 @@ def keys_read_by(one: LocalOperation | RedistributedValue | SentValue) -> list[K
             return [(value.name, sharding)]
 
 
-def keys_made_by(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
-    """What is there by an instruction, on the stage that does it."""
-    match one:
+def keys_made_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+    """Returns the keys that an instruction makes available on its own stage."""
+    match instruction:
         case LocalOperation(operation, how):
             return _keys(operation.results, how.results)
         case RedistributedValue(value, path):
@@ -66,19 +66,18 @@ def keys_made_by(one: LocalOperation | RedistributedValue | SentValue) -> list[K
             return []
 
 
-def _keys(values: Sequence[Operand], lies: Sequence[Sharding]) -> list[Key]:
-    both = zip(values, lies, strict=True)
-    return [(value.name, one) for value, one in both if isinstance(value, Value)]
+def _keys(values: Sequence[Operand], shardings: Sequence[Sharding]) -> list[Key]:
+    pairs = zip(values, shardings, strict=True)
+    return [(value.name, sharding) for value, sharding in pairs if isinstance(value, Value)]
 
 
 class StepPhase(Enum):
-    """When an instruction is done: once, or once for each microbatch.
+    """When an instruction runs: once, or once for each microbatch.
 
-    Where an order has backward passes in halves, the one for weights is apart: what no other stage
-    waits for.
+    ``WEIGHT`` is used if the pipeline schedule splits backward passes: no other stage waits for it.
     """
 
-    __hash__ = object.__hash__  # that of enums is worked out in Python, name by name
+    __hash__ = object.__hash__  # Enum.__hash__ is Python code and slow in large dicts.
 
     BEFORE = "once, before the first microbatch"
     FORWARD = "in the forward pass of each microbatch"
@@ -88,14 +87,14 @@ class StepPhase(Enum):
 
 
 MICROBATCH_PHASES = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
-"""What is done of each microbatch, in the order of its passes."""
+"""The phases of a microbatch, in the order of its passes."""
 
 
 @dataclass(frozen=True)
 class InstructionPlace:
-    """On which stage an instruction is done, and when; what is sent is where it comes from.
+    """The stage and phase of an instruction; of a send, those of its source.
 
-    What every stage has or does itself is ``EVERYWHERE``: batches, the count of steps, masks.
+    ``EVERYWHERE`` stands for what each stage has or computes itself: batches, step count, masks.
     """
 
     stage: int
@@ -104,12 +103,11 @@ class InstructionPlace:
 
 @dataclass(frozen=True)
 class StepProgram:
-    """What devices do, in order. A value is known by its name and how it lies.
+    """The instructions of every device, in order. A value is identified by its name and sharding.
 
-    The inputs lie as said, and the outputs at the end do. With microbatches there is a place for
-    each instruction, and ``homes`` say on which stage each input lies. ``buckets`` are places of
-    instructions that go together as one. ``update`` names what operations make of the gradients of
-    all.
+    ``inputs`` and ``outputs`` have the shardings at the beginning and the end. With microbatches
+    there is a place for each instruction, and ``homes`` has the stage of each input. ``buckets``
+    are indices of instructions that are joined. ``update`` names values made of all gradients.
     """
 
     inputs: tuple[Sharding, ...]
@@ -121,10 +119,10 @@ class StepProgram:
     update: frozenset[str] = frozenset()
 
     def moved(self) -> Iterator[RedistributedValue]:
-        """All redistributions, those of bodies once."""
-        for one in self.instructions:
-            match one:
+        """Yields all redistributions, those of loop bodies once."""
+        for instruction in self.instructions:
+            match instruction:
                 case RedistributedValue():
-                    yield one
+                    yield instruction
                 case LocalOperation(body=StepProgram() as body):
                     yield from body.moved()

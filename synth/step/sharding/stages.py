@@ -1,9 +1,9 @@
-"""The stage of each operation, given those of the layers.
+"""Chooses the stage of each operation, given the stages of the layers.
 
-An operation forward is done where the last of what it reads is made, one backward where the first
-is: so activations go up the stages and gradients come down. What comes before the layers is on the
-first stage, what comes after on the last; what is done once is where it is read first, and an
-update where its parameter is.
+A forward operation is on the highest stage of its operands, a backward one on the lowest: so
+activations go up the stages and gradients come down. Operations before the layers are on the first
+stage, those after on the last; operations that run once are where they are read first, and an
+update is where its parameter is.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ ANY = 10**9
 ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 
-def stages_of(step: Step, whens: list[StepPhase], hints: Mapping[str, int]) -> tuple[int, ...]:
-    """For each operation of the step, done at such times. ``hints`` are stages of values."""
-    return _Stages(step, whens, hints, dict(hints)).found()
+def stages_of(step: Step, phases: list[StepPhase], hints: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the stage of each operation, given its phase; ``hints`` has the stages of values."""
+    return _StageChooser(step, phases, hints, dict(hints)).choose()
 
 
 @dataclass
-class _Stages:
-    """``known`` is where values are made or lie; ``chosen`` where operations are done.
+class _StageChooser:
+    """``known`` has the stages of values by name; ``chosen`` those of operations by index.
 
-    ``hints`` are of values in layers, which stay.
+    ``hints`` has the stages of values in layers, which are fixed.
     """
 
     step: Step
-    whens: list[StepPhase]
+    phases: list[StepPhase]
     hints: Mapping[str, int]
     known: dict[str, int]
     chosen: dict[int, int] = field(default_factory=dict)
@@ -45,19 +45,19 @@ class _Stages:
         self.readers: dict[str, list[int]] = defaultdict(list)
         self.makers: dict[str, int] = {}
         for at, operation in enumerate(self.operations):
-            for one in operation.operands:
-                self.readers[str(one)].append(at)
-            self.makers.update((one.name, at) for one in operation.results)
+            for operand in operation.operands:
+                self.readers[str(operand)].append(at)
+            self.makers.update((value.name, at) for value in operation.results)
 
-    def found(self) -> tuple[int, ...]:
-        self._everywhere()
+    def choose(self) -> tuple[int, ...]:
+        self._choose_everywhere()
         self._follow(StepPhase.BEFORE, StepPhase.FORWARD)
         self._settle(StepPhase.FORWARD)
         self._follow(StepPhase.BACKWARD)
         for at in reversed(range(len(self.operations))):
-            if at not in self.chosen and self.whens[at] is not StepPhase.AFTER:
+            if at not in self.chosen and self.phases[at] is not StepPhase.AFTER:
                 self._choose(at, self._first_reader(at))
-        self._updates()
+        self._choose_updates()
         for at in reversed(range(len(self.operations))):
             if at not in self.chosen:
                 stage = self._first_reader(at)
@@ -65,77 +65,82 @@ class _Stages:
         self._settle(StepPhase.BACKWARD)
         return tuple(self.chosen[at] for at in range(len(self.operations)))
 
-    def _everywhere(self) -> None:
-        """What comes of no weight and no sample is done by every stage itself."""
+    def _choose_everywhere(self) -> None:
+        """Replicates on every stage what depends on no weight and no sample."""
         graph = self.step.graph
         roles = zip(graph.inputs, self.step.roles, strict=True)
         known = {value.name for value, role in roles if role == "state"}
         for at, operation in enumerate(self.operations):
-            names = {one.name for one in operation.operands if isinstance(one, Value)}
-            if self.whens[at] is StepPhase.BEFORE and names <= known:
+            names = {value.name for value in operation.operands if isinstance(value, Value)}
+            if self.phases[at] is StepPhase.BEFORE and names <= known:
                 self.chosen[at] = EVERYWHERE
-                known.update(one.name for one in operation.results)
+                known.update(value.name for value in operation.results)
 
     def _choose(self, at: int, stage: int | None) -> None:
         if stage is not None:
             self.chosen[at] = stage
-            self.known.update((one.name, stage) for one in self.operations[at].results)
+            self.known.update((value.name, stage) for value in self.operations[at].results)
 
-    def _stages_read(self, at: int, *sent: StepPhase) -> list[int]:
-        """Where what an operation reads is; also where it was sent to, to be read then."""
+    def _stages_read(self, at: int, *phases: StepPhase) -> list[int]:
+        """Returns the stage of each operand, or the highest that reads it in these phases."""
         return [
-            max(self.known[name], *self._readers(name, sent))
+            max(self.known[name], *self._readers(name, phases))
             for name in map(str, self.operations[at].operands)
             if name in self.known
         ]
 
-    def _readers(self, name: str, whens: Sequence[StepPhase]) -> list[int]:
-        """The stages where a value is read, so far as that is known."""
-        readers = [one for one in self.readers[name] if self.whens[one] in whens]
-        return [self.chosen.get(one, EVERYWHERE) for one in readers] or [EVERYWHERE]
+    def _readers(self, name: str, phases: Sequence[StepPhase]) -> list[int]:
+        """Returns the stages that read a value in some phases, as far as they are known."""
+        readers = [reader for reader in self.readers[name] if self.phases[reader] in phases]
+        return [self.chosen.get(reader, EVERYWHERE) for reader in readers] or [EVERYWHERE]
 
-    def _follow(self, *whens: StepPhase) -> None:
-        """What belongs to a layer is there; the rest follows what it reads."""
+    def _follow(self, *phases: StepPhase) -> None:
+        """Puts operations of layers on the stage of their layer, others where they read."""
         for at, operation in enumerate(self.operations):
-            hinted = [self.known[one.name] for one in operation.results if one.name in self.hints]
-            read = self._stages_read(
-                at, *((StepPhase.FORWARD,) if StepPhase.BACKWARD in whens else ())
+            hinted = [
+                self.known[value.name] for value in operation.results if value.name in self.hints
+            ]
+            read_stages = self._stages_read(
+                at, *((StepPhase.FORWARD,) if StepPhase.BACKWARD in phases else ())
             )
             if hinted:
                 self._choose(at, hinted[0])
-            elif read and at not in self.chosen and self.whens[at] in whens:
-                self._choose(at, min(read) if self.whens[at] is StepPhase.BACKWARD else max(read))
+            elif read_stages and at not in self.chosen and self.phases[at] in phases:
+                choose = min if self.phases[at] is StepPhase.BACKWARD else max
+                self._choose(at, choose(read_stages))
 
     def _first_reader(self, at: int) -> int | None:
-        """The lowest stage where a result is read, so far as that is known."""
-        names = [one.name for one in self.operations[at].results]
+        """Returns the lowest stage that reads a result, as far as it is known."""
+        names = [value.name for value in self.operations[at].results]
         readers = [other for name in names for other in self.readers[name]]
-        known = (self.chosen[one] for one in readers if one in self.chosen)
+        known = (self.chosen[reader] for reader in readers if reader in self.chosen)
         return min((stage for stage in known if stage != EVERYWHERE), default=None)
 
-    def home(self, place: int) -> int | None:
-        """Where an input lies: in its layer, or where it is read first."""
+    def _home(self, place: int) -> int | None:
+        """Returns the stage of an input: that of its layer, or of its first reader."""
         name = self.step.graph.inputs[place].name
         if name in self.known:
             return self.known[name]
-        return next((self.chosen[one] for one in self.readers[name] if one in self.chosen), None)
+        return next(
+            (self.chosen[reader] for reader in self.readers[name] if reader in self.chosen), None
+        )
 
-    def _updates(self) -> None:
-        """What is done once after all microbatches, to the parameter that comes of it."""
+    def _choose_updates(self) -> None:
+        """Puts each update, which runs once, on the stage of its parameter."""
         for out, place in self.step.updates:
-            stage = self.home(place)
+            stage = self._home(place)
             waiting = [str(self.step.graph.outputs[out])] if stage is not None else []
             while waiting:
                 at = self.makers.get(waiting.pop())
-                if at is not None and at not in self.chosen and self.whens[at] in ONCE_PHASES:
+                if at is not None and at not in self.chosen and self.phases[at] in ONCE_PHASES:
                     self._choose(at, stage)
                     waiting += map(str, self.operations[at].operands)
 
     def _settle(self, when: StepPhase) -> None:
-        """What only another stage reads is done there, if all that it needs is there, too.
+        """Moves operations to the only stage that reads them, if all their operands are there, too.
 
-        A normalisation between two layers of different stages is done where its result is used:
-        its input goes there anyway. So is a gradient that only an update reads, in several steps.
+        A normalisation between layers of two stages moves to the stage that uses its result, since
+        its input is sent there anyway. So does a gradient that only an update reads.
         """
         latest = self._latest(when)
         before = dict(self.chosen)
@@ -148,51 +153,52 @@ class _Stages:
                 self._choose(at, stage)
 
     def _latest(self, when: StepPhase) -> dict[int, int]:
-        """For each operation of a pass that is in no layer, the stage at which it is needed.
+        """Returns the stage at which each operation of a pass outside layers is needed.
 
-        What goes forward and is kept for the way back only is needed at any.
+        A forward result that only the backward pass reads may be on ``ANY`` stage.
         """
         found: dict[int, int] = {}
         for at in reversed(range(len(self.operations))):
             results = self.operations[at].results
-            if self.whens[at] is not when or self._in_layer(at):
+            if self.phases[at] is not when or self._in_layer(at):
                 continue
-            readers = {one for value in results for one in self.readers[value.name]}
+            readers = {reader for value in results for reader in self.readers[value.name]}
             if when is StepPhase.FORWARD:
-                readers = {one for one in readers if self.whens[one] is when}
-            stages = [found.get(one, self.chosen.get(one, EVERYWHERE)) for one in readers]
+                readers = {reader for reader in readers if self.phases[reader] is when}
+            stages = [found.get(reader, self.chosen.get(reader, EVERYWHERE)) for reader in readers]
             if at not in self.chosen or EVERYWHERE in stages:
                 continue
             if when is StepPhase.FORWARD:
                 found[at] = min(stages, default=ANY)
             elif stages and all(
-                self.whens[one] is StepPhase.AFTER or one in found for one in readers
+                self.phases[reader] is StepPhase.AFTER or reader in found for reader in readers
             ):
                 found[at] = max(stages)
         return dict(reversed(found.items()))
 
     def _in_layer(self, at: int) -> bool:
-        """Whether an operation is a layer's, or reads its weights."""
-        one = self.operations[at]
-        return any(value.name in self.hints for value in one.results) or any(
-            str(value) in self.known
+        """Whether an operation belongs to a layer, or reads its weights."""
+        operation = self.operations[at]
+        return any(result.name in self.hints for result in operation.results) or any(
+            str(operand) in self.known
             and (
-                str(value) in self.hints or self.whens[self.makers[str(value)]] is StepPhase.BEFORE
+                str(operand) in self.hints
+                or self.phases[self.makers[str(operand)]] is StepPhase.BEFORE
             )
-            for value in one.operands
+            for operand in operation.operands
         )
 
     def _is_there(self, operand: Operand, at: int, stage: int, before: Mapping[int, int]) -> bool:
-        """Whether a stage has what an operation reads, also if that is done elsewhere."""
+        """Whether an operand is available on a stage: made there, or sent there already."""
         maker = self.makers.get(str(operand))
         if maker is None or self.chosen.get(maker, EVERYWHERE) in (EVERYWHERE, stage):
             return True
-        others = (one for one in self.readers[str(operand)] if one != at)
-        return any(before.get(one) == stage for one in others)
+        readers = (reader for reader in self.readers[str(operand)] if reader != at)
+        return any(before.get(reader) == stage for reader in readers)
 
 
 def check_order(plan: Plan) -> None:
-    """Raise InputError for an order that is not one of the plan's ranks and microbatches."""
+    """Raises InputError if a schedule does not fit the plan's ranks and microbatches."""
     pipe = dict(plan.axes).get(PIPE, 1)
     if plan.order is None:
         if pipe > 1 or plan.stages or plan.layers:
@@ -209,17 +215,17 @@ def check_order(plan: Plan) -> None:
         raise InputError(problem, where="plan", hint=hint)
 
 
-def check_stages(step: Step, stages: tuple[int, ...], whens: list[StepPhase], count: int) -> None:
-    """Raise InputError for stages that are not there, and for one that does nothing."""
-    told, wanted = len(stages), len(step.graph.operations)
-    if told != wanted:
-        problem = f"{told} stages for the {wanted} operations of {step.name}"
+def check_stages(step: Step, stages: tuple[int, ...], phases: list[StepPhase], count: int) -> None:
+    """Raises InputError for stages that do not exist, and for a stage without work."""
+    given, expected = len(stages), len(step.graph.operations)
+    if given != expected:
+        problem = f"{given} stages for the {expected} operations of {step.name}"
         raise InputError(problem, where="plan")
     for stage in range(count):
-        for when in (StepPhase.FORWARD, StepPhase.BACKWARD):
-            if (stage, when) not in zip(stages, whens, strict=True):
+        for phase in (StepPhase.FORWARD, StepPhase.BACKWARD):
+            if (stage, phase) not in zip(stages, phases, strict=True):
                 raise InputError(
-                    f"stage {stage} has no operations {when.value}",
+                    f"stage {stage} has no operations {phase.value}",
                     where="plan",
                     hint=f"the order has {count} stages, and each has work: take fewer",
                 )

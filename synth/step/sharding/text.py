@@ -1,4 +1,4 @@
-"""The text of a recipe: ``data=8 tensor=4; batch over data; weights over tensor as Megatron``."""
+"""Parses recipes: ``data=8 tensor=4; batch over data; weights over tensor as Megatron``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from synth.step.sharding.recipes import AND, CLAUSES, Recipe
 
 _RUN = r"(?:\d{1,3} times )?\d{1,5}"
 RUNS = rf"{_RUN}(?:, {_RUN})*"
-"""Layers of stages, in runs of as many."""
+"""Layers of stages, in runs of equal numbers."""
 
 CLAUSE_PATTERNS: Mapping[str, str] = {
     **{
-        said.format("AXIS"): said.format(r"(\w+(?: and \w+)*)" if one == "batch" else r"(\w+)")
-        for one, (said, _) in CLAUSES.items()
+        text.format("AXIS"): text.format(r"(\w+(?: and \w+)*)" if name == "batch" else r"(\w+)")
+        for name, (text, _) in CLAUSES.items()
     },
     "weights LABEL[DIMENSION] over AXIS": r"weights ([\w/.-]+)\[(-?\d{1,2})\] over (\w+)",
     "input LABEL as [AXIS,-]": r"input ([\w/.-]+) as (\[.*\](?:\{.*\})?)",
@@ -34,14 +34,14 @@ CLAUSE_PATTERNS: Mapping[str, str] = {
     "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
     "fewest requests": r"fewest requests",
 }
-"""How each clause is said, and what it is read by."""
+"""The pattern of each clause, by an example."""
 
 _HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, CLAUSE_PATTERNS))}"
 _AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d{0,8})")
 
 
 def parse_recipe(text: str) -> Recipe:
-    """The recipe that a text says. Raises InputError at the part that is not understood."""
+    """Parses a recipe. Raises InputError with the part that is not understood."""
     axes, *rest = (" ".join(part.split()) for part in text.split(";"))
     sizes = parse_axes(axes)
     fields: dict[str, Any] = {}
@@ -58,25 +58,25 @@ def parse_recipe(text: str) -> Recipe:
 
 def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
     """``data=8 tensor=4``"""
-    found = [_AXIS.fullmatch(word) for word in text.split()]
-    if not found or None in found:
+    matches = [_AXIS.fullmatch(word) for word in text.split()]
+    if not matches or None in matches:
         raise InputError(f"no axes in {text!r}", where="plan", hint=_HINT)
-    sizes = [(one[1], int(one[2])) for one in found if one is not None]
+    sizes = [(match[1], int(match[2])) for match in matches if match is not None]
     if len(dict(sizes)) < len(sizes):
         raise InputError(f"an axis is said twice in {text!r}", where="plan")
     return tuple(sizes)
 
 
 def parse_sharding(text: str) -> Sharding:
-    """``[data,-,(seq,tensor)]``: of each dimension the axes that cut it, major to minor.
+    """``[data,-,(seq,tensor)]``: the axes that cut each dimension, major to minor.
 
-    Behind them may stand what is cut flat, from which dimension on: ``[-,-,-]{flat1:data}``.
+    A flat cut, and the dimension from which it starts, may follow: ``[-,-,-]{flat1:data}``.
     """
     bare, _, rest = text.strip().partition("{")
     words = re.findall(r"\([^()]*\)|[^,()]+", bare.removeprefix("[").removesuffix("]"))
     flat = _FLAT.fullmatch(rest) if rest else None
-    known = f"[{','.join(words)}]" == bare and all(map(_SHARDING_WORD.fullmatch, words))
-    if not known or (flat is None) is not (rest == ""):
+    is_understood = f"[{','.join(words)}]" == bare and all(map(_SHARDING_WORD.fullmatch, words))
+    if not is_understood or (flat is None) is not (rest == ""):
         hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
         raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
     cut = tuple(map(_parse_cutting_axes, words))
@@ -90,41 +90,41 @@ def _parse_cutting_axes(word: str) -> tuple[str, ...]:
 
 
 def parse_shares(text: str) -> tuple[int, ...]:
-    """``7, 14 times 8, 7``: of each stage its layers."""
-    runs = (one.rpartition(" times ") for one in text.split(", "))
+    """``7, 14 times 8, 7``: the number of layers of each stage."""
+    runs = (run.rpartition(" times ") for run in text.split(", "))
     return tuple(int(size) for times, _, size in runs for _ in range(int(times or 1)))
 
 
 _REPEATED_CLAUSES = ("weights", "inputs")
-"""What may be said several times."""
+"""Fields whose clauses may be repeated."""
 
 _FLAT = re.compile(r"flat(\d{0,2}):(\w+|\(\w+(?:,\w+)+\))\}")
 _SHARDING_WORD = re.compile(r"-|\w+|\(\w+(,\w+)+\)")
 
 
 def _parse_clause(part: str) -> dict[str, Any]:
-    """The fields of a recipe that a part of the text says."""
-    for form, read in zip(CLAUSE_PATTERNS.values(), _PARSERS, strict=True):
-        if found := re.fullmatch(form, part):
-            return read(*found.groups())
+    """Returns the fields of a recipe that one part of its text sets."""
+    for pattern, parser in zip(CLAUSE_PATTERNS.values(), _PARSERS, strict=True):
+        if match := re.fullmatch(pattern, part):
+            return parser(*match.groups())
     raise InputError(f"not understood: {part!r}", where="plan", hint=_HINT)
 
 
 def _clause_parser(clause: str) -> Callable[[str], dict[str, Any]]:
-    return lambda said: {clause: tuple(said.split(AND)) if clause == "batch" else said}
+    return lambda axes: {clause: tuple(axes.split(AND)) if clause == "batch" else axes}
 
 
-def _bytes(mega: str) -> int:
-    found = round(float(mega) * 1e6)
-    if not found:
-        raise InputError(f"buckets of {mega} MB", where="plan", hint="as in: buckets of 25 MB")
-    return found
+def _parse_bytes(megabytes: str) -> int:
+    count = round(float(megabytes) * 1e6)
+    if not count:
+        raise InputError(f"buckets of {megabytes} MB", where="plan", hint="as in: buckets of 25 MB")
+    return count
 
 
 _PARSERS: tuple[Callable[..., dict[str, Any]], ...] = (
     *map(_clause_parser, CLAUSES),
     lambda label, place, axis: {"weights": ((label, int(place), axis),)},
-    lambda label, lies: {"inputs": ((label, parse_sharding(lies)),)},
+    lambda label, sharding: {"inputs": ((label, parse_sharding(sharding)),)},
     lambda zero: {"zero": int(zero)},
     lambda count: {"microbatches": int(count)},
     lambda name, chunks, count: {
@@ -135,7 +135,7 @@ _PARSERS: tuple[Callable[..., dict[str, Any]], ...] = (
     lambda runs: {"layers": parse_shares(runs)},
     lambda kind: {"gradients": kind},
     lambda: {"remat": True},
-    lambda mega: {"bucket_bytes": _bytes(mega)},
+    lambda megabytes: {"bucket_bytes": _parse_bytes(megabytes)},
     lambda: {"first": CostPriority.REQUESTS},
 )
-"""For each clause what its match says of a recipe."""
+"""For each clause, a function from the groups of its match to fields of a recipe."""

@@ -1,12 +1,12 @@
-"""A sharded step on the clock: tasks of one device on its streams, seconds, memory, a timeline.
+"""Simulates a sharded step: tasks of one device on its streams, seconds, memory, a timeline.
 
-``predict_step`` is a step as its plan makes it, with seconds that the caller knows: of sections
-(what is computed with nothing sent between), of redistributions, of bytes from stage to stage. All
-devices of a stage do the same, so one stands for all: ``write_device`` writes out what it does,
-``simulate`` times that, ``simulate_pipeline`` the passes of all stages by an order. There is no
-queue: the order on each stream is the plan's, and an end is the longest path to it. Compute, what
-is exposed of communication, and what a rank is idle add up to the step. A buffer lives from the
-begin of its maker to the end of its last reader, so the order decides what memory is needed.
+``predict_step`` times the program of a plan with seconds from the caller: of sections (operations
+with no communication between), of redistributions, and of bytes from stage to stage. All devices of
+a stage do the same, so one stands for all: ``write_device`` writes out its tasks, ``simulate``
+times these, ``simulate_pipeline`` the passes of all stages in the order of a schedule. Each stream
+does its tasks in the plan's order, so an end is the length of the longest path to it. Compute,
+exposed communication and idle time of a rank add up to the step. A buffer lives from the begin of
+its maker to the end of its last reader, so the order decides how much memory is needed.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type
@@ -14,10 +14,10 @@ begin of its maker to the end of its last reader, so the order decides what memo
 >>> from synth.step.simulation import Sources, predict_step
 >>> x, w = Value("x", Type("f32", (8, 4))), Value("w", Type("f32", (4,)))
 >>> y, g, new = Value("y", Type("f32", (8,))), Value("g", Type("f32", (4,))), Value("n", w.type)
->>> told = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
->>> back = (("dimension_numbers", (((0,), (0,)), ((), ()))),)
->>> forward = Operation("dot_general", (x, w), (y,), told)
->>> backward = Operation("dot_general", (x, y), (g,), back)
+>>> product = (("dimension_numbers", (((1,), (0,)), ((), ()))),)
+>>> gradient = (("dimension_numbers", (((0,), (0,)), ((), ()))),)
+>>> forward = Operation("dot_general", (x, w), (y,), product)
+>>> backward = Operation("dot_general", (x, y), (g,), gradient)
 >>> update = Operation("sub", (w, g), (new,))
 >>> graph = Graph((x, w), (forward, backward, update), (new,))
 >>> step = Step("line", graph, ("batch", "parameter"), ("x", "w"), ((0, 1),))

@@ -1,7 +1,7 @@
-"""The collectives of a simulated step: how often, how large, and what is hidden of each.
+"""The collectives of a simulated step: how often, how large, and how much of each is hidden.
 
-A job says the same. Here the hidden share is no guess but what the clock says: the part of a
-collective's time in which its device computes.
+They have the form of a workload's; here the hidden share is not a guess but simulated: the share of
+a collective's time during which its device computes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from synth.step.simulation.simulation import DeviceTimeline
 
 @dataclass(frozen=True)
 class RankCollective:
-    """A collective of a rank: over which axes, bytes of a device's largest buffer, how often.
+    """A collective of a rank: its axes, bytes of a device's largest buffer, and how often.
 
-    ``hidden``: the part of its time in which the device computes.
+    ``hidden``: the share of its time during which the device computes.
     """
 
     goal: Goal
@@ -35,17 +35,17 @@ class RankCollective:
     hidden: float
 
 
-def list_collectives(plan: Plan, found: StepPrediction) -> tuple[RankCollective, ...]:
-    """The collectives of the busiest rank, those that take the most time first."""
+def list_collectives(plan: Plan, prediction: StepPrediction) -> tuple[RankCollective, ...]:
+    """Lists the collectives of the busiest rank, those that take the most time first."""
     entries: dict[tuple[Goal, tuple[str, ...], int], list[float]] = {}
-    for run, times in _runs(found):
+    for run, times in _runs(prediction):
         for number, task in enumerate(run.device.tasks):
             for key in collectives_of(task, plan):
                 entry = entries.setdefault(key, [0.0, 0.0, 0.0])
                 entry[0] += times
                 entry[1] += times * run.took(number)
                 entry[2] += times * run.exposed.get(number, 0.0)
-    order = sorted(entries.items(), key=lambda one: (-one[1][1], str(one[0])))
+    order = sorted(entries.items(), key=lambda item: (-item[1][1], str(item[0])))
     return tuple(
         RankCollective(*key, round(times), _hidden_share(seconds, exposed))
         for key, (times, seconds, exposed) in order
@@ -56,19 +56,19 @@ def _hidden_share(seconds: float, exposed: float) -> float:
     return min(1.0, max(0.0, 1 - exposed / seconds)) if seconds else 0.0
 
 
-def _runs(found: StepPrediction) -> Iterator[tuple[DeviceTimeline, int]]:
-    """What a rank does, and how often."""
-    if isinstance(found.run, DeviceTimeline):
-        yield found.run, 1
+def _runs(prediction: StepPrediction) -> Iterator[tuple[DeviceTimeline, int]]:
+    """Yields the timelines that the busiest rank goes through, and how often."""
+    if isinstance(prediction.run, DeviceTimeline):
+        yield prediction.run, 1
         return
-    assert isinstance(found.run, PipelineTimeline)
-    keys = [span.keys for span in found.run.ranks[found.busiest]]
-    for one in dict.fromkeys(keys):
-        yield found.run.alone[one], keys.count(one)
+    assert isinstance(prediction.run, PipelineTimeline)
+    keys = [span.keys for span in prediction.run.ranks[prediction.busiest]]
+    for key in dict.fromkeys(keys):
+        yield prediction.run.alone[key], keys.count(key)
 
 
 def collectives_of(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ...], int]]:
-    """What a task sends: goals, axes, and bytes of a device's largest buffer."""
+    """Yields the collectives of a task: goal, axes, and bytes of a device's largest buffer."""
     if task.moves is None:
         return
     kind, moves = task.moves
@@ -79,11 +79,11 @@ def collectives_of(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ..
 
 
 def _payload(kind: Type, move: ShardingMove, plan: Plan) -> int:
-    """The largest buffer of a device, of a slice where the move is of a stack of them."""
-    several = len(move.before.dimensions) - len(kind.shape)
+    """Bytes of a device's largest buffer; of a slice where the move is of a stack of them."""
+    stacked = len(move.before.dimensions) - len(kind.shape)
     before, after = move.before, move.after
-    for _ in range(several):
+    for _ in range(stacked):
         before, after = before.slice(), after.slice()
     block, inside = pad_move(replace(move, before=before, after=after), kind, plan.parts)
-    shapes = (part_shape(block, one, plan.parts) for one in (inside.before, inside.after))
+    shapes = (part_shape(block, sharding, plan.parts) for sharding in (inside.before, inside.after))
     return max(prod(shape) for shape in shapes) * kind.bytes // max(1, kind.elements)

@@ -1,7 +1,6 @@
-"""What a step would gain if something were better: it is put on the clock again with that changed.
+"""What a step would gain from faster parts: it is simulated again with each of them changed.
 
-No share of a time says what is gained where something becomes faster: what was hidden beside it may
-decide then.
+No share of the step's time says that: once a part is faster, what it hid may become exposed.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ class Gain:
 
 
 def simulate_gains(
-    found: StepPrediction, sources: Sources, again: Callable[[Sources], StepPrediction]
+    prediction: StepPrediction, sources: Sources, again: Callable[[Sources], StepPrediction]
 ) -> Iterator[Gain]:
-    """The changes, each by itself; ``again`` is the step from other seconds."""
+    """Yields the gain of each change alone; ``again`` simulates the step with other seconds."""
     for what, changed in (
         ("compute 10 % faster", scale_sources(sources, computing=1 / 1.1)),
         ("compute 25 % faster", scale_sources(sources, computing=1 / 1.25)),
@@ -32,6 +31,6 @@ def simulate_gains(
         ("nothing waits for communication", scale_sources(sources, links=0.0)),
     ):
         yield Gain(what, again(changed).seconds)
-    if len(found.ranks) > 1:
-        busy = (found.seconds - one.idle_seconds for one in found.ranks)
+    if len(prediction.ranks) > 1:
+        busy = (prediction.seconds - rank.idle_seconds for rank in prediction.ranks)
         yield Gain("no rank is ever idle", max(busy))

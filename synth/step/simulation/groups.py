@@ -1,9 +1,9 @@
-"""A program in groups: operations with nothing sent between them are one task of a device.
+"""Groups the operations of a program: those with no communication between are one task.
 
 What a layer does between two collectives is timed once, as a section, and repeated for each layer:
-a loop of 96 layers is as many short lists of groups. A group ends where a value is made that is
-sent as soon as it is there, and where the place of an instruction is another. The update of all
-parameters is one, and waits for all gradients.
+a loop of 96 layers is as many short lists of groups. A group ends at a value that is sent as soon
+as it is made, and where the place of instructions changes. The update of all parameters is one
+group, and waits for all gradients.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from synth.step.simulation.remade import Key as Key
 
 @dataclass(frozen=True)
 class GroupedOperations:
-    """Operations done as one: what they read of others, and ``makes``, what others read of them.
+    """Operations done as one task: what they read of others, and ``makes``, what others read.
 
-    ``aliases``: values that lie otherwise without being sent, and as what they were made;
-    ``working_bytes`` are the most that its own values take beside what it makes. ``remade``: what
-    it makes and does not store, as readers compute it again from other values.
+    ``aliases``: values with another sharding that needs no communication, and their sources.
+    ``working_bytes``: the most that values inside take besides what it makes. ``remade``: what it
+    makes without storing it, as readers compute it again, and from which values.
     """
 
     name: str
@@ -50,15 +50,16 @@ class GroupedOperations:
 
     @cached_property
     def casts(self) -> bool:
-        """Whether all that is done is one cast."""
+        """Whether the group is a single cast."""
         one_value = len(self.reads) == len(self.makes) == 1
-        return one_value and all(one.primitive == CAST for one in self.section.operations)
+        casts = (operation.primitive == CAST for operation in self.section.operations)
+        return one_value and all(casts)
 
 
 CAST = "convert_element_type"
 
 SCORE_PRIMITIVES = ("dot_general", "exp")
-"""By these scores of attention are known."""
+"""Primitives by which attention scores are recognised."""
 
 Item = GroupedOperations | RedistributedValue | SentValue | LocalOperation
 """A group, something sent, or a loop."""
@@ -66,15 +67,15 @@ Item = GroupedOperations | RedistributedValue | SentValue | LocalOperation
 Items = tuple[tuple[Item, InstructionPlace | None], ...]
 
 _Spot = tuple[InstructionPlace | None, bool]
-"""Where operations are one task: a place, and whether they are of the update."""
+"""What operations of one task have in common: a place, and whether they are of the update."""
 
 
 @dataclass(frozen=True)
 class Recomputation:
-    """What kernels compute again: values that others make and do not store, and what of.
+    """Values that are not stored but computed again by kernels that read them, and from what.
 
-    ``inputs`` are those that come into a program, by name, with the parts that a device reads;
-    ``types`` are all values of the program.
+    ``inputs``: those of the program, by name, with the parts of their sources that a device reads.
+    ``types``: all values of the program.
     """
 
     values: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Recomputation:
 
     @property
     def sources(self) -> list[Key]:
-        """What is stored for others to be computed from."""
+        """The stored values from which others are computed again."""
         return [*dict.fromkeys(key for keys in self.values.values() for key in keys)]
 
 
@@ -92,10 +93,10 @@ NO_RECOMPUTATION = Recomputation()
 
 @dataclass(frozen=True)
 class LoopBody:
-    """The body of a loop in groups, with the kinds of its values; ``of`` is what it was made of.
+    """The body of a loop in groups, with the kinds of its values; ``of``: graph and program.
 
-    ``entering`` are the names of what comes in, ``ends`` of what comes out. ``fresh`` are slices
-    that are made again, of what is then kept.
+    ``entering``: the names of its inputs; ``ends``: of its outputs; ``fresh``: outputs that are
+    computed again, and from what.
     """
 
     of: tuple[Graph, StepProgram]
@@ -107,27 +108,27 @@ class LoopBody:
 
 
 class Sizes:
-    """Bytes of values on a device, by how they lie."""
+    """Bytes of values on a device, by type and sharding."""
 
     def __init__(self, parts: Mapping[str, int], unstored: Collection[tuple[int, ...]]) -> None:
         self._parts, self._unstored = parts, unstored
         self._known: dict[tuple[object, Sharding], int] = {}
 
-    def __call__(self, kind: Type, lies: Sharding) -> int:
-        if (kind, lies) not in self._known:
-            own = Type(kind.dtype, part_shape(kind, lies, self._parts))
-            never = is_scores(kind, self._unstored) or is_scores(own, self._unstored)
-            self._known[kind, lies] = 0 if never else own.bytes
-        return self._known[kind, lies]
+    def __call__(self, kind: Type, sharding: Sharding) -> int:
+        if (kind, sharding) not in self._known:
+            part = Type(kind.dtype, part_shape(kind, sharding, self._parts))
+            unstored = is_scores(kind, self._unstored) or is_scores(part, self._unstored)
+            self._known[kind, sharding] = 0 if unstored else part.bytes
+        return self._known[kind, sharding]
 
 
 @dataclass(frozen=True)
 class OperationGrouping:
-    """How programs are cut in groups: ``parts`` of axes, and what counts as sent.
+    """How to group programs: ``parts`` of axes, and which values are sent at once.
 
-    ``whole``: groups are as long as they may be, else each operation is one. ``prompt``: what is
-    sent goes as soon as it is made. ``measured`` has seconds of operations by the ``id`` of their
-    ``LocalOperation``; of a loop, of what it does itself.
+    ``whole``: groups are as long as possible, else each operation is one. ``prompt``: values are
+    sent as soon as they are made. ``measured``: seconds of operations by the ``id`` of their
+    ``LocalOperation``; for a loop, of its own work.
     """
 
     parts: Mapping[str, int]
@@ -153,14 +154,14 @@ class OperationGrouping:
         gone: Collection[Key] = (),
         inputs: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
     ) -> Items:
-        """The program of a graph in groups; ``given`` are inputs of it that are constants.
+        """Groups the program of a graph; ``given`` are inputs that are constants.
 
-        ``gone`` are ends, and ``inputs`` what comes in, that readers compute again. What was asked
-        for before is kept: stages that do the same have the same groups.
+        ``gone``: ends, and ``inputs``: inputs, that readers compute again. Results are kept, so
+        that stages that do the same share groups.
         """
         key = id(graph), frozenset(gone), tuple(inputs.items())
-        same = self.known.setdefault(key, [])
-        for other, items in same:
+        cached = self.known.setdefault(key, [])
+        for other, items in cached:
             if other is program or other == program:
                 return items
         constants = constants_of(graph, given) if self.whole else frozenset[str]()
@@ -169,9 +170,9 @@ class OperationGrouping:
             values = find_kernel_recomputed(
                 program, ends, self.bytes_of, self.sizes, gone, inputs.keys()
             )
-        again = Recomputation(values, inputs, graph.values)
-        same.append((program, tuple(self.items(program, ends, constants, again))))
-        return same[-1][1]
+        recomputed = Recomputation(values, inputs, graph.values)
+        cached.append((program, tuple(self.items(program, ends, constants, recomputed))))
+        return cached[-1][1]
 
     def items(
         self,
@@ -180,95 +181,107 @@ class OperationGrouping:
         constants: Collection[str] = (),
         again: Recomputation = NO_RECOMPUTATION,
     ) -> Iterator[tuple[Item, InstructionPlace | None]]:
-        """The program in groups, with their places; ``ends`` are read after it.
+        """Yields the groups of a program with their places; ``ends`` are read after it.
 
-        What makes ``constants``, or sends them, is left out.
+        Leaves out what makes or sends ``constants``.
         """
         instructions = program.instructions
         places = program.places or (None,) * len(instructions)
         gates = self._gates(instructions)
         update = program.update if self.whole else frozenset[str]()
-        left = _Readers(instructions, [*ends, *again.sources])
+        readers = _Readers(instructions, [*ends, *again.sources])
         runs: dict[_Spot, list[LocalOperation | RedistributedValue]] = {}
-        on_the_way: list[LocalOperation] = []
+        constants_made: list[LocalOperation] = []
 
-        def ended(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, InstructionPlace | None]]:
-            for spot in [one for one in chosen if one in runs]:
-                yield self.group(runs.pop(spot), left, constants, again, on_the_way), spot[0]
-                on_the_way.clear()
+        def close(chosen: Iterable[_Spot]) -> Iterator[tuple[Item, InstructionPlace | None]]:
+            for spot in [spot for spot in chosen if spot in runs]:
+                yield self.group(runs.pop(spot), readers, constants, again, constants_made), spot[0]
+                constants_made.clear()
 
-        for one, place in zip(instructions, places, strict=True):
-            if constants and _is_constant(one, constants):
-                left.passed(one)
-                on_the_way += [one] if isinstance(one, LocalOperation) else []
+        for instruction, place in zip(instructions, places, strict=True):
+            if constants and _is_constant(instruction, constants):
+                readers.passed(instruction)
+                constants_made += [instruction] if isinstance(instruction, LocalOperation) else []
                 continue
-            spot = place, not update.isdisjoint(_names_made(one))
-            free = isinstance(one, RedistributedValue) and not one.path.requests(self.sizes)
-            if not isinstance(one, LocalOperation) or one.body is not None:
+            spot = place, not update.isdisjoint(_names_made(instruction))
+            free = isinstance(instruction, RedistributedValue) and not instruction.path.requests(
+                self.sizes
+            )
+            if not isinstance(instruction, LocalOperation) or instruction.body is not None:
                 if free and spot in runs:
-                    assert isinstance(one, RedistributedValue)
-                    runs[spot].append(one)
+                    assert isinstance(instruction, RedistributedValue)
+                    runs[spot].append(instruction)
                     continue
-                yield from ended(
-                    list(runs) if isinstance(one, SentValue) else _find_read_spots(spot, runs)
+                yield from close(
+                    list(runs)
+                    if isinstance(instruction, SentValue)
+                    else _find_read_spots(spot, runs)
                 )
-                yield from ended([spot])
-                yield one, place
-                left.passed(one)
+                yield from close([spot])
+                yield instruction, place
+                readers.passed(instruction)
                 continue
-            full = not spot[1] and any(value.name in gates for value in one.operation.results)
-            yield from ended(_find_read_spots(spot, runs))
-            if full and one.operation.primitive == CAST:
-                yield from ended([spot])
-            runs.setdefault(spot, []).append(one)
+            full = not spot[1] and any(
+                value.name in gates for value in instruction.operation.results
+            )
+            yield from close(_find_read_spots(spot, runs))
+            if full and instruction.operation.primitive == CAST:
+                yield from close([spot])
+            runs.setdefault(spot, []).append(instruction)
             if full or not self.whole:
-                yield from ended([spot])
-        yield from ended(list(runs))
+                yield from close([spot])
+        yield from close(list(runs))
 
     def _gates(
         self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
     ) -> set[str]:
-        """The values after which a group ends, as they are sent at once."""
+        """The values that are sent at once, after which a group ends."""
         if not self.prompt:
             return set()
         return {
-            one.value.name
-            for one in instructions
-            if isinstance(one, RedistributedValue) and one.path.requests(self.sizes)
+            instruction.value.name
+            for instruction in instructions
+            if isinstance(instruction, RedistributedValue) and instruction.path.requests(self.sizes)
         }
 
     def group(
         self,
         run: Sequence[LocalOperation | RedistributedValue],
-        left: _Readers,
+        readers: _Readers,
         constants: Collection[str] = (),
         again: Recomputation = NO_RECOMPUTATION,
         on_the_way: Sequence[LocalOperation] = (),
     ) -> GroupedOperations:
-        """Some operations as one, and values that lie otherwise without being sent.
+        """Makes a group of operations and of redistributions that need no communication.
 
-        What was measured of making constants ``on_the_way`` is part of it.
+        Includes the measured seconds of making constants in between (``on_the_way``).
         """
         made: dict[Key, Value] = {}
         reads: dict[Key, None] = {}
         roots: dict[Key, Key] = {}
-        for one in run:
-            left.passed(one)
-            if isinstance(one, RedistributedValue):
-                source = (one.value.name, one.path.source)
-                roots[one.value.name, one.path.target] = roots.get(source, source)
+        for instruction in run:
+            readers.passed(instruction)
+            if isinstance(instruction, RedistributedValue):
+                source = (instruction.value.name, instruction.path.source)
+                roots[instruction.value.name, instruction.path.target] = roots.get(source, source)
                 continue
-            for operand, lies in zip(one.operation.operands, one.how.operands, strict=True):
-                key = (str(operand), lies)
+            for operand, sharding in zip(
+                instruction.operation.operands, instruction.how.operands, strict=True
+            ):
+                key = (str(operand), sharding)
                 if not isinstance(operand, Value) or operand.name in constants:
                     continue
                 if roots.get(key, key) not in made:
                     reads[roots.get(key, key)] = None
-            for value, lies in zip(one.operation.results, one.how.results, strict=True):
-                made[value.name, lies] = value
-        makes = tuple((value, key[1]) for key, value in made.items() if key[0] in left.names)
-        done = [one for one in run if isinstance(one, LocalOperation)]
-        kept = {value.name for value, lies in makes if (value.name, lies) not in again.values}
+            for value, sharding in zip(
+                instruction.operation.results, instruction.how.results, strict=True
+            ):
+                made[value.name, sharding] = value
+        makes = tuple((value, key[1]) for key, value in made.items() if key[0] in readers.names)
+        done = [instruction for instruction in run if isinstance(instruction, LocalOperation)]
+        kept = {
+            value.name for value, sharding in makes if (value.name, sharding) not in again.values
+        }
         known = self._sources((*reads, *made), again, constants)
         section, working = self._section(done, kept, constants, known, on_the_way)
         return GroupedOperations(
@@ -277,7 +290,7 @@ class OperationGrouping:
             section,
             tuple(reads),
             makes,
-            tuple((new, old) for new, old in roots.items() if new[0] in left.names),
+            tuple((new, old) for new, old in roots.items() if new[0] in readers.names),
             working,
             {key: again.values[key] for key in made if again.values.get(key)},
         )
@@ -285,22 +298,24 @@ class OperationGrouping:
     def _sources(
         self, keys: Iterable[Key], again: Recomputation, constants: Collection[str]
     ) -> dict[str, tuple[Value, ...]]:
-        """By name the parts from which values are computed again that are not in memory."""
-        found = {}
-        for name, lies in keys:
-            sources = again.values.get((name, lies), ())
+        """By name, the parts from which values that are not in memory are computed again."""
+        sources_of = {}
+        for name, sharding in keys:
+            sources = again.values.get((name, sharding), ())
             parts = tuple(
-                self.part_of(again.types[source], how)
-                for source, how in sources
+                self.part_of(again.types[source], source_sharding)
+                for source, source_sharding in sources
                 if source not in constants
             )
             if parts or name in again.inputs:
-                found[name] = parts or again.inputs[name]
-        return found
+                sources_of[name] = parts or again.inputs[name]
+        return sources_of
 
-    def part_of(self, value: Value, lies: Sharding) -> Value:
-        """The part of a value that a device has."""
-        return Value(value.name, Type(value.type.dtype, part_shape(value.type, lies, self.parts)))
+    def part_of(self, value: Value, sharding: Sharding) -> Value:
+        """The part of a value that a device holds."""
+        return Value(
+            value.name, Type(value.type.dtype, part_shape(value.type, sharding, self.parts))
+        )
 
     def _section(
         self,
@@ -310,42 +325,50 @@ class OperationGrouping:
         remade: Mapping[str, tuple[Value, ...]],
         on_the_way: Sequence[LocalOperation],
     ) -> tuple[Section, int]:
-        """Operations as a section, and its working bytes; alike but for names, they are one."""
+        """A section of operations, and its working bytes; cached by all but names."""
         numbers: dict[str, int] = {}
-        alike = []
-        for one in done:
-            names = map(str, (*one.operation.operands, *one.operation.results))
+        forms = []
+        for local in done:
+            names = map(str, (*local.operation.operands, *local.operation.results))
             values = tuple(numbers.setdefault(name, len(numbers)) for name in names)
-            alike.append((one.operation.form, id(one.how), values))
-        out = frozenset(numbers[one] for one in kept)
-        given = frozenset(numbers[one] for one in numbers.keys() & constants)
+            forms.append((local.operation.form, id(local.how), values))
+        out = frozenset(numbers[name] for name in kept)
+        given = frozenset(numbers[name] for name in numbers.keys() & constants)
         sources = tuple(
-            (numbers[name], tuple((numbers.setdefault(v.name, len(numbers)), v.type) for v in some))
-            for name, some in remade.items()
+            (
+                numbers[name],
+                tuple((numbers.setdefault(v.name, len(numbers)), v.type) for v in values),
+            )
+            for name, values in remade.items()
             if name in numbers
         )
-        both = (*done, *on_the_way)
-        known = tuple(self.measured.get(id(one)) for one in both) if self.measured else ()
-        key = tuple(alike), out, given, sources, known
+        local_operations = (*done, *on_the_way)
+        known = (
+            tuple(self.measured.get(id(operation)) for operation in local_operations)
+            if self.measured
+            else ()
+        )
+        key = tuple(forms), out, given, sources, known
         if key not in self.sections:
-            own = tuple(part_of(one.operation, one.how, self.parts).operation for one in done)
+            own = tuple(part_of(local.operation, local.how, self.parts).operation for local in done)
             section = Section(own, frozenset(kept), frozenset(constants), tuple(remade.items()))
-            if seconds := [one for one in known if one is not None]:
-                left = (one for one, took in zip(own, known, strict=False) if took is None)
-                rest = sum(map(weight, left)) / sum(map(weight, own))
+            if seconds := [estimate for estimate in known if estimate is not None]:
+                pairs = zip(own, known, strict=False)
+                unmeasured = (operation for operation, estimate in pairs if estimate is None)
+                rest = sum(map(weight, unmeasured)) / sum(map(weight, own))
                 section = replace(section, measured=sum_estimates_of_section(seconds), rest=rest)
             self.sections[key] = done, section, _working_bytes(done, kept, self.bytes_of)
         return self.sections[key][1:]
 
     def own_work(self, loop: LocalOperation) -> Section | None:
-        """What a loop does itself, where it was measured: else it takes no time."""
+        """The measured own work of a loop; None if it was not measured, when it takes no time."""
         known = self.measured.get(id(loop), NOTHING)
         return Section((), frozenset(), measured=known, rest=0.0) if known.seconds else None
 
 
 @dataclass
 class _Readers:
-    """The names that are read by what is still to come, and how often."""
+    """The names that later instructions read, and how often."""
 
     names: dict[str, int] = field(default_factory=dict)
 
@@ -355,80 +378,80 @@ class _Readers:
         ends: Collection[Key],
     ) -> None:
         self.names = {}
-        for name in (
-            *(name for one in instructions for name in _names_read(one)),
-            *(n for n, _ in ends),
-        ):
+        read = (name for instruction in instructions for name in _names_read(instruction))
+        for name in (*read, *(name for name, _ in ends)):
             self.names[name] = self.names.get(name, 0) + 1
 
-    def passed(self, one: LocalOperation | RedistributedValue | SentValue) -> None:
-        """Its reads are no longer to come."""
-        for name in _names_read(one):
+    def passed(self, instruction: LocalOperation | RedistributedValue | SentValue) -> None:
+        """Removes the reads of an instruction."""
+        for name in _names_read(instruction):
             self.names[name] -= 1
             if not self.names[name]:
                 del self.names[name]
 
 
 def _find_read_spots(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
-    """Of which something may be read at another: of its own stage, and of all.
+    """The spots at which something may read from ``spot``: of its own stage, and of all.
 
-    What the update makes nothing else computes with.
+    Only the update reads what the update makes.
     """
     place, updates = spot
-    others = [one for one in runs if one != spot and (updates or not one[1])]
+    others = [other for other in runs if other != spot and (updates or not other[1])]
     if place is None:
         return others
     near = (place.stage, EVERYWHERE)
-    return [(at, late) for at, late in others if at is not None and at.stage in near]
+    return [(at, updating) for at, updating in others if at is not None and at.stage in near]
 
 
 def _is_constant(
-    one: LocalOperation | RedistributedValue | SentValue, constants: Collection[str]
+    instruction: LocalOperation | RedistributedValue | SentValue, constants: Collection[str]
 ) -> bool:
-    """Whether it makes constants, or has them lie otherwise."""
-    return all(name in constants for name in _names_made(one))
+    """Whether an instruction makes or redistributes constants."""
+    return all(name in constants for name in _names_made(instruction))
 
 
-def _names_made(one: LocalOperation | RedistributedValue | SentValue) -> Sequence[str]:
+def _names_made(instruction: LocalOperation | RedistributedValue | SentValue) -> Sequence[str]:
     """The names of what is made, or sent."""
-    if isinstance(one, LocalOperation):
-        return [value.name for value in one.operation.results]
-    return [one.value.name]
+    if isinstance(instruction, LocalOperation):
+        return [value.name for value in instruction.operation.results]
+    return [instruction.value.name]
 
 
 def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
-    """The values that come of numbers written out alone: masks, zeros, positions.
+    """The values computed from literals alone: masks, zeros, positions.
 
-    Whoever reads one makes it on the way, so it takes no memory and next to no time. ``given``: the
-    inputs of the graph that are such.
+    Their readers make them on the way, so they take no memory and next to no time. ``given``: the
+    inputs of the graph that are constants.
     """
-    found = set(given)
-    for one in graph.operations:
-        values = [operand for operand in one.operands if isinstance(operand, Value)]
-        if one.primitive in RECOMPUTABLE and all(value.name in found for value in values):
-            found.update(value.name for value in one.results)
-    return frozenset(found)
+    constants = set(given)
+    for operation in graph.operations:
+        values = [operand for operand in operation.operands if isinstance(operand, Value)]
+        if operation.primitive in RECOMPUTABLE and all(value.name in constants for value in values):
+            constants.update(value.name for value in operation.results)
+    return frozenset(constants)
 
 
-def _names_read(one: LocalOperation | RedistributedValue | SentValue) -> Iterator[str]:
-    match one:
+def _names_read(instruction: LocalOperation | RedistributedValue | SentValue) -> Iterator[str]:
+    match instruction:
         case LocalOperation():
-            yield from map(str, one.operation.operands)
+            yield from map(str, instruction.operation.operands)
         case _:
-            yield one.value.name
+            yield instruction.value.name
 
 
 def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_of: Sizes) -> int:
-    """The most bytes that live inside, beyond those of what is kept."""
+    """The most bytes of values that live inside a group, beyond those that it makes for others."""
     last = {
-        str(operand): number for number, one in enumerate(run) for operand in one.operation.operands
+        str(operand): number
+        for number, local in enumerate(run)
+        for operand in local.operation.operands
     }
     living: dict[str, int] = {}
     held = most = all_kept = 0
-    for number, one in enumerate(run):
-        operation = one.operation
-        for value, lies in zip(operation.results, one.how.results, strict=True):
-            size = bytes_of(value.type, lies)
+    for number, local in enumerate(run):
+        operation = local.operation
+        for value, sharding in zip(operation.results, local.how.results, strict=True):
+            size = bytes_of(value.type, sharding)
             held += size
             if value.name in kept:
                 all_kept += size
@@ -442,30 +465,30 @@ def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_o
 
 
 def weight(operation: Operation) -> float:
-    """The share of a measured section that an operation has beside others, by what it touches."""
+    """An operation's share of a measured section, relative to others: the bytes that it touches."""
     touched = (*operation.operands, *operation.results)
     return 1.0 + sum(value.type.bytes for value in touched if isinstance(value, Value))
 
 
 def name_task(operation: Operation, count: int = 1) -> str:
-    """What a task is called that begins with an operation."""
+    """The name of a task that begins with an operation."""
     if count > 1:
         return f"{count} operations from {operation.primitive} on"
     return f"{operation.primitive} {operation.line}" if operation.line else operation.primitive
 
 
 def find_scores(program: StepProgram, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
-    """The shapes that scores of attention have, and those of a device's part of them."""
-    several = [
-        one for one in _all_operations(program) if one.operation.primitive in SCORE_PRIMITIVES
+    """The shapes of attention scores, whole, and as a device's parts of them."""
+    operations = [
+        local for local in _all_operations(program) if local.operation.primitive in SCORE_PRIMITIVES
     ]
-    own = (part_of(one.operation, one.how, parts).operation for one in several)
-    return scores_of(own) | scores_of(one.operation for one in several)
+    own = (part_of(local.operation, local.how, parts).operation for local in operations)
+    return scores_of(own) | scores_of(local.operation for local in operations)
 
 
 def _all_operations(program: StepProgram) -> Iterator[LocalOperation]:
-    for one in program.instructions:
-        if isinstance(one, LocalOperation):
-            yield one
-            if one.body is not None:
-                yield from _all_operations(one.body)
+    for instruction in program.instructions:
+        if isinstance(instruction, LocalOperation):
+            yield instruction
+            if instruction.body is not None:
+                yield from _all_operations(instruction.body)

@@ -1,10 +1,9 @@
-"""What the memory of a step is used for: read from what its values come of and go to.
+"""The use of each value in memory, from where it comes from and what it is read for.
 
-Inputs are what their roles say. Gradients are what updates begin with: values of a parameter's
-shape from which, by elementwise operations alone, what takes its place is made; and what these are
-cast, laid out or added up from. What comes of parameters alone, a cast of them or all of them put
-together, is a copy. All else is activations, those that the backward pass reads and those that
-nobody reads for long.
+Inputs are what their roles say. A gradient has the shape of a parameter, whose replacement is
+computed from it by elementwise operations alone; values that gradients are cast, reshaped or summed
+from are gradients, too. What comes of parameters alone, a cast of them or all of them gathered, is
+a copy. All else is activations, whether the backward pass reads them or not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from synth.step.same import IdentityKey
 
 
 class BufferKind(Enum):
-    """What a buffer is for."""
+    """What a buffer is used for."""
 
     PARAMETERS = "parameters"
     MOMENTS = "optimizer state"
@@ -36,7 +35,7 @@ _ROLES = {"parameter": BufferKind.PARAMETERS, "moment": BufferKind.MOMENTS}
 
 
 def moved_kind(kind: BufferKind) -> BufferKind:
-    """What a value of a kind is once it has been redistributed."""
+    """The kind of a value once it has been redistributed."""
     match kind:
         case BufferKind.PARAMETERS | BufferKind.COPIES | BufferKind.GATHERED:
             return BufferKind.GATHERED
@@ -47,13 +46,13 @@ def moved_kind(kind: BufferKind) -> BufferKind:
 
 
 def kinds_of(step: Step) -> Mapping[str, BufferKind]:
-    """The kind of each value of a step, those inside of loops apart, by name."""
+    """The kind of each value of a step by name, except for values inside of loops."""
     return _kinds_of(IdentityKey(step))
 
 
 @lru_cache(maxsize=2)
 def _kinds_of(same: IdentityKey[Step]) -> Mapping[str, BufferKind]:
-    """It is asked for by every plan of a step."""
+    """Cached, as every plan of a step needs it."""
     step = same.one
     given = {
         value.name: _ROLES.get(role, BufferKind.INPUTS)
@@ -65,36 +64,38 @@ def _kinds_of(same: IdentityKey[Step]) -> Mapping[str, BufferKind]:
 def kinds_inside(
     loop: Operation, graph: Graph, kinds: Mapping[str, BufferKind]
 ) -> Mapping[str, BufferKind]:
-    """The same of a loop's body: its operands and results are as outside."""
+    """The kinds inside a loop's body, whose operands and results are of the kinds outside."""
     given = {
         inner.name: kinds[operand.name]
         for inner, operand in zip(graph.inputs, loop.operands, strict=True)
         if isinstance(operand, Value)
     }
-    found = _add_copies(graph, given)
+    kinds_within = _add_copies(graph, given)
     makers = _makers(graph)
     for output, result in zip(graph.outputs, loop.results, strict=True):
-        if isinstance(output, Value) and found[output.name] is BufferKind.ACTIVATIONS:
-            kind = found[output.name] = kinds[result.name]
+        if isinstance(output, Value) and kinds_within[output.name] is BufferKind.ACTIVATIONS:
+            kind = kinds_within[output.name] = kinds[result.name]
             if kind is BufferKind.GRADIENTS:
-                found |= dict.fromkeys(_find_same(output, makers), kind)
-    return found
+                kinds_within |= dict.fromkeys(_find_same(output, makers), kind)
+    return kinds_within
 
 
 def _add_copies(graph: Graph, given: Mapping[str, BufferKind]) -> dict[str, BufferKind]:
-    found = dict.fromkeys(graph.values, BufferKind.ACTIVATIONS) | dict(given)
+    kinds = dict.fromkeys(graph.values, BufferKind.ACTIVATIONS) | dict(given)
     copies = (BufferKind.PARAMETERS, BufferKind.COPIES)
-    for one in graph.operations:
-        values = [found[other.name] for other in one.operands if isinstance(other, Value)]
-        if one.primitive in MOVED and values and all(kind in copies for kind in values):
-            found |= dict.fromkeys((result.name for result in one.results), BufferKind.COPIES)
-    return found
+    for operation in graph.operations:
+        values = [
+            kinds[operand.name] for operand in operation.operands if isinstance(operand, Value)
+        ]
+        if operation.primitive in MOVED and values and all(kind in copies for kind in values):
+            kinds |= dict.fromkeys((result.name for result in operation.results), BufferKind.COPIES)
+    return kinds
 
 
 def _gradients(step: Step) -> set[str]:
-    """From what comes back as parameters, through elementwise operations of their shape."""
+    """Walks from new parameters back through elementwise operations of their shape."""
     makers = _makers(step.graph)
-    found: set[str] = set()
+    gradients: set[str] = set()
     seen: set[str] = set()
     for out, place in step.updates:
         output = step.graph.outputs[out]
@@ -107,14 +108,14 @@ def _gradients(step: Step) -> set[str]:
                 continue
             seen.add(value.name)
             if maker.primitive in ARITHMETIC and maker.primitive != "add_any":
-                left += [one for one in maker.operands if isinstance(one, Value)]
+                left += [operand for operand in maker.operands if isinstance(operand, Value)]
             elif not _spreads_scalar(maker):
-                found |= _find_same(value, makers)
-    return found
+                gradients |= _find_same(value, makers)
+    return gradients
 
 
 def _makers(graph: Graph) -> dict[str, Operation]:
-    return {one.name: operation for operation in graph.operations for one in operation.results}
+    return {value.name: operation for operation in graph.operations for value in operation.results}
 
 
 _GRADIENT_PRIMITIVES = (
@@ -126,23 +127,23 @@ _GRADIENT_PRIMITIVES = (
     "squeeze",
     "transpose",
 )
-"""Primitives that yield a gradient from gradients if they keep the number of elements. A
+"""Primitives that yield a gradient from gradients if they keep the number of elements.
 ``reduce_sum`` may: JAX sums a bias over a dimension of size 1."""
 
 
 def _find_same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
-    """The names of what a gradient is made from and still is: in bf16, laid out, or of one use."""
-    found, left = set[str](), [gradient]
+    """The names of the values that a gradient is cast, reshaped or summed from."""
+    names, left = set[str](), [gradient]
     while left:
-        one = left.pop()
-        found.add(one.name)
-        maker = makers.get(one.name)
+        value = left.pop()
+        names.add(value.name)
+        maker = makers.get(value.name)
         if maker is not None and maker.primitive in _GRADIENT_PRIMITIVES:
-            values = [other for other in maker.operands if isinstance(other, Value)]
-            left += [other for other in values if other.type.elements == one.type.elements]
-    return found
+            values = [operand for operand in maker.operands if isinstance(operand, Value)]
+            left += [one for one in values if one.type.elements == value.type.elements]
+    return names
 
 
 def _spreads_scalar(operation: Operation) -> bool:
-    """Whether it spreads one number."""
+    """Whether all operands are scalars."""
     return all(not isinstance(one, Value) or not one.type.shape for one in operation.operands)

@@ -1,8 +1,8 @@
-"""Memory on the clock: from when until when buffers live, and the largest moment.
+"""Memory on the clock: when buffers live, and the peak.
 
-A buffer lives from the begin of the task that makes it until the last that reads it has ended;
-inputs and results for the whole step. So the order decides what a step needs, and the largest
-moment is told by what it is made of.
+A buffer lives from the begin of the task that makes it until the end of the last that reads it;
+inputs and results live for the whole step. So the order of tasks decides how much memory a step
+needs. The peak is broken down into what it consists of.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BufferLifetimes:
-    """When buffers are in memory, arrays of one length: from, until, and their bytes."""
+    """When buffers are in memory: arrays of one length of begins, ends, and bytes."""
 
     begins: Floats
     ends: Floats
     sizes: Numbers
 
     def largest(self) -> tuple[float, int]:
-        """When they are most bytes at once, first, and how many; 0.0 and 0 of none.
+        """Returns the first moment of the peak, and its bytes; 0.0 and 0 without buffers.
 
-        What ends at a moment makes room for what begins there; what lives no time takes none.
+        What ends at a moment makes room for what begins there; what lives no time takes no memory.
         """
         lives = self.ends > self.begins
         moments = np.concatenate([self.ends[lives], self.begins[lives]])
@@ -44,13 +44,13 @@ class BufferLifetimes:
         return float(moments[order[most]]), int(held[most])
 
     def at(self, moment: float) -> Numbers:
-        """The places of those that live at a moment, which counts to what begins then."""
+        """Indices of the buffers that live at a moment, including those that begin then."""
         return np.flatnonzero((self.begins <= moment) & (moment < self.ends))
 
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """What is in memory at a moment: bytes in all, by kind, and the largest by their names."""
+    """Memory at a moment: bytes in all, by kind, and of the largest names."""
 
     seconds: float
     size_bytes: int
@@ -61,29 +61,29 @@ class MemorySnapshot:
 def lifetimes_of(
     device: DeviceTasks, begins: Sequence[float], ends: Sequence[float]
 ) -> BufferLifetimes:
-    """The lives of a device's buffers, whose tasks begin and end so."""
+    """The lifetimes of a device's buffers, by the begins and ends of its tasks."""
     last = max(ends, default=0.0)
-    until = [last if one.kept else 0.0 for one in device.buffers]
+    until = [last if buffer.kept else 0.0 for buffer in device.buffers]
     for task, end in zip(device.tasks, ends, strict=True):
         for number in task.reads:
             until[number] = max(until[number], end)
-    made = [begins[one.maker] if one.maker >= 0 else 0.0 for one in device.buffers]
-    for number, one in enumerate(device.buffers):
-        if one.maker >= 0:
-            until[number] = max(until[number], ends[one.maker])
-    sizes = np.array([one.size_bytes for one in device.buffers], np.int64)
+    made = [begins[buffer.maker] if buffer.maker >= 0 else 0.0 for buffer in device.buffers]
+    for number, buffer in enumerate(device.buffers):
+        if buffer.maker >= 0:
+            until[number] = max(until[number], ends[buffer.maker])
+    sizes = np.array([buffer.size_bytes for buffer in device.buffers], np.int64)
     return BufferLifetimes(np.array(made), np.array(until), sizes)
 
 
 def snapshot_memory(
     device: DeviceTasks, lives: BufferLifetimes, seconds: float, most: int = 10
 ) -> MemorySnapshot:
-    """What is in memory at a moment of a device's step."""
+    """Breaks down a device's memory at a moment, with the ``most`` largest names."""
     kinds: dict[BufferKind, int] = {}
     names: dict[str, int] = {}
     for number in lives.at(seconds).tolist():
-        one = device.buffers[number]
-        kinds[one.kind] = kinds.get(one.kind, 0) + one.size_bytes
-        names[one.name] = names.get(one.name, 0) + one.size_bytes
-    largest = sorted(names.items(), key=lambda one: -one[1])[:most]
+        buffer = device.buffers[number]
+        kinds[buffer.kind] = kinds.get(buffer.kind, 0) + buffer.size_bytes
+        names[buffer.name] = names.get(buffer.name, 0) + buffer.size_bytes
+    largest = sorted(names.items(), key=lambda item: -item[1])[:most]
     return MemorySnapshot(seconds, sum(kinds.values()), tuple(kinds.items()), tuple(largest))

@@ -1,8 +1,8 @@
-"""A device's tasks by passes: what a stage does of a microbatch forward, backward, or once.
+"""Divides a device's tasks into passes: forward, backward, or once, of each stage.
 
-The program says where and when each instruction is done. What every stage does, each does. Of what
-one pass makes and another reads, the stage keeps a copy for each microbatch between the two; what
-is read when all are done is added up in one place.
+The program says where and when each instruction is done; what is done everywhere, each stage does.
+For what one pass makes and another reads, the stage keeps a copy for each microbatch in between;
+what is read after all microbatches is summed in one place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKWARD_PHASES = MICROBATCH_PHASES[1:]
 
 @dataclass(frozen=True)
 class PassKey:
-    """What a stage does at one time; ``turn``, of what is done once, as ``Task`` says."""
+    """A pass of a stage; ``turn``: of what is done once, as in ``Task``."""
 
     stage: int
     when: StepPhase
@@ -38,38 +38,38 @@ class Passes:
 
     @cached_property
     def stages(self) -> Sequence[int]:
-        """The stages that do something, in their order; one, if all is done everywhere."""
-        found = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
-        return sorted(found) or [0]
+        """The stages that do something, in order; one if everything is done everywhere."""
+        stages = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
+        return sorted(stages) or [0]
 
     @cached_property
     def back(self) -> tuple[StepPhase, ...]:
-        """What a whole backward pass is: one piece, or its halves, where the program has them."""
+        """The phases of a whole backward pass: one, or two halves if the program has them."""
         halves = any(key.when is StepPhase.WEIGHT for key in self._tasks)
         return BACKWARD_PHASES if halves else BACKWARD_PHASES[:1]
 
     @cached_property
     def _tasks(self) -> dict[PassKey, list[int]]:
-        found: dict[PassKey, list[int]] = {}
+        tasks: dict[PassKey, list[int]] = {}
         for number, task in enumerate(self.device.tasks):
-            mine = task.place.stage
-            for stage in self.stages if mine == EVERYWHERE else (mine,):
-                found.setdefault(PassKey(stage, task.place.when, task.turn), []).append(number)
-        return found
+            own = task.place.stage
+            for stage in self.stages if own == EVERYWHERE else (own,):
+                tasks.setdefault(PassKey(stage, task.place.when, task.turn), []).append(number)
+        return tasks
 
     def once(self, stage: int, when: StepPhase) -> list[PassKey]:
         """What a stage does before or after all microbatches, turn by turn."""
-        found = (key for key in self._tasks if key.stage == stage and key.when is when)
-        return sorted(found, key=lambda key: key.turn)
+        keys = (key for key in self._tasks if key.stage == stage and key.when is when)
+        return sorted(keys, key=lambda key: key.turn)
 
     def tasks(self, keys: Iterable[PassKey]) -> list[int]:
-        """The numbers of the tasks of some passes of a stage."""
+        """The numbers of the tasks of passes of a stage."""
         return sorted(number for key in keys for number in self._tasks.get(key, ()))
 
     def part(self, keys: Sequence[PassKey]) -> DeviceTasks:
-        """Some passes of a stage, one after the other, as a device of their own.
+        """Returns consecutive passes of a stage as a device of their own.
 
-        Its buffers are those that nothing else reads.
+        Its buffers are those that no other pass reads.
         """
         chosen = self.tasks(keys)
         back = tuple(key.when for key in keys if key.when in BACKWARD_PHASES)
@@ -83,81 +83,83 @@ class Passes:
         numbers = {number: place for place, number in enumerate(own)}
         tasks = [
             task._replace(
-                before=tuple(places[one] for one in task.before if one in places),
-                reads=tuple(numbers[one] for one in task.reads if one in numbers),
+                before=tuple(places[number] for number in task.before if number in places),
+                reads=tuple(numbers[number] for number in task.reads if number in numbers),
             )
             for task in (self.device.tasks[number] for number in chosen)
         ]
-        whole = (self.device.buffers[number] for number in own)
-        buffers = [Buffer(one.name, one.kind, one.size_bytes, places[one.maker]) for one in whole]
+        originals = (self.device.buffers[number] for number in own)
+        buffers = [Buffer(b.name, b.kind, b.size_bytes, places[b.maker]) for b in originals]
         return DeviceTasks(tuple(tasks), tuple(buffers))
 
     @cached_property
     def _made_by(self) -> dict[int, list[int]]:
         """The buffers that each task makes."""
-        found: dict[int, list[int]] = {}
-        for number, one in enumerate(self.device.buffers):
-            found.setdefault(one.maker, []).append(number)
-        return found
+        made_by: dict[int, list[int]] = {}
+        for number, buffer in enumerate(self.device.buffers):
+            made_by.setdefault(buffer.maker, []).append(number)
+        return made_by
 
     @cached_property
     def _readers(self) -> list[set[tuple[int, StepPhase]]]:
-        """For each buffer where and when it is read."""
-        found: list[set[tuple[int, StepPhase]]] = [set() for _ in self.device.buffers]
+        """The stages and phases in which each buffer is read."""
+        readers: list[set[tuple[int, StepPhase]]] = [set() for _ in self.device.buffers]
         for task in self.device.tasks:
             for number in task.reads:
-                found[number].add((task.place.stage, task.place.when))
-        return found
+                readers[number].add((task.place.stage, task.place.when))
+        return readers
 
     def _outlives(self, number: int, together: Sequence[StepPhase] = ()) -> bool:
         """Whether a buffer is read by another pass than the one that makes it.
 
-        Halves of a backward pass that are done ``together`` are one.
+        Halves of a backward pass that are done ``together`` are one pass.
         """
-        one = self.device.buffers[number]
-        when = self.device.tasks[one.maker].place.when
+        buffer = self.device.buffers[number]
+        when = self.device.tasks[buffer.maker].place.when
         own = together if when in together else (when,)
-        return one.kept or any(other not in own for _, other in self._readers[number])
+        return buffer.kept or any(other not in own for _, other in self._readers[number])
 
     def state(self, stages: Sequence[int]) -> Iterator[tuple[BufferKind, int, str]]:
-        """What a rank of some stages has all the time: their inputs, and what they make of these
-        before the first microbatch. Kinds, bytes, names.
+        """Yields what a rank of these stages holds all the time: kinds, bytes, names.
+
+        That is their inputs, and what is made of them before the first microbatch.
         """
         here = {*stages, EVERYWHERE}
         for number in self._before:
-            one = self.device.buffers[number]
-            made = one.maker >= 0
-            if (self.device.tasks[one.maker].place.stage if made else one.home) in here:
-                yield one.kind, one.size_bytes, one.name
+            buffer = self.device.buffers[number]
+            made = buffer.maker >= 0
+            if (self.device.tasks[buffer.maker].place.stage if made else buffer.home) in here:
+                yield buffer.kind, buffer.size_bytes, buffer.name
 
     @cached_property
     def _before(self) -> list[int]:
         """The buffers of inputs, and of what is made of them once and kept."""
         return [
             number
-            for number, one in enumerate(self.device.buffers)
-            if one.maker < 0
+            for number, buffer in enumerate(self.device.buffers)
+            if buffer.maker < 0
             or (
-                self.device.tasks[one.maker].place.when is StepPhase.BEFORE
+                self.device.tasks[buffer.maker].place.when is StepPhase.BEFORE
                 and self._outlives(number)
             )
         ]
 
     def accumulated(self, stage: int) -> Iterator[tuple[StepPhase, BufferKind, int, str]]:
-        """Into what microbatches add up, until it is read when all are done.
+        """Yields buffers in which microbatches are summed, until they are read after all.
 
-        In which pass that is, a backward one at the earliest; then kinds, bytes, names.
+        For each: the pass from which on it is held, a backward one at the earliest; then kind,
+        bytes, name.
         """
-        for number, one in self._made(stage, MICROBATCH_PHASES):
-            if any(when is StepPhase.AFTER for _, when in self._readers[number]) or one.kept:
-                made = self.device.tasks[one.maker].place.when
+        for number, buffer in self._made(stage, MICROBATCH_PHASES):
+            if any(when is StepPhase.AFTER for _, when in self._readers[number]) or buffer.kept:
+                made = self.device.tasks[buffer.maker].place.when
                 last = made if made in BACKWARD_PHASES else StepPhase.BACKWARD
-                yield last, one.kind, one.size_bytes, one.name
+                yield last, buffer.kind, buffer.size_bytes, buffer.name
 
     def saved(self, stage: int) -> Iterator[tuple[tuple[StepPhase, StepPhase], Buffer]]:
-        """Buffers that later passes of a microbatch read, with those that make and last read it."""
-        for number, one in self._made(stage, MICROBATCH_PHASES):
-            made = self.device.tasks[one.maker].place.when
+        """Yields buffers that later passes of a microbatch read, with the first and last pass."""
+        for number, buffer in self._made(stage, MICROBATCH_PHASES):
+            made = self.device.tasks[buffer.maker].place.when
             readers = {when for _, when in self._readers[number]}
             later = [
                 when
@@ -165,18 +167,19 @@ class Passes:
                 if when in readers
             ]
             if later:
-                yield (made, later[-1]), one
+                yield (made, later[-1]), buffer
 
-    def _made(self, stage: int, whens: Sequence[StepPhase]) -> Iterator[tuple[int, Buffer]]:
-        places = (InstructionPlace(one, when) for one in {stage, EVERYWHERE} for when in whens)
+    def _made(self, stage: int, phases: Sequence[StepPhase]) -> Iterator[tuple[int, Buffer]]:
+        stages = {stage, EVERYWHERE}
+        places = (InstructionPlace(stage, phase) for stage in stages for phase in phases)
         for number in sorted(chain(*(self._made_at.get(place, ()) for place in places))):
             yield number, self.device.buffers[number]
 
     @cached_property
     def _made_at(self) -> dict[InstructionPlace, list[int]]:
         """The buffers that are made at each place."""
-        found: dict[InstructionPlace, list[int]] = {}
-        for number, one in enumerate(self.device.buffers):
-            if one.maker >= 0:
-                found.setdefault(self.device.tasks[one.maker].place, []).append(number)
-        return found
+        made_at: dict[InstructionPlace, list[int]] = {}
+        for number, buffer in enumerate(self.device.buffers):
+            if buffer.maker >= 0:
+                made_at.setdefault(self.device.tasks[buffer.maker].place, []).append(number)
+        return made_at

@@ -1,7 +1,7 @@
-"""A step predicted: what a plan makes of it, on the clock, from seconds that the caller knows.
+"""Predicts a step: times the program of a plan with seconds that the caller knows.
 
-Where seconds come from is the caller's: rooflines and the planner's prices before anything ran, or
-what was measured of sections and of collectives. All else follows from the program.
+The caller decides where seconds come from: rooflines and prices before anything ran, or
+measurements of sections and collectives. All else follows from the program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from synth.step.simulation.simulation import (
 
 @dataclass(frozen=True)
 class Sources:
-    """Seconds: of a section on a device, of a redistribution, of bytes from stage to stage."""
+    """Seconds of a section on a device, of a redistribution, and of bytes from stage to stage."""
 
     computing: SectionSeconds
     sending: RedistributionSeconds
@@ -49,9 +49,9 @@ class Sources:
 class StepRuntime:
     """How a runtime carries a program out.
 
-    ``protocol`` is that of transfers between stages. ``taken``: the part of a device's cores that
-    collectives need which run beside compute. ``flash``: scores of attention are never in memory.
-    ``whole``: sections are as long as they may be, else operations are done one by one.
+    ``protocol``: of transfers between stages. ``taken``: the share of a device's cores that
+    collectives need while compute goes on. ``flash``: attention scores are never in memory.
+    ``whole``: sections are as long as they may be, else operations run one by one.
     """
 
     overlap: Overlap = field(default_factory=Overlap)
@@ -63,7 +63,7 @@ class StepRuntime:
 
 @dataclass(frozen=True)
 class PipelineRank:
-    """What the devices of one rank of a pipeline do: their times add up to the step's.
+    """Seconds and memory of one pipeline rank; its seconds add up to the step's.
 
     ``stages`` is empty where there are none.
     """
@@ -76,12 +76,12 @@ class PipelineRank:
 
     @property
     def exposed_seconds(self) -> float:
-        return sum(one.exposed_seconds for one in self.sent)
+        return sum(summary.exposed_seconds for summary in self.sent)
 
 
 @dataclass(frozen=True, eq=False)
 class StepPrediction:
-    """A step on the clock, with microbatches or without."""
+    """A simulated step, with microbatches or without."""
 
     device: DeviceTasks
     run: DeviceTimeline | PipelineTimeline
@@ -92,13 +92,13 @@ class StepPrediction:
 
     @cached_property
     def ranks(self) -> tuple[PipelineRank, ...]:
-        """What each rank of the pipeline does; one, if there is none."""
+        """The ranks of the pipeline; one, if there is none."""
         run = self.run
         if isinstance(run, DeviceTimeline):
             return (PipelineRank((), run.compute_seconds, run.sent, 0.0, run.largest_moment),)
         return tuple(
             PipelineRank(
-                tuple(sorted({key.stage for one in run.ranks[rank] for key in one.keys})),
+                tuple(sorted({key.stage for span in run.ranks[rank] for key in span.keys})),
                 run.compute_seconds(rank),
                 run.sent(rank),
                 share * run.seconds,
@@ -118,14 +118,14 @@ class StepPrediction:
         return max(range(len(self.ranks)), key=lambda rank: self.ranks[rank].moment.size_bytes)
 
     def rows(self, rank: int) -> Iterator[StepTimelineRow]:
-        """The timeline of a rank, with what its passes are made of."""
+        """The timeline of a rank, with the tasks of its passes."""
         if isinstance(self.run, DeviceTimeline):
             yield from self.run.rows()
         else:
             yield from self.run.rows(rank)
 
     def passes(self, rank: int) -> Iterator[StepTimelineRow]:
-        """Those of a rank; none of a step without microbatches."""
+        """The passes of a rank; none for a step without microbatches."""
         if isinstance(self.run, PipelineTimeline):
             yield from (span.row for span in self.run.ranks[rank])
 
@@ -136,7 +136,7 @@ def group_operations(
     runtime: StepRuntime,
     measured: Mapping[int, Estimate] = MappingProxyType({}),
 ) -> OperationGrouping:
-    """Which operations are one section: to be given where one program is timed several times.
+    """Groups operations into sections; to be shared where one program is timed several times.
 
     ``measured``: seconds of operations of this very program, as ``OperationGrouping`` has them.
     """
@@ -154,17 +154,17 @@ def predict_step(
     runtime: StepRuntime | None = None,
     grouping: OperationGrouping | None = None,
 ) -> StepPrediction:
-    """The program of a plan on the clock; ``step`` is prepared for the plan.
+    """Simulates the program of a plan; ``step`` is prepared for the plan.
 
-    ``grouping`` is that of the same program, so that it is not worked out again. Raises
-    InputError for an order whose passes the program does not tell apart, and where blocking
-    transfers stand still.
+    ``grouping`` is that of the same program, to save computing it again. Raises InputError for a
+    schedule with passes that the program does not separate, and for a deadlock of blocking
+    transfers.
     """
     runtime = runtime or StepRuntime()
-    found = write_tasks(step, plan, program, sources, runtime, grouping)
+    tasks = write_tasks(step, plan, program, sources, runtime, grouping)
     if not program.places:
-        return StepPrediction(found, simulate(found, runtime.taken))
-    return predict_tasks(found, plan.order, plan.microbatches, sources.handing, runtime)
+        return StepPrediction(tasks, simulate(tasks, runtime.taken))
+    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
 
 
 def write_tasks(
@@ -175,19 +175,19 @@ def write_tasks(
     runtime: StepRuntime,
     grouping: OperationGrouping | None = None,
 ) -> DeviceTasks:
-    """The same as tasks, before they are on the clock."""
+    """Writes the tasks that ``predict_step`` times."""
     grouping = grouping or group_operations(plan, program, runtime)
-    told = (sources.computing, sources.sending, runtime.overlap, grouping)
-    return write_device(step, plan, program, *told)
+    how = (sources.computing, sources.sending, runtime.overlap, grouping)
+    return write_device(step, plan, program, *how)
 
 
-def local_seconds(found: StepPrediction, microbatches: int) -> tuple[float, float]:
-    """Seconds that a device of each rank computes in a step, and those that were measured."""
+def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
+    """Seconds that a device of each rank computes in a step, and how many were measured."""
     whole = measured = 0.0
-    for task in found.device.tasks:
+    for task in prediction.device.tasks:
         if not task.request:
             times = 1 if task.place.when in ONCE_PHASES else microbatches
-            times *= len(found.ranks) if task.place.stage == EVERYWHERE else 1
+            times *= len(prediction.ranks) if task.place.stage == EVERYWHERE else 1
             whole += times * task.seconds
             measured += times * task.measured
     return whole, measured
@@ -200,8 +200,8 @@ def predict_tasks(
     handing: TransferSeconds,
     runtime: StepRuntime,
 ) -> StepPrediction:
-    """Tasks of one microbatch on the clock, all stages doing theirs by an order."""
-    found = simulate_pipeline(
+    """Simulates all stages doing the tasks of one microbatch in the order of a schedule."""
+    timeline = simulate_pipeline(
         device,
         order,
         microbatches,
@@ -210,4 +210,4 @@ def predict_tasks(
         prompt=runtime.overlap.sends,
         taken=runtime.taken,
     )
-    return StepPrediction(device, found)
+    return StepPrediction(device, timeline)

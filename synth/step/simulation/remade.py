@@ -1,10 +1,10 @@
-"""What the way back need not find in memory, as its kernels make it again from what is there.
+"""Values that need not stay in memory, as the kernels that read them make them again.
 
-A layer's derivative reads many values that come of others element by element: casts, masks, what a
-normalisation or an activation function has between. The kernel that reads one can make it on the
+A layer's derivative reads many values that come of others element by element: casts, masks, the
+inside of a normalisation or of an activation function. The kernel that reads one can make it on the
 way, so compilers keep the fewest bytes from which all that is read can be made without a product, a
-reduction or a message: as ``min_cut_rematerialization_partition`` in PyTorch's
-``torch._functorch.partitioners``, and as He and Yu say in "Transcending Runtime-Memory Tradeoffs in
+reduction or a message: see ``min_cut_rematerialization_partition`` in PyTorch's
+``torch._functorch.partitioners``, and He and Yu, "Transcending Runtime-Memory Tradeoffs in
 Checkpointing by being Fusion Aware" (MLSys 2023, mlsys.org/virtual/2023/poster/2464). A bf16 value
 whose float32 copy is read is kept as bf16; of ``silu(gate) * up`` are kept ``gate`` and ``up``.
 """
@@ -30,61 +30,61 @@ from synth.step.sharding import (
 from synth.step.sharding.program import MICROBATCH_PHASES
 
 KEPT_COST, WRITE_COST, READ_COST = 16, 18, 2
-"""What a byte costs that a product has written, that a kernel writes for it alone, and that is in
-memory anyway and only read: among values of about one size the first is kept. (In PyTorch's
-partitioner a byte that is written for it alone costs twice as much, and may need more memory.)"""
+"""Costs of keeping a byte: one that a product wrote, one that a kernel writes only for this, and
+one that is in memory anyway. Among values of similar size the first is kept. (In PyTorch's
+partitioner a byte that is only written for this costs twice as much, and may need more memory.)"""
 
 N = TypeVar("N", bound=Hashable)
 
 Key = tuple[str, Sharding]
-"""A value by its name and how it lies."""
+"""A value by its name and sharding."""
 
 RECOMPUTABLE = ARITHMETIC | MOVED
-"""What a kernel does for an element on the way."""
+"""Primitives that a kernel computes for an element on the way."""
 
 
 def find_fewest_bytes(
     made_of: Mapping[N, Collection[N]], sizes: Mapping[N, int], wanted: Collection[N]
 ) -> frozenset[N]:
-    """The values of least size in all from which every wanted one can be made.
+    """Returns the values of least total size from which all ``wanted`` can be made.
 
-    ``made_of`` has those that can be made again, and of what; all others must be there. Of several
-    such sets it is the nearest to what is wanted. It is a least cut: of a wanted value that cannot
-    be made, something it comes of is neither there nor made, and so on up to one that never is.
+    ``made_of`` says which values can be made again, and from what; all others must be kept. Of
+    several such sets it is the one nearest to what is wanted. It is a minimum cut between the
+    wanted values and those that cannot be made.
 
-    >>> fewest_bytes({"f32": ["bf16"], "square": ["f32"]}, {"bf16": 2, "f32": 4, "square": 4},
-    ...              ["f32", "square"])
+    >>> sizes = {"bf16": 2, "f32": 4, "square": 4}
+    >>> find_fewest_bytes({"f32": ["bf16"], "square": ["f32"]}, sizes, ["f32", "square"])
     frozenset({'bf16'})
     """
     infinite = sum(sizes.values()) + 1
-    left: dict[object, dict[object, int]] = {"from": {}, "to": {}}
-    for one, size in sizes.items():
-        left.setdefault((one, 0), {})[one, 1] = size
-        left.setdefault((one, 1), {})[one, 0] = 0
-    for one in sizes:
-        ends = [(other, 0) for other in made_of[one]] if one in made_of else ["to"]
+    capacity: dict[object, dict[object, int]] = {"from": {}, "to": {}}
+    for value, size in sizes.items():
+        capacity.setdefault((value, 0), {})[value, 1] = size
+        capacity.setdefault((value, 1), {})[value, 0] = 0
+    for value in sizes:
+        ends = [(source, 0) for source in made_of[value]] if value in made_of else ["to"]
         for end in ends:
-            left[one, 1][end] = infinite
-            left[end].setdefault((one, 1), 0)
-    left["from"] = {(one, 0): infinite for one in wanted}
-    before = _paths(left)
+            capacity[value, 1][end] = infinite
+            capacity[end].setdefault((value, 1), 0)
+    capacity["from"] = {(value, 0): infinite for value in wanted}
+    before = _paths(capacity)
     while "to" in before:
         path = list(_walk_back(before))
-        flow = min(left[source][target] for source, target in path)
+        flow = min(capacity[source][target] for source, target in path)
         for source, target in path:
-            left[source][target] -= flow
-            left[target][source] = left[target].get(source, 0) + flow
-        before = _paths(left)
-    return frozenset(one for one in sizes if (one, 0) in before and (one, 1) not in before)
+            capacity[source][target] -= flow
+            capacity[target][source] = capacity[target].get(source, 0) + flow
+        before = _paths(capacity)
+    return frozenset(value for value in sizes if (value, 0) in before and (value, 1) not in before)
 
 
-def _paths(left: Mapping[object, Mapping[object, int]]) -> dict[object, object]:
-    """What is reached where something is left, and from where; shortest paths first."""
+def _paths(capacity: Mapping[object, Mapping[object, int]]) -> dict[object, object]:
+    """Returns the predecessor of each node reached over edges with capacity; breadth first."""
     before: dict[object, object] = {"from": None}
     queue: deque[object] = deque(["from"])
     while queue and "to" not in before:
         source = queue.popleft()
-        for target, room in left[source].items():
+        for target, room in capacity[source].items():
             if room and target not in before:
                 before[target] = source
                 queue.append(target)
@@ -105,35 +105,39 @@ def find_recomputed(
     bytes_of: Callable[[Type, Sharding], int],
     sizes: Mapping[str, int],
 ) -> Mapping[Key, tuple[Key, ...]]:
-    """Of what a loop's body keeps for later: those that need no memory, and what each is made of.
+    """Returns what a loop's body need not keep for later, with what each is made from.
 
-    ``inputs`` of the body with their bytes, 0 of those that are there anyway; ``sizes`` are those
-    of axes: what lies otherwise without being sent is made, too. Of about as many bytes those are
-    kept that products have written anyway.
+    ``inputs`` of the body with their bytes, 0 if they are kept anyway; ``sizes``: those of axes, as
+    a redistribution without communication can be made again, too. Among values of similar size,
+    those are kept that products wrote anyway.
     """
     made_of: dict[Key, tuple[Key, ...]] = {}
     known = {key: KEPT_COST * size for key, size in inputs.items()}
-    for one in body.instructions:
-        match one:
+    for instruction in body.instructions:
+        match instruction:
             case RedistributedValue():
-                key = (one.value.name, one.path.target)
-                known.setdefault(key, WRITE_COST * bytes_of(one.value.type, one.path.target))
-                if not one.path.requests(sizes):
-                    made_of[key] = ((one.value.name, one.path.source),)
+                key = (instruction.value.name, instruction.path.target)
+                known.setdefault(
+                    key, WRITE_COST * bytes_of(instruction.value.type, instruction.path.target)
+                )
+                if not instruction.path.requests(sizes):
+                    made_of[key] = ((instruction.value.name, instruction.path.source),)
             case LocalOperation():
-                operation = one.operation
+                operation = instruction.operation
                 read = tuple(
-                    (operand.name, lies)
-                    for operand, lies in zip(operation.operands, one.how.operands, strict=True)
+                    (operand.name, sharding)
+                    for operand, sharding in zip(
+                        operation.operands, instruction.how.operands, strict=True
+                    )
                     if isinstance(operand, Value)
                 )
-                for value, lies in zip(operation.results, one.how.results, strict=True):
+                for value, sharding in zip(operation.results, instruction.how.results, strict=True):
                     alone = operation.primitive in MULTIPLIED or operation.body is not None
-                    known[value.name, lies] = (KEPT_COST if alone else WRITE_COST) * bytes_of(
-                        value.type, lies
+                    known[value.name, sharding] = (KEPT_COST if alone else WRITE_COST) * bytes_of(
+                        value.type, sharding
                     )
                     if operation.primitive in RECOMPUTABLE:
-                        made_of[value.name, lies] = read
+                        made_of[value.name, sharding] = read
     kept = find_fewest_bytes(made_of, known, [key for key in wanted if key in known])
     return {
         key: _sources_of(key, made_of, kept) for key in wanted if key in known and key not in kept
@@ -143,17 +147,17 @@ def find_recomputed(
 def _sources_of(
     key: Key, made_of: Mapping[Key, tuple[Key, ...]], kept: Collection[Key]
 ) -> tuple[Key, ...]:
-    found: dict[Key, None] = {}
-    left, seen = [key], {key}
-    while left:
-        one = left.pop()
-        if one in kept:
-            found[one] = None
+    sources: dict[Key, None] = {}
+    stack, seen = [key], {key}
+    while stack:
+        value = stack.pop()
+        if value in kept:
+            sources[value] = None
             continue
-        new = [other for other in made_of[one] if other not in seen]
+        new = [source for source in made_of[value] if source not in seen]
         seen.update(new)
-        left += new
-    return tuple(found)
+        stack += new
+    return tuple(sources)
 
 
 def find_kernel_recomputed(
@@ -164,16 +168,16 @@ def find_kernel_recomputed(
     gone: Collection[Key] = (),
     absent: Collection[str] = (),
 ) -> Mapping[Key, tuple[Key, ...]]:
-    """Of what one kernel makes and others read: what needs no memory, and what each is made of.
+    """Returns what one kernel makes and others read without storing it, and from what it is made.
 
     A kernel is what a device does between two products, loops or messages. What these read is in
     memory, and so are ``ends``; of all else the fewest bytes are kept from which later kernels can
     compute what they read: at most what the kernel itself read, so that no chain gets longer.
-    ``gone`` are ends that readers behind the program compute again; of nothing here, if no kernel
-    of the program reads them. ``absent`` are inputs that are themselves computed again.
+    ``gone``: ends that readers after the program compute again; if no kernel of the program reads
+    them, from nothing here. ``absent``: inputs that are themselves computed again.
     """
     kernels = _Kernels(program, {*ends}.difference(gone), sizes)
-    found: dict[Key, tuple[Key, ...]] = {key: () for key in gone if not kernels.needs(key)}
+    recomputed: dict[Key, tuple[Key, ...]] = {key: () for key in gone if not kernels.needs(key)}
     for number, members in enumerate(kernels.members):
         wanted = [key for key in kernels.crossing(number) if key not in kernels.stored]
         if not wanted:
@@ -183,26 +187,26 @@ def find_kernel_recomputed(
             for key, read, anywhere in members
             if anywhere
             and key not in kernels.stored
-            and not any(one in found or one[0] in absent for one in read)
+            and not any(source in recomputed or source[0] in absent for source in read)
         }
         known: dict[Key, int] = {}
         for key, read, _ in members:
-            for one in read:
-                if one not in known:
-                    known[one] = kernels.cost(one, number) * bytes_of(*kernels.typed(one))
+            for source in read:
+                if source not in known:
+                    known[source] = kernels.cost(source, number) * bytes_of(*kernels.typed(source))
             cost = READ_COST if key in kernels.stored else WRITE_COST
             known[key] = cost * bytes_of(*kernels.typed(key))
         kept = find_fewest_bytes(made_of, known, wanted)
         again = {key: _sources_of(key, made_of, kept) for key in wanted if key not in kept}
-        found |= again
-        # A kernel that begins later may make some of these: it is not to compute them again.
+        recomputed |= again
+        # A kernel that begins later may make some of these; it must not compute them again.
         kernels.stored.update(chain.from_iterable(again.values()))
-    return found
+    return recomputed
 
 
 class _Kernels:
-    """A program in kernels, by what each makes: a key, what it is made of, and whether it may be
-    made again. ``stored`` are the values that are in memory whatever kernels compute again.
+    """A program as kernels, each a list of what it makes: a key, its sources, and whether it may be
+    made again. ``stored``: the values that are in memory whatever kernels compute again.
     """
 
     def __init__(self, program: StepProgram, ends: set[Key], sizes: Mapping[str, int]) -> None:
@@ -222,32 +226,32 @@ class _Kernels:
                 self.stored.add(source)
 
     def crossing(self, number: int) -> list[Key]:
-        """What a kernel makes and another reads."""
+        """The values that a kernel makes and another reads."""
         made = (key for key, _, _ in self.members[number])
         return [key for key in made if self._readers.get(key, set()) - {number}]
 
     def needs(self, key: Key) -> bool:
-        """Whether an instruction reads it that is not in the kernel that makes it."""
+        """Whether an instruction reads a value outside of the kernel that makes it."""
         return key in self.stored or bool(self._readers.get(key, set()) - {self._made.get(key)})
 
     def cost(self, key: Key, number: int) -> int:
-        """Of a byte that a kernel reads, to be kept: that others read later is there anyway."""
+        """The cost of keeping a byte that a kernel reads; low if later kernels read it anyway."""
         later = self._last[key] > self._ended[number]
         return READ_COST if later or key not in self._made else KEPT_COST
 
     def typed(self, key: Key) -> tuple[Type, Sharding]:
-        """The type of a value, and its sharding."""
+        """The type and sharding of a value."""
         return self._types[key], key[1]
 
     def _read(self, program: StepProgram) -> None:
         numbers: dict[object, int] = {}
         count = 0
         places = program.places or (None,) * len(program.instructions)
-        for at, (one, place) in enumerate(zip(program.instructions, places, strict=True)):
-            read, made = _keys_of(one)
+        for at, (instruction, place) in enumerate(zip(program.instructions, places, strict=True)):
+            read, made = _keys_of(instruction)
             for key, kind in (*read, *made):
                 self._types[key], self._last[key] = kind, at
-            alone = _is_alone(one, self._sizes)
+            alone = _is_alone(instruction, self._sizes)
             if alone:
                 count += 1
                 self.stored.update(key for key, _ in read)
@@ -268,51 +272,55 @@ class _Kernels:
             if alone:
                 continue
             sources = tuple(key for key, _ in read)
-            again = isinstance(one, RedistributedValue) or (
-                isinstance(one, LocalOperation) and one.operation.primitive in RECOMPUTABLE
+            again = isinstance(instruction, RedistributedValue) or (
+                isinstance(instruction, LocalOperation)
+                and instruction.operation.primitive in RECOMPUTABLE
             )
             for key, _ in made:
                 self._made[key] = number
                 self._when[key] = place.when if place else None
                 self.members[number].append((key, sources, again))
-                if sources and _is_view(one):
+                if sources and _is_view(instruction):
                     self._views[key] = sources[0]
 
 
-def _is_view(one: LocalOperation | RedistributedValue | SentValue) -> bool:
-    """Whether it takes what is there otherwise."""
-    return isinstance(one, RedistributedValue) or (
-        isinstance(one, LocalOperation) and one.operation.primitive in NAMED_OTHERWISE
+def _is_view(instruction: LocalOperation | RedistributedValue | SentValue) -> bool:
+    """Whether an instruction only renames what is in memory."""
+    return isinstance(instruction, RedistributedValue) or (
+        isinstance(instruction, LocalOperation)
+        and instruction.operation.primitive in NAMED_OTHERWISE
     )
 
 
 def _is_alone(
-    one: LocalOperation | RedistributedValue | SentValue, sizes: Mapping[str, int]
+    instruction: LocalOperation | RedistributedValue | SentValue, sizes: Mapping[str, int]
 ) -> bool:
-    """Whether it is no part of a kernel that does other things."""
-    match one:
+    """Whether an instruction is a kernel of its own."""
+    match instruction:
         case LocalOperation():
-            return one.body is not None or one.operation.primitive in MULTIPLIED
+            return instruction.body is not None or instruction.operation.primitive in MULTIPLIED
         case RedistributedValue():
-            return bool(one.path.requests(sizes))
+            return bool(instruction.path.requests(sizes))
         case SentValue():
             return True
 
 
 def _keys_of(
-    one: LocalOperation | RedistributedValue | SentValue,
+    instruction: LocalOperation | RedistributedValue | SentValue,
 ) -> tuple[list[tuple[Key, Type]], list[tuple[Key, Type]]]:
-    """What an instruction reads and makes, with types."""
-    match one:
+    """The values that an instruction reads and makes, with their types."""
+    match instruction:
         case LocalOperation():
-            operands = zip(one.operation.operands, one.how.operands, strict=True)
-            results = zip(one.operation.results, one.how.results, strict=True)
+            operands = zip(instruction.operation.operands, instruction.how.operands, strict=True)
+            results = zip(instruction.operation.results, instruction.how.results, strict=True)
             return (
-                [((v.name, lies), v.type) for v, lies in operands if isinstance(v, Value)],
-                [((v.name, lies), v.type) for v, lies in results],
+                [((v.name, sharding), v.type) for v, sharding in operands if isinstance(v, Value)],
+                [((v.name, sharding), v.type) for v, sharding in results],
             )
         case RedistributedValue():
-            kind, name = one.value.type, one.value.name
-            return [((name, one.path.source), kind)], [((name, one.path.target), kind)]
+            kind, name = instruction.value.type, instruction.value.name
+            return [((name, instruction.path.source), kind)], [
+                ((name, instruction.path.target), kind)
+            ]
         case SentValue():
-            return [((one.value.name, one.sharding), one.value.type)], []
+            return [((instruction.value.name, instruction.sharding), instruction.value.type)], []

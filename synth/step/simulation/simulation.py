@@ -1,4 +1,4 @@
-"""A step on the clock: its seconds, what of them waits for communication, and its memory."""
+"""Times the tasks of a device: seconds, exposed communication, and memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from synth.step.simulation.memory import (
 
 
 class Activity(Enum):
-    """What a row of a timeline is: a pass of a stage, or a task of a stream.
+    """Kind of a row of a timeline: a pass of a stage, or a task of a stream.
 
-    Of communication only a drawing tells apart what is exposed: nothing is computed meanwhile.
+    Only drawings separate exposed communication, during which nothing is computed.
     """
 
     FORWARD = "forward"
@@ -37,7 +37,7 @@ class Activity(Enum):
 
 @dataclass(frozen=True)
 class StepTimelineRow:
-    """A task on the timeline, or several as one: then ``parts`` of its time are of each kind."""
+    """A task on the timeline, or several as one: ``parts`` are then shares of time by kind."""
 
     stream: str
     name: str
@@ -47,14 +47,14 @@ class StepTimelineRow:
     parts: tuple[tuple[Activity, float], ...] = ()
 
     def later(self, seconds: float) -> StepTimelineRow:
-        """The same, so much later."""
+        """The same row, ``seconds`` later."""
         begin, end = self.begin_seconds + seconds, self.end_seconds + seconds
         return StepTimelineRow(self.stream, self.name, begin, end, self.kind, self.parts)
 
 
 @dataclass(frozen=True)
 class RequestSummary:
-    """All redistributions by one request: how many, their seconds, and those of compute's wait."""
+    """All redistributions with one request: how many, their seconds, and exposed seconds."""
 
     request: str
     times: int
@@ -63,13 +63,13 @@ class RequestSummary:
 
     @property
     def hidden(self) -> float:
-        """The part of its time that something is computed beside; of no time, all."""
+        """The share of its time during which something is computed; 1 if it takes no time."""
         return 1 - self.exposed_seconds / self.seconds if self.seconds else 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceTimeline:
-    """A device's step, timed."""
+    """The begins and ends of a device's tasks, in seconds."""
 
     device: DeviceTasks
     begins: Sequence[float]
@@ -77,54 +77,56 @@ class DeviceTimeline:
 
     @cached_property
     def seconds(self) -> float:
-        """Until the last task of all has ended."""
+        """The end of the last task."""
         return max(self.ends, default=0.0)
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Those in which the device computes, also slowly as it communicates beside."""
+        """Seconds of computing, including the slowdown by simultaneous communication."""
         numbers = range(len(self.device.tasks))
         return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
 
     @property
     def busy_seconds(self) -> Mapping[str, float]:
-        """For each stream those in which it does something."""
+        """Seconds of each stream in which it does something."""
         return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}
 
     @cached_property
     def sent(self) -> tuple[RequestSummary, ...]:
-        """Communication by request, the most exposed first; what is exposed is no compute.
+        """Communication by request, the most exposed first.
 
-        Together the exposed seconds and those of compute are the step's.
+        The exposed seconds and those of compute add up to the step's.
         """
-        found: dict[str, list[float]] = {}
-        for task, one in enumerate(self.device.tasks):
-            if one.request:
-                entry = found.setdefault(one.request, [0, 0.0, 0.0])
+        entries: dict[str, list[float]] = {}
+        for number, task in enumerate(self.device.tasks):
+            if task.request:
+                entry = entries.setdefault(task.request, [0, 0.0, 0.0])
                 entry[0] += 1
-                entry[1] += self.took(task)
-        for task, seconds in self.exposed.items():
-            found[self.device.tasks[task].request][2] += seconds
-        rows = (RequestSummary(name, int(n), all_, bare) for name, (n, all_, bare) in found.items())
-        return tuple(sorted(rows, key=lambda one: (-one.exposed_seconds, one.request)))
+                entry[1] += self.took(number)
+        for number, seconds in self.exposed.items():
+            entries[self.device.tasks[number].request][2] += seconds
+        rows = (
+            RequestSummary(name, int(n), all_, bare) for name, (n, all_, bare) in entries.items()
+        )
+        return tuple(sorted(rows, key=lambda row: (-row.exposed_seconds, row.request)))
 
     @cached_property
     def exposed(self) -> Mapping[int, float]:
-        """For each task that sends while nothing is computed, for how long."""
-        found: dict[int, float] = {}
+        """Seconds for which each task sends while nothing is computed."""
+        exposed: dict[int, float] = {}
         for task, seconds in self._exposed():
-            found[task] = found.get(task, 0.0) + seconds
-        return found
+            exposed[task] = exposed.get(task, 0.0) + seconds
+        return exposed
 
     def took(self, task: int) -> float:
         """Seconds from its begin to its end."""
         return self.ends[task] - self.begins[task]
 
     def _exposed(self) -> Iterator[tuple[int, float]]:
-        """The tasks that send while nothing is computed, and for how long each is the one.
+        """Yields the tasks that send while nothing is computed, and for how long.
 
-        Who waits, waits for what ended last: from there back to the end of the task of compute
-        before, along what each waited for.
+        A wait is charged to the task that ended last, and so on from there back to the end of the
+        compute task before.
         """
         begins, ends, tasks = self.begins, self.ends, self.device.tasks
         queue = self.device.streams[COMPUTE]
@@ -139,14 +141,14 @@ class DeviceTimeline:
             yield from self._waited(0.0, self.device.arranged.waits(queue[0]), begins[queue[0]])
 
     def _waited(
-        self, since: float, several: Sequence[int], until: float
+        self, since: float, candidates: Sequence[int], until: float
     ) -> Iterator[tuple[int, float]]:
         while until > since:
-            task = next(one for one in several if self.ends[one] == until)
+            task = next(candidate for candidate in candidates if self.ends[candidate] == until)
             begin = max(since, self.begins[task])
             if until > begin:
                 yield task, until - begin
-            until, several = begin, self.device.arranged.waits(task)
+            until, candidates = begin, self.device.arranged.waits(task)
 
     @cached_property
     def lives(self) -> BufferLifetimes:
@@ -155,12 +157,12 @@ class DeviceTimeline:
 
     @cached_property
     def largest_moment(self) -> MemorySnapshot:
-        """The most memory, and what it is made of."""
+        """The peak of memory, and what it consists of."""
         return self.memory_at(self.lives.largest()[0])
 
     @cached_property
     def largest_bytes(self) -> int:
-        """The most that is in memory at once."""
+        """The peak of memory in bytes."""
         return self.lives.largest()[1]
 
     def memory_at(self, seconds: float) -> MemorySnapshot:
@@ -168,7 +170,7 @@ class DeviceTimeline:
         return snapshot_memory(self.device, self.lives, seconds)
 
     def rows(self) -> Iterator[StepTimelineRow]:
-        """The timeline: every task that takes time, stream by stream, in its order."""
+        """Yields every task that takes time, stream by stream, in its order."""
         tasks = self.device.tasks
         for stream, queue in self.device.streams.items():
             for task in queue:
@@ -180,23 +182,23 @@ class DeviceTimeline:
 
 
 def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) -> DeviceTimeline:
-    """The tasks of a device on the clock, each as soon as it may.
+    """Times the tasks of a device, each as early as possible.
 
-    ``taken``: the part of the cores that a redistribution beside compute needs. Then both are
-    slower while both go on, as ``time_with_contention`` says: at 0.1 by a tenth and more, 1/11.
-    ``threads``: they are threads of one core, which its scheduler shares: what needs less than half
-    of it is not slower, and compute has the rest, at 0.1 nine tenths.
+    ``taken``: the share of cores that a redistribution needs while compute goes on. Both are then
+    slower while both go on (``time_with_contention``): at 0.1 by 1/11 and more. ``threads``: they
+    are threads of one core, which its scheduler shares: what needs less than half of it is not
+    slower, and compute has the rest, at 0.1 nine tenths.
     """
     if not 0 <= taken < 1:
         raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")
-    seconds = [one.seconds for one in device.tasks]
+    seconds = [task.seconds for task in device.tasks]
     if not taken:
         return DeviceTimeline(device, *time_tasks(device.arranged, seconds))
-    parts = [1.0 if one.stream == COMPUTE else taken for one in device.tasks]
+    parts = [1.0 if task.stream == COMPUTE else taken for task in device.tasks]
     if threads:
-        alike = [[(0, 1.0)] for _ in parts]
+        shared = [[(0, 1.0)] for _ in parts]
         return DeviceTimeline(
-            device, *time_with_contention(device.arranged, seconds, alike, ceilings=parts)
+            device, *time_with_contention(device.arranged, seconds, shared, ceilings=parts)
         )
     uses = [[(0, part)] for part in parts]
     return DeviceTimeline(device, *time_with_contention(device.arranged, seconds, uses))

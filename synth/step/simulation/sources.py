@@ -1,8 +1,8 @@
-"""Seconds before anything ran: rooflines of a device, and the planner's prices on a machine.
+"""Seconds before anything ran: rooflines of a device, and prices on a machine.
 
-Sections are as fast as the device's rates say, with an interval; redistributions take what the
-planner advises for their requests, one after the other, as the runtime runs it: its own choice, or
-a proved program that surely gains; bytes go from stage to stage link by link.
+Sections are as fast as the device's rates say, with an interval. Redistributions take the price of
+their requests as advised, one after the other: the runtime's own choice, or a proved program that
+surely gains. Bytes go from stage to stage link by link.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Rooflines:
         return section_estimate(section, self.device, self.rates, self.scores)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
-        """Its products of matrices, and what is between them, by rates."""
+        """Estimates of its products of matrices, and of what is between them."""
         return section_parts(section, self.device, self.rates, self.scores)
 
 
 @dataclass
 class NetworkPrices:
-    """Prices of what is sent on a placement of a machine.
+    """Prices of communication on a placement of a machine.
 
-    Redistributions never go over the axis of stages, and values from stage to stage over it only.
+    Redistributions never go over the pipeline axis; values from stage to stage go only over it.
     """
 
     answers: RequestAnswers
@@ -51,41 +51,41 @@ class NetworkPrices:
 
     @classmethod
     def of(cls, system: System, placement: Placement) -> NetworkPrices:
-        """Of one placement alone."""
+        """Prices on one placement, with answers of its own."""
         return cls(RequestAnswers(system, stripes=False), placement)
 
     def __post_init__(self) -> None:
         self.redistributor = Redistributor(self.answers, self.placement, without=(PIPE,))
 
     def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
-        """Seconds of the fastest path."""
+        """Seconds of the fastest redistribution."""
         key = (value, source, target)
         if key not in self._known:
             self._known[key] = self.redistributor.redistribution(*key).run_seconds
         return self._known[key]
 
     def handing(self, size: int, source: int, target: int) -> float:
-        """Seconds of so many bytes of every device, stages being on ranks in turn."""
+        """Seconds of handing bytes of each device to a stage; stages are on ranks in turn."""
         ranks = {axis.name: axis.size for axis in self.placement.axes}.get(PIPE, 1)
         ends = source % ranks, target % ranks
         if ends[0] == ends[1]:
             return 0.0
         if (size, *ends) not in self._handed:
-            sent = stage_transfer(self.placement, PIPE, *ends, size)
-            self._handed[size, *ends] = price_transfer(sent, self.answers.system).seconds
+            transfer = stage_transfer(self.placement, PIPE, *ends, size)
+            self._handed[size, *ends] = price_transfer(transfer, self.answers.system).seconds
         return self._handed[size, *ends]
 
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:
-    """What is likely of both."""
+    """Makes sources of both, with the likely seconds of estimates."""
     return Sources(lambda section: computing(section).seconds, network.sending, network.handing)
 
 
-def scale_sources(one: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
-    """The same with all seconds of one kind so many times as long."""
+def scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
+    """Multiplies seconds of computing, and those of communication, by factors."""
     return replace(
-        one,
-        computing=lambda section: computing * one.computing(section),
-        sending=lambda *how: links * one.sending(*how),
-        handing=lambda *how: links * one.handing(*how),
+        sources,
+        computing=lambda section: computing * sources.computing(section),
+        sending=lambda *how: links * sources.sending(*how),
+        handing=lambda *how: links * sources.handing(*how),
     )

@@ -1,8 +1,8 @@
-"""A timeline in few spans, for a drawing: what is too short to be seen is drawn as one.
+"""Coarsens a timeline for a drawing: rows too short to be seen are drawn as one.
 
-Rows are joined along their stream, no matter what there is of them: those of one kind that follow
-each other without a gap that would be seen; and of different kinds those that would be too short to
-be seen. Whatever is left out for being short, a drawing would show as idle.
+Rows are joined along their stream: those of one kind if no visible gap is between them, those of
+different kinds if they are too short to be seen. Nothing is left out for being short, as a drawing
+would show that as idle.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from synth.step.simulation.predicting import StepPrediction
 from synth.step.simulation.simulation import Activity, DeviceTimeline, StepTimelineRow
 
 
-def list_spans(found: StepPrediction, most: int) -> list[list[StepTimelineRow]]:
-    """For each rank its passes, at most three quarters of all; for the busiest its streams, too.
+def list_spans(prediction: StepPrediction, most: int) -> list[list[StepTimelineRow]]:
+    """Returns for each rank its passes, at most three quarters of all, and the busiest's streams.
 
     If there are more lines than ``most``, each is one span.
     """
-    lines = [list(found.passes(rank)) for rank in range(len(found.ranks))]
-    drawn = coarsen_lines(lines, most * 3 // 4, found.seconds)
-    streams = _group_by_stream(_tasks(found, most))
-    for line in coarsen_lines(streams, most - sum(map(len, drawn)), found.seconds):
-        drawn[found.busiest] += line
+    lines = [list(prediction.passes(rank)) for rank in range(len(prediction.ranks))]
+    drawn = coarsen_lines(lines, most * 3 // 4, prediction.seconds)
+    streams = _group_by_stream(_tasks(prediction, most))
+    for line in coarsen_lines(streams, most - sum(map(len, drawn)), prediction.seconds):
+        drawn[prediction.busiest] += line
     return drawn
 
 
-def _tasks(found: StepPrediction, most: int) -> Iterator[StepTimelineRow]:
-    """What the busiest rank does; of many passes each in few rows, as equal ones look alike."""
-    if isinstance(found.run, DeviceTimeline):
-        yield from split_communication(found.run.rows())
+def _tasks(prediction: StepPrediction, most: int) -> Iterator[StepTimelineRow]:
+    """Yields the tasks of the busiest rank; with many passes, few rows for each kind of pass."""
+    if isinstance(prediction.run, DeviceTimeline):
+        yield from split_communication(prediction.run.rows())
         return
-    passes, alone = found.run.ranks[found.busiest], found.run.alone
-    each = max(1, 4 * most // len(passes))
-    few = {
-        keys: [row for line in _streams_of(alone[keys], each) for row in line]
-        for keys in {one.keys for one in passes}
+    passes, alone = prediction.run.ranks[prediction.busiest], prediction.run.alone
+    rows_each = max(1, 4 * most // len(passes))
+    coarse = {
+        keys: [row for line in _streams_of(alone[keys], rows_each) for row in line]
+        for keys in {span.keys for span in passes}
     }
-    for one in passes:
-        yield from (row.later(one.begin_seconds) for row in few[one.keys])
+    for span in passes:
+        yield from (row.later(span.begin_seconds) for row in coarse[span.keys])
 
 
 def _streams_of(run: DeviceTimeline, most: int) -> list[list[StepTimelineRow]]:
@@ -52,26 +52,26 @@ def _streams_of(run: DeviceTimeline, most: int) -> list[list[StepTimelineRow]]:
 
 
 def split_communication(rows: Iterable[StepTimelineRow]) -> Iterator[StepTimelineRow]:
-    """The tasks of a device, with communication cut where compute begins or ends.
+    """Yields the tasks of a device, with communication cut where compute begins or ends.
 
-    What of it nothing is computed beside is exposed; it keeps the name of all of it.
+    The parts during which nothing is computed are exposed; all parts keep the name.
     """
-    every = list(rows)
+    rows = list(rows)
     computing = (
-        (one.begin_seconds, one.end_seconds) for one in every if one.kind is Activity.COMPUTING
+        (row.begin_seconds, row.end_seconds) for row in rows if row.kind is Activity.COMPUTING
     )
     busy = list(_merge_intervals(sorted(computing)))
-    for one in every:
-        if one.kind is Activity.COMMUNICATION:
-            yield from _cut_row(one, busy)
+    for row in rows:
+        if row.kind is Activity.COMMUNICATION:
+            yield from _cut_row(row, busy)
         else:
-            yield one
+            yield row
 
 
-def _merge_intervals(several: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Times that touch each other as one; they come in order."""
+def _merge_intervals(intervals: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Merges intervals that touch each other; they come in order."""
     last: tuple[float, float] | None = None
-    for begin, end in several:
+    for begin, end in intervals:
         if last is not None and begin <= last[1]:
             last = last[0], max(last[1], end)
             continue
@@ -85,7 +85,7 @@ def _merge_intervals(several: Iterable[tuple[float, float]]) -> Iterator[tuple[f
 def _cut_row(
     row: StepTimelineRow, busy: Sequence[tuple[float, float]]
 ) -> Iterator[StepTimelineRow]:
-    """One row of communication by the times in which something is computed."""
+    """Cuts a row of communication at the intervals in which something is computed."""
     now = row.begin_seconds
     first = max(0, bisect_right(busy, (now, inf)) - 1)
     for begin, end in busy[first:]:
@@ -101,33 +101,33 @@ def _cut_row(
 
 
 def _group_by_stream(rows: Iterable[StepTimelineRow]) -> list[list[StepTimelineRow]]:
-    """A line for each stream: a pass has tasks of all streams."""
-    several = sorted(rows, key=lambda one: (one.stream, one.begin_seconds))
-    return [list(some) for _, some in groupby(several, key=lambda one: one.stream)]
+    """Makes a line of each stream; a pass has tasks of all streams."""
+    ordered = sorted(rows, key=lambda row: (row.stream, row.begin_seconds))
+    return [list(line) for _, line in groupby(ordered, key=lambda row: row.stream)]
 
 
 def coarsen_lines(
     lines: Sequence[Sequence[StepTimelineRow]], most: int, seconds: float
 ) -> list[list[StepTimelineRow]]:
-    """Lines of together at most so many rows, all as coarse as they must be."""
-    found = [
-        [_Span(at, at + 1, frozenset([one.kind])) for at, one in enumerate(line)] for line in lines
+    """Joins rows until all lines together have at most ``most``, all equally coarse."""
+    spans = [
+        [_Span(at, at + 1, frozenset([row.kind])) for at, row in enumerate(line)] for line in lines
     ]
     moments = 4.0 * most
-    while sum(map(len, found)) > most and moments > 0.5:
-        found = [
-            list(_join_spans(line, some, seconds / moments))
-            for line, some in zip(lines, found, strict=True)
+    while sum(map(len, spans)) > most and moments > 0.5:
+        spans = [
+            list(_join_spans(line, fine, seconds / moments))
+            for line, fine in zip(lines, spans, strict=True)
         ]
         moments *= 0.75
     return [
-        [_merge_rows(line[one.first : one.end]) for one in some]
-        for line, some in zip(lines, found, strict=True)
+        [_merge_rows(line[span.first : span.end]) for span in line_spans]
+        for line, line_spans in zip(lines, spans, strict=True)
     ]
 
 
 class _Span(NamedTuple):
-    """Some rows of a line, by their places, and which kinds they are."""
+    """Consecutive rows of a line, by their indices, and their kinds."""
 
     first: int
     end: int
@@ -137,40 +137,40 @@ class _Span(NamedTuple):
 def _join_spans(
     rows: Sequence[StepTimelineRow], spans: Sequence[_Span], seen_seconds: float
 ) -> Iterator[_Span]:
-    """The spans of a line, as one where what is between them would not be seen."""
+    """Joins spans of a line where what is between them would not be seen."""
     last: _Span | None = None
-    for one in spans:
+    for span in spans:
         if last is None:
-            last = one
+            last = span
             continue
-        near = rows[one.first].begin_seconds - rows[last.end - 1].end_seconds <= seen_seconds
-        both = rows[one.end - 1].end_seconds - rows[last.first].begin_seconds
-        kinds = last.kinds | one.kinds
-        if near and (both <= 2 * seen_seconds or len(kinds) == 1):
-            last = _Span(last.first, one.end, kinds)
+        near = rows[span.first].begin_seconds - rows[last.end - 1].end_seconds <= seen_seconds
+        length = rows[span.end - 1].end_seconds - rows[last.first].begin_seconds
+        kinds = last.kinds | span.kinds
+        if near and (length <= 2 * seen_seconds or len(kinds) == 1):
+            last = _Span(last.first, span.end, kinds)
         else:
             yield last
-            last = one
+            last = span
     if last is not None:
         yield last
 
 
-def _merge_rows(some: Sequence[StepTimelineRow]) -> StepTimelineRow:
-    """Some rows as one."""
-    first = some[0]
-    if len(some) == 1:
+def _merge_rows(rows: Sequence[StepTimelineRow]) -> StepTimelineRow:
+    """Merges rows into one, named after the first."""
+    first = rows[0]
+    if len(rows) == 1:
         return first
-    took: defaultdict[Activity, float] = defaultdict(float)
-    for one in some:
-        for kind, part in one.parts or ((one.kind, 1.0),):
-            took[kind] += part * (one.end_seconds - one.begin_seconds)
-    others = "others" if any(one.parts for one in some) else f"{len(some) - 1} more"
-    begin, end = first.begin_seconds, some[-1].end_seconds
+    seconds_of: defaultdict[Activity, float] = defaultdict(float)
+    for row in rows:
+        for kind, part in row.parts or ((row.kind, 1.0),):
+            seconds_of[kind] += part * (row.end_seconds - row.begin_seconds)
+    others = "others" if any(row.parts for row in rows) else f"{len(rows) - 1} more"
+    begin, end = first.begin_seconds, rows[-1].end_seconds
     return StepTimelineRow(
         first.stream,
         f"{first.name} and {others}",
         begin,
         end,
-        first.kind if len(took) == 1 else Activity.SEVERAL,
-        tuple((kind, took[kind] / (end - begin)) for kind in Activity if kind in took),
+        first.kind if len(seconds_of) == 1 else Activity.SEVERAL,
+        tuple((kind, seconds_of[kind] / (end - begin)) for kind in Activity if kind in seconds_of),
     )

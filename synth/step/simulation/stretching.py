@@ -1,9 +1,8 @@
-"""A device of many stages from one of five: those between the ends all do the same.
+"""Stretches a device of five stages to one of more: all stages between the ends do the same.
 
 A pipeline of 96 stages has 94 whose layers are alike, and cutting, applying and grouping each is
-what a simulation takes longest for. So five stages are written out: the first, the one behind it,
-one of those between, the one before the last, and the last. A longer pipeline has the same ones,
-and the third as often as it needs.
+most of a simulation. So five stages are written out: the first, the one after it, one between, the
+one before the last, and the last. A longer pipeline repeats the third as often as it needs.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ from synth.step.sharding.program import EVERYWHERE
 from synth.step.simulation.device import Buffer, DeviceTasks, StageSend, Task
 
 WRITTEN_STAGES = 5
-"""Stages that are written out: each has its neighbours as a longer pipeline has them."""
+"""Stages that are written out: each has the neighbours that it has in a longer pipeline."""
 
 Places = dict[tuple[int, int], int]
-"""The number of a task or buffer in the longer device, by its number and stage."""
+"""The number of a task or buffer in the longer device, by its number and stage here."""
 
 
 def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
-    """A device of ``WRITTEN_STAGES`` stages as one of more.
+    """Stretches a device of ``WRITTEN_STAGES`` stages to ``stages``.
 
-    None where more than its neighbours depends on which stage a stage is: what goes further than to
-    the next, but from one end to the other, or what is done everywhere from what one stage has.
+    Returns None if a stage depends on more than its neighbours: on values sent farther than to the
+    next, other than from one end to the other, or on what is done everywhere from one stage.
     """
-    stands = [0, 1, *[2] * (stages - WRITTEN_STAGES + 1), WRITTEN_STAGES - 2, WRITTEN_STAGES - 1]
+    originals = [0, 1, *[2] * (stages - WRITTEN_STAGES + 1), WRITTEN_STAGES - 2, WRITTEN_STAGES - 1]
     handed = dict(_stretch_sends(device, stages))
-    if any(_is_far(one) and not _is_between_ends(one) for one in device.handed):
+    if any(_is_far(send) and not _is_between_ends(send) for send in device.handed):
         return None
     copies: list[list[int]] = [[] for _ in range(WRITTEN_STAGES)]
-    for stage, like in enumerate(stands):
-        copies[like].append(stage)
+    for stage, original in enumerate(originals):
+        copies[original].append(stage)
     tasks: list[tuple[Task, int]] = []
     places: Places = {}
     for number, task in enumerate(device.tasks):
@@ -42,25 +41,25 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
             tasks.append((task, stage))
     buffers: list[Buffer] = []
     numbers: Places = {}
-    for number, one in enumerate(device.buffers):
-        home = one.home if one.maker < 0 else device.tasks[one.maker].place.stage
+    for number, buffer in enumerate(device.buffers):
+        home = buffer.home if buffer.maker < 0 else device.tasks[buffer.maker].place.stage
         for stage in _stages(home, copies):
             numbers[number, stage] = len(buffers)
-            maker = places[one.maker, stage] if one.maker >= 0 else -1
-            home = stage if one.maker < 0 else one.home
-            buffers.append(replace(one, maker=maker, home=home))
+            maker = places[buffer.maker, stage] if buffer.maker >= 0 else -1
+            home = stage if buffer.maker < 0 else buffer.home
+            buffers.append(replace(buffer, maker=maker, home=home))
 
-    def found(
-        known: dict[tuple[int, int], int], many: Sequence[int], stage: int
+    def renumber(
+        known: dict[tuple[int, int], int], old: Sequence[int], stage: int
     ) -> tuple[int, ...]:
-        several = (known.get((one, stage), known.get((one, EVERYWHERE))) for one in many)
-        return tuple(-1 if one is None else one for one in several)
+        new = (known.get((number, stage), known.get((number, EVERYWHERE))) for number in old)
+        return tuple(-1 if number is None else number for number in new)
 
     copied = tuple(
         task._replace(
             place=replace(task.place, stage=stage),
-            before=found(places, task.before, stage),
-            reads=found(numbers, task.reads, stage),
+            before=renumber(places, task.before, stage),
+            reads=renumber(numbers, task.reads, stage),
         )
         for task, stage in tasks
     )
@@ -69,26 +68,26 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
     return DeviceTasks(copied, tuple(buffers), handed)
 
 
-def _stages(one: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The stages for which a stage stands; what is everywhere is once."""
-    return (EVERYWHERE,) if one == EVERYWHERE else copies[one]
+def _stages(stage: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The stages that copy a stage; what is everywhere is there once."""
+    return (EVERYWHERE,) if stage == EVERYWHERE else copies[stage]
 
 
-def _is_far(one: StageSend) -> bool:
-    return abs(one.source - one.target) != 1
+def _is_far(send: StageSend) -> bool:
+    return abs(send.source - send.target) != 1
 
 
-def _is_between_ends(one: StageSend) -> bool:
-    return {one.source, one.target} == {0, WRITTEN_STAGES - 1}
+def _is_between_ends(send: StageSend) -> bool:
+    return {send.source, send.target} == {0, WRITTEN_STAGES - 1}
 
 
 def _stretch_sends(device: DeviceTasks, stages: int) -> Iterator[tuple[StageSend, int]]:
-    """What goes from stage to stage: between two of those between, what they hand to the next."""
+    """Yields what goes from stage to stage; copies between the ends hand on to their next."""
     more = stages - WRITTEN_STAGES
-    for one, size in device.handed.items():
-        source, target = (end + more * (end > 2) for end in (one.source, one.target))
-        if {one.source, one.target} == {2, 3}:
+    for send, size in device.handed.items():
+        source, target = (end + more * (end > 2) for end in (send.source, send.target))
+        if {send.source, send.target} == {2, 3}:
             for step in range(more + 1):
-                yield replace(one, source=one.source + step, target=one.target + step), size
+                yield replace(send, source=send.source + step, target=send.target + step), size
         else:
-            yield replace(one, source=source, target=target), size
+            yield replace(send, source=source, target=target), size

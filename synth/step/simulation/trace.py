@@ -15,34 +15,34 @@ from synth.step.simulation.predicting import StepPrediction
 from synth.step.simulation.simulation import StepTimelineRow
 
 MOST_EVENTS = 20_000
-"""Of more, ranks of a pipeline show their passes only, and what these are made of is left out."""
+"""With more events, ranks of a pipeline show their passes only, not the tasks of these."""
 
 
-def write_trace(name: str, found: StepPrediction) -> str:
-    """The trace as a text."""
-    ranks = range(len(found.ranks))
-    first = islice(chain.from_iterable(map(found.rows, ranks)), MOST_EVENTS + 1)
-    few = len(ranks) == 1 or sum(1 for _ in first) <= MOST_EVENTS
-    rows = [list(found.rows(rank) if few else found.passes(rank)) for rank in ranks]
+def write_trace(name: str, prediction: StepPrediction) -> str:
+    """Returns the trace as text."""
+    ranks = range(len(prediction.ranks))
+    first = islice(chain.from_iterable(map(prediction.rows, ranks)), MOST_EVENTS + 1)
+    complete = len(ranks) == 1 or sum(1 for _ in first) <= MOST_EVENTS
+    rows = [list(prediction.rows(rank) if complete else prediction.passes(rank)) for rank in ranks]
     about = {
         "step": name,
-        "seconds": found.seconds,
+        "seconds": prediction.seconds,
         "made_by": "collsynth's simulator: nothing here was measured",
     }
     return trace_document(_events(rows), about)
 
 
 def _events(ranks: list[list[StepTimelineRow]]) -> Iterator[Event]:
-    """Ids differ throughout: viewers take them for those of an operating system."""
+    """Numbers all threads differently: viewers take ids for those of an operating system."""
     first = len(ranks) + 1
     for rank, rows in enumerate(ranks):
         pid = rank + 1
         yield from name_event("process", {"pid": pid}, f"rank {rank}", rank)
-        streams = list(dict.fromkeys(one.stream for one in rows))
+        streams = list(dict.fromkeys(row.stream for row in rows))
         for position, stream in enumerate(streams):
             yield from name_event("thread", {"pid": pid, "tid": first + position}, stream, position)
-        for one in rows:
-            start, length = microsecond_span(one.begin_seconds, one.end_seconds)
-            where = {"pid": pid, "tid": first + streams.index(one.stream)}
-            yield {"ph": "X", "name": one.name, **where, "ts": start, "dur": length}
+        for row in rows:
+            start, length = microsecond_span(row.begin_seconds, row.end_seconds)
+            ids = {"pid": pid, "tid": first + streams.index(row.stream)}
+            yield {"ph": "X", "name": row.name, **ids, "ts": start, "dur": length}
         first += len(streams)

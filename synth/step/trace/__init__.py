@@ -1,12 +1,12 @@
-"""The front end: what JAX traced becomes our graph. The only place that reads jaxprs.
+"""The front end: converts what JAX traced to our graph. No other package reads jaxprs.
 
-A function is traced over shapes, so that nothing is allocated. Calls are replaced by what they
-call, loops are kept with their bodies, and what is not known is refused with its user's line.
+A function is traced over shapes, so that nothing is allocated. Calls are inlined, loops keep their
+bodies, and unknown primitives are refused with the line of the user's code.
 
 >>> import jax, jax.numpy as jnp
 >>> from synth.step.trace.reading import read_jaxpr
 >>> vector = jax.ShapeDtypeStruct((10**12,), jnp.float32)
 >>> graph, _ = read_jaxpr(jax.make_jaxpr(lambda x: jnp.sin(x).sum())(vector), ["x"])
->>> [one.primitive for one in graph.operations]
+>>> [operation.primitive for operation in graph.operations]
 ['sin', 'reduce_sum']
 """

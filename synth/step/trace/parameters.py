@@ -1,8 +1,8 @@
-"""What a primitive is told beside its operands, from JAX's objects to numbers, words and lists.
+"""Converts parameters of primitives from JAX's objects to numbers, words and lists.
 
 ``GatherDimensionNumbers(offset_dims=(2,), ...)`` becomes named entries, ``float32`` becomes
-"f32", a mode its word in small letters. What is not given (None) is left out, and so is what says
-nothing of the value that is computed: on which devices JAX would have it, how a loop is unrolled.
+"f32", a mode its name in lower case. Parameters that are None are left out, and so are those that
+do not affect the computed value: on which devices JAX would put it, how a loop is unrolled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ IGNORED_PARAMETERS = frozenset(
 
 
 def parameters_of(given: Mapping[str, Any], *, where: str) -> tuple[tuple[str, Parameter], ...]:
-    """The parameters of an equation by name, in the order of names. Raises InputError."""
+    """Returns the parameters of an equation, sorted by name.
+
+    Raises InputError for a parameter that cannot be converted.
+    """
     return tuple(
         (name, _parameter_of(value, name, where))
         for name, value in sorted(given.items())
@@ -46,7 +49,7 @@ def parameters_of(given: Mapping[str, Any], *, where: str) -> tuple[tuple[str, P
 
 
 def dtype_name(dtype: Any) -> str:
-    """``f32`` of ``float32``, as JAX prints it in types, and ``key`` of all kinds of keys."""
+    """Returns ``f32`` for ``float32``, as JAX prints it in types, and ``key`` for random keys."""
     name = str(getattr(dtype, "name", dtype))
     if name.startswith("key<"):
         return "key"
@@ -57,9 +60,9 @@ def dtype_name(dtype: Any) -> str:
 
 
 def number_of(given: Any) -> bool | int | float:
-    """A number as Python's, as short as its dtype can tell: 0.9, not 0.8999999761581421.
+    """Converts to the shortest Python number of the dtype: 0.9, not 0.8999999761581421.
 
-    nan is always the same object, so that what holds it is equal to what was read from its text.
+    nan is always ``math.nan``, so that containers of it equal those that were parsed from text.
     """
     exact: bool | int | float = np.asarray(given).item()
     if not isinstance(exact, float):
@@ -86,7 +89,7 @@ def _parameter_of(value: Any, name: str, where: str) -> Parameter:
             return str(value.name)
         case tuple() | list() if not hasattr(value, "_fields"):
             return tuple(_parameter_of(item, name, where) for item in value)
-        case _ if name == "impl":  # a kind of random numbers: functions, and a short name
+        case _ if name == "impl":  # a random number generator: functions, and a short name
             return str(getattr(value, "tag", value))
     named = dict(_list_entries(value))
     if not named:
@@ -98,7 +101,7 @@ def _parameter_of(value: Any, name: str, where: str) -> Parameter:
 
 
 def _list_entries(value: Any) -> Iterator[tuple[str, Any]]:
-    """The entries of a dataclass or a named tuple."""
+    """Yields the entries of a dataclass or a named tuple."""
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield field.name, getattr(value, field.name)

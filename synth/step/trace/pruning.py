@@ -1,8 +1,8 @@
-"""What nobody reads is dropped, also from the bodies of loops.
+"""Dead code elimination, also in the bodies of loops.
 
-Tracing a gradient leaves results that are never used: a stacked result of a loop whose only
-reader was a mean, the half of a pair. Of an operation with several results all stay if one is
-read; a loop loses its dead results, and then what they needed inside.
+Tracing a gradient leaves results that are never used: a stacked result of a loop whose only reader
+was a mean, or half of a pair. An operation keeps all of its results if one is read; a loop loses
+its dead results, and then what they needed in its body.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grammar.tensors.primitives import REPEATED
 
 
 def prune(graph: Graph) -> Graph:
-    """The graph without operations that none of its outputs needs. Inputs all stay."""
+    """Returns the graph without operations that no output needs. All inputs stay."""
     alive = set(_names(graph.outputs))
     kept: list[Operation] = []
     for operation in reversed(graph.operations):
@@ -30,33 +30,31 @@ def prune(graph: Graph) -> Graph:
 
 
 def _prune_loop(loop: Operation, alive: set[str]) -> Operation:
-    """The loop without results that are not alive; what is carried on for living ones stays."""
+    """Drops the dead results of a loop, but keeps carried values that others depend on."""
     body, carried = loop.body, int(str(loop.parameter["num_carry"]))
     consts = int(str(loop.parameter["num_consts"]))
     assert body is not None
-    wanted = [result.name in alive for result in loop.results]
+    kept = [result.name in alive for result in loop.results]
     while True:
-        smaller = prune(replace(body, outputs=tuple(compress(body.outputs, wanted))))
-        read = {name for one in smaller.operations for name in _names(one.operands)}
+        smaller = prune(replace(body, outputs=tuple(compress(body.outputs, kept))))
+        read = {name for operation in smaller.operations for name in _names(operation.operands)}
         read.update(_names(smaller.outputs))
         used = [value.name in read for value in body.inputs]
-        more = [
-            one or two for one, two in zip(wanted, used[consts : consts + carried], strict=False)
-        ]
-        more += wanted[carried:]
-        if more == wanted:
+        carries = zip(kept, used[consts : consts + carried], strict=False)
+        more = [is_kept or is_used for is_kept, is_used in carries] + kept[carried:]
+        if more == kept:
             break
-        wanted = more
-    used[consts : consts + carried] = wanted[:carried]
-    counts = {"num_consts": sum(used[:consts]), "num_carry": sum(wanted[:carried])}
+        kept = more
+    used[consts : consts + carried] = kept[:carried]
+    counts = {"num_consts": sum(used[:consts]), "num_carry": sum(kept[:carried])}
     return replace(
         loop,
         operands=tuple(compress(loop.operands, used)),
-        results=tuple(compress(loop.results, wanted)),
+        results=tuple(compress(loop.results, kept)),
         parameters=tuple((key, counts.get(key, value)) for key, value in loop.parameters),
         body=replace(smaller, inputs=tuple(compress(body.inputs, used))),
     )
 
 
 def _names(operands: Sequence[Operand]) -> Iterable[str]:
-    return (one.name for one in operands if isinstance(one, Value))
+    return (operand.name for operand in operands if isinstance(operand, Value))

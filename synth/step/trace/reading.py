@@ -1,7 +1,7 @@
-"""A jaxpr to our graph: calls replaced by what they call, loops over layers or time kept.
+"""Converts a jaxpr to our graph: inlines calls, keeps loops over layers or time.
 
-Nothing is merged and nothing moved: what rematerialisation computes twice stays twice. Every
-refusal names the primitive and the line where its user wrote it.
+Nothing is merged or moved: what rematerialisation computes twice stays twice. Every error names the
+primitive and the line of the user's code.
 """
 
 from __future__ import annotations
@@ -36,46 +36,45 @@ INLINED_CALLS: Mapping[str, str] = {
     "checkpoint": "jaxpr",
     "composite": "jaxpr",
 }
-"""Calls, and the parameter that holds what they call; names of several versions of JAX. A list,
-no guess: ``scatter-add`` carries a jaxpr, too (how it adds), and is no call.
+"""Calls, and the parameter that holds their jaxpr, with names of several versions of JAX. They are
+listed, because other primitives have a jaxpr, too: that of ``scatter-add`` says how it adds.
 """
 
 IDENTITIES = frozenset(
     ("sharding_constraint", "reshard", "layout_constraint", "device_put", "name", "random_clone")
 )
-"""Results are the operands. Where JAX is to hold a value is no part of the value: how values are
-cut is what a plan says.
+"""Primitives whose results are their operands. Hints where JAX should hold a value are dropped:
+shardings are for a plan to decide.
 """
 
 
 def read_jaxpr(
     closed: ClosedJaxpr, names: Sequence[str], unknown: Sequence[str] = ()
 ) -> tuple[Graph, tuple[Any, ...]]:
-    """The graph of a jaxpr whose inputs are to have these names, and the arrays it captured.
+    """Returns the graph of a jaxpr, with names for its inputs, and the arrays it captured.
 
-    Captured arrays (a mask made by numpy) are inputs after those that have names; of a captured key
-    it is the words that a key is made of. Primitives
-    that are ``unknown`` are kept, for every device to do whole. Raises InputError for any other,
-    by its name and its user's line.
+    Captured arrays (a mask made by numpy) become inputs after the named ones; a captured random key
+    becomes the words it is made of. Primitives that are ``unknown`` are kept, for every device to
+    compute whole. Raises InputError for any other unknown one, with its name and the user's line.
     """
     reader = _JaxprReader(count(), frozenset(unknown))
-    inputs = reader.named(closed.jaxpr.invars, names)
-    outputs = reader.called(closed.jaxpr, closed.consts)
+    inputs = reader.name_inputs(closed.jaxpr.invars, names)
+    outputs = reader.read(closed.jaxpr, closed.consts)
     captured = tuple(reader.captured)
-    held = tuple(value for value, _ in captured)
-    graph = Graph((*inputs, *held), tuple(reader.operations), outputs)
+    constants = tuple(value for value, _ in captured)
+    graph = Graph((*inputs, *constants), tuple(reader.operations), outputs)
     return graph, tuple(array for _, array in captured)
 
 
 _KINDS_OF_KEYS = {"threefry2x32": "fry", "unsafe_rbg": "urbg"}
-"""The names of kinds of random numbers as ``random_wrap`` has them, where these are others."""
+"""Names of random number generators in ``random_wrap``, if they differ from those of keys."""
 
 
 @dataclass
 class _JaxprReader:
-    """Reads one graph, the whole step or the body of a loop; ``numbers`` go on in the bodies.
+    """Reads one graph, the whole step or the body of a loop; bodies share ``numbers``.
 
-    ``line`` is that of the call that is being replaced: JAX knows no line of its own functions.
+    ``line`` is that of the call that is being inlined: JAX records no line for its own functions.
     """
 
     numbers: Iterator[int]
@@ -86,17 +85,17 @@ class _JaxprReader:
     captured: list[tuple[Value, Any]] = field(default_factory=list)
     keys: list[tuple[Any, Value]] = field(default_factory=list)
 
-    def named(self, variables: Sequence[Var], names: Sequence[str]) -> tuple[Value, ...]:
-        """Values for inputs, with these names."""
-        found = tuple(
-            Value(name, _type(one.aval, where=name))
-            for one, name in zip(variables, names, strict=True)
+    def name_inputs(self, variables: Sequence[Var], names: Sequence[str]) -> tuple[Value, ...]:
+        """Makes values for inputs, with these names."""
+        values = tuple(
+            Value(name, _type(variable.aval, where=name))
+            for variable, name in zip(variables, names, strict=True)
         )
-        self.known.update(zip(variables, found, strict=True))
-        return found
+        self.known.update(zip(variables, values, strict=True))
+        return values
 
-    def called(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Operand, ...]:
-        """Read what a jaxpr does, whose inputs are known, and give what it returns."""
+    def read(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Operand, ...]:
+        """Reads a jaxpr whose inputs are known, and returns its outputs."""
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             self.known[variable] = self._constant(const)
         for equation in jaxpr.eqns:
@@ -106,14 +105,14 @@ class _JaxprReader:
     def _equation(self, equation: JaxprEqn) -> None:
         name = equation.primitive.name
         if name in INLINED_CALLS:
-            self._inlined(equation, equation.params[INLINED_CALLS[name]])
+            self._inline(equation, equation.params[INLINED_CALLS[name]])
             return
         operands = tuple(map(self._operand, equation.invars))
-        if not self._replaced(equation, operands):
-            self._leaf(equation, operands)
+        if not self._replace(equation, operands):
+            self._append(equation, operands)
 
-    def _replaced(self, equation: JaxprEqn, operands: tuple[Operand, ...]) -> bool:
-        """Whether an equation needs no operation of its own: it moves nothing, or is decided."""
+    def _replace(self, equation: JaxprEqn, operands: tuple[Operand, ...]) -> bool:
+        """Replaces an equation that needs no operation of its own; returns whether it did."""
         name, platforms = equation.primitive.name, equation.params.get("platforms", ())
         if name in IDENTITIES:
             self.known.update(zip(equation.outvars, operands, strict=True))
@@ -123,79 +122,84 @@ class _JaxprReader:
         elif name == "cond" and isinstance(operands[0], Literal):
             branches = equation.params["branches"]
             at = min(max(int(operands[0].value), 0), len(branches) - 1)
-            self._inlined(equation, branches[at], operands[1:])
+            self._inline(equation, branches[at], operands[1:])
         elif name == "reshape" and equation.params["dimensions"] is not None:
             self._reshape_transposed(equation, operands)
         elif name == "optimization_barrier":
             # One operation for each value: a row has one factor, and these values share none.
             for operand, variable in zip(operands, equation.outvars, strict=True):
-                self._leaf(equation, (operand,), (variable,))
+                self._append(equation, (operand,), (variable,))
         else:
             return False
         return True
 
     def _reshape_transposed(self, equation: JaxprEqn, operands: tuple[Operand, ...]) -> None:
-        """``lax.reshape(x, sizes, dimensions)`` transposes first: as two operations."""
+        """Splits ``lax.reshape(x, sizes, dimensions)``, which transposes first, into two."""
         order, line = equation.params["dimensions"], line_of(equation) or self.line
         before = _type(equation.invars[0].aval, where=line)
-        turned = Value(self._name(), Type(before.dtype, tuple(before.shape[at] for at in order)))
+        shape = tuple(before.shape[at] for at in order)
+        transposed = (Value(self._name(), Type(before.dtype, shape)),)
         permutation = (("permutation", tuple(map(int, order))),)
-        self.operations.append(Operation("transpose", operands, (turned,), permutation, None, line))
-        shaped = (self._value(equation.outvars[0], line),)
-        sizes = (("new_sizes", shaped[0].type.shape),)
-        self.operations.append(Operation("reshape", (turned,), shaped, sizes, None, line))
+        self.operations.append(
+            Operation("transpose", operands, transposed, permutation, None, line)
+        )
+        result = self._value(equation.outvars[0], line)
+        sizes = (("new_sizes", result.type.shape),)
+        self.operations.append(Operation("reshape", transposed, (result,), sizes, None, line))
 
-    def _leaf(
+    def _append(
         self,
         equation: JaxprEqn,
         operands: tuple[Operand, ...],
         variables: Sequence[Var] | None = None,
     ) -> None:
-        """One more operation, which makes ``variables``: all of the equation's unless given."""
+        """Appends an operation that makes ``variables``, by default all of the equation's."""
         name, where = equation.primitive.name, line_of(equation) or self.line
         if name not in KNOWN and not (name in self.unknown and name in WHOLE):
-            raise _refusal_of(equation, where, asked=name in self.unknown)
+            raise _unknown_error(equation, where, is_allowed=name in self.unknown)
         _check_update(equation, where)
         parameters = parameters_of(equation.params, where=where)
         if name not in KNOWN:
             parameters = (*parameters, (REPLICATED, True))
         body = None
         if name == REPEATED:
-            body, more = self._body(equation.params["jaxpr"])
-            parameters, operands = _add_constants(parameters, operands, more)
-        results = tuple(self._value(one, where) for one in variables or equation.outvars)
+            body, captured = self._body(equation.params["jaxpr"])
+            parameters, operands = _add_constants(parameters, operands, captured)
+        results = tuple(self._value(var, where) for var in variables or equation.outvars)
         self.operations.append(Operation(name, operands, results, parameters, body, where))
 
-    def _inlined(
+    def _inline(
         self,
         equation: JaxprEqn,
-        what: ClosedJaxpr | Jaxpr,
+        called: ClosedJaxpr | Jaxpr,
         operands: Sequence[Operand] | None = None,
     ) -> None:
-        """Read a call in place, of these ``operands``: all of the equation's unless given."""
-        jaxpr, consts = (what.jaxpr, what.consts) if isinstance(what, ClosedJaxpr) else (what, ())
+        """Reads a call in place, with ``operands``, by default all of the equation's."""
+        jaxpr, consts = (
+            (called.jaxpr, called.consts) if isinstance(called, ClosedJaxpr) else (called, ())
+        )
         given = list(map(self._operand, equation.invars)) if operands is None else operands
         self.known.update(zip(jaxpr.invars, given, strict=True))
         before, self.line = self.line, line_of(equation) or self.line
-        made = self.called(jaxpr, consts)
+        results = self.read(jaxpr, consts)
         self.line = before
-        self.known.update(zip(equation.outvars, made, strict=True))
+        self.known.update(zip(equation.outvars, results, strict=True))
 
     def _body(self, closed: ClosedJaxpr) -> tuple[Graph, list[Operand]]:
-        """The body of a loop, and what it captured, which it takes before everything else."""
+        """Reads the body of a loop; also returns what it captured, its first constants."""
         inside = _JaxprReader(self.numbers, self.unknown, self.line)
         names = [self._name() for _ in closed.jaxpr.invars]
-        inputs = inside.named(closed.jaxpr.invars, names)
-        outputs = inside.called(closed.jaxpr, closed.consts)
-        held = tuple(value for value, _ in inside.captured)
-        graph = Graph((*held, *inputs), tuple(inside.operations), outputs)
+        inputs = inside.name_inputs(closed.jaxpr.invars, names)
+        outputs = inside.read(closed.jaxpr, closed.consts)
+        constants = tuple(value for value, _ in inside.captured)
+        graph = Graph((*constants, *inputs), tuple(inside.operations), outputs)
         return graph, [self._constant(array) for _, array in inside.captured]
 
     def _operand(self, atom: Any) -> Operand:
         return self._constant(atom.val) if isinstance(atom, Constant) else self.known[atom]
 
     def _constant(self, given: Any) -> Operand:
-        """A number stands in the text; an array, or a key, becomes one more input, once."""
+        """Returns a literal for a number; an array, or a key, becomes another input, once."""
         kind = dtype_name(given.dtype if hasattr(given, "dtype") else np.asarray(given).dtype)
         if kind == "key":
             return self._key(given)
@@ -209,14 +213,14 @@ class _JaxprReader:
         return value
 
     def _key(self, given: Any) -> Operand:
-        """A captured key, made of its words where it is read first."""
+        """Returns a captured random key, made of its words where it is first read."""
         for key, value in self.keys:
             if key is given:
                 return value
         words = self._constant(key_data(given))
         made = Value(self._name(), Type("key", tuple(np.shape(given))))
-        told = (("impl", _KINDS_OF_KEYS.get(str(key_impl(given)), str(key_impl(given)))),)
-        self.operations.append(Operation("random_wrap", (words,), (made,), told, None, self.line))
+        impl = (("impl", _KINDS_OF_KEYS.get(str(key_impl(given)), str(key_impl(given)))),)
+        self.operations.append(Operation("random_wrap", (words,), (made,), impl, None, self.line))
         self.keys.append((given, made))
         return made
 
@@ -230,18 +234,18 @@ class _JaxprReader:
 
 
 def line_of(equation: JaxprEqn) -> str:
-    """``gpt2.py:31``, the line of its user's code; empty where none is known."""
+    """Returns the line of the user's code, ``gpt2.py:31``; empty if it is unknown."""
     place, _, _ = summarize(equation.source_info).partition(" ")
     path, _, line = place.partition(":")
     return f"{PurePath(path).name}:{line.partition(':')[0]}" if line else ""
 
 
 def _add_constants(
-    parameters: tuple[tuple[str, Any], ...], operands: tuple[Operand, ...], more: list[Operand]
+    parameters: tuple[tuple[str, Any], ...], operands: tuple[Operand, ...], added: list[Operand]
 ) -> tuple[tuple[tuple[str, Any], ...], tuple[Operand, ...]]:
-    """A loop that takes ``more`` constants before its others."""
-    held = {"num_consts": dict(parameters)["num_consts"] + len(more)}
-    return tuple((key, held.get(key, value)) for key, value in parameters), (*more, *operands)
+    """Returns parameters and operands of a loop with ``added`` constants before its others."""
+    count = {"num_consts": dict(parameters)["num_consts"] + len(added)}
+    return tuple((key, count.get(key, value)) for key, value in parameters), (*added, *operands)
 
 
 def _type(aval: Any, *, where: str) -> Type:
@@ -253,9 +257,9 @@ def _type(aval: Any, *, where: str) -> Type:
 
 
 def _check_update(equation: JaxprEqn, where: str) -> None:
-    """Refuse a scatter that writes another function of what it finds: ``x.at[i].apply(f)``.
+    """Raises InputError for a scatter with a function of its own: ``x.at[i].apply(f)``.
 
-    Of how a scatter updates, only its name is kept.
+    Our graph keeps only the name of a scatter, not its function.
     """
     update = equation.params.get("update_jaxpr")
     if equation.primitive.name != "scatter" or update is None:
@@ -268,13 +272,13 @@ def _check_update(equation: JaxprEqn, where: str) -> None:
         )
 
 
-def _refusal_of(equation: JaxprEqn, where: str, *, asked: bool) -> InputError:
-    """Why a primitive cannot be part of a step, also where it was ``asked`` for replicated."""
+def _unknown_error(equation: JaxprEqn, where: str, *, is_allowed: bool) -> InputError:
+    """Explains why a primitive cannot be part of a step, even if the model allows it replicated."""
     name = equation.primitive.name
     hint = _HINTS.get(name, "")
     if not hint and _holds_program(equation):
         hint = "a primitive that holds a program of its own cannot be typed"
-    elif not hint and asked:
+    elif not hint and is_allowed:
         hint = f"no runtime is written with it, replicated or not: {', '.join(sorted(WHOLE))} are"
     elif not hint and name in WHOLE:
         hint = f"replicated = ({name!r},) as an attribute of the model has every device do it whole"
@@ -287,9 +291,9 @@ def _refusal_of(equation: JaxprEqn, where: str, *, asked: bool) -> InputError:
 
 def _holds_program(equation: JaxprEqn) -> bool:
     return any(
-        isinstance(one, (Jaxpr, ClosedJaxpr))
+        isinstance(entry, (Jaxpr, ClosedJaxpr))
         for value in equation.params.values()
-        for one in (value if isinstance(value, (tuple, list)) else (value,))
+        for entry in (value if isinstance(value, (tuple, list)) else (value,))
     )
 
 

@@ -1,9 +1,8 @@
-"""A step traced over abstract values: nothing is allocated, and nothing is computed.
+"""Traces a step over abstract values: nothing is allocated, and nothing is computed.
 
-A step is ``step(parameters, moments, batch) -> (parameters, moments, loss)``, of any nested
-lists and dicts of values. What it is called with needs a shape and a dtype only, so that the step
-of a model of any size is traced on a laptop. The derivatives are JAX's, so no rule of ours is
-about them.
+A step is ``step(parameters, moments, batch) -> (parameters, moments, loss)``, with any nested
+lists and dicts of values. Its arguments need only shapes and dtypes, so that the step of a model of
+any size can be traced on a laptop. Derivatives are JAX's, so that we need no rules for them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 
 Tree = Any
-"""Nested dicts and lists of what has a shape and a dtype."""
+"""Nested dicts and lists of values with a shape and a dtype."""
 
 
 def trace_step(
@@ -36,17 +35,18 @@ def trace_step(
     unknown: Sequence[str] = (),
     kept: str = "moment",
 ) -> Step:
-    """The step as a graph, its inputs named as in ``given``: parameters, moments and batch.
+    """Traces a step, whose inputs are named as in ``given``: parameters, moments and batch.
 
-    ``kept`` is the role of the second of these; inference keeps a ``cache``. Raises InputError for
-    what cannot be traced or is not known, with its user's line.
+    ``kept`` is the role of the second of these; inference keeps a ``cache``. Primitives that are
+    ``unknown`` are kept, for every device to compute whole. Raises InputError, with the line of the
+    user's code, for a step that cannot be traced and for other unknown primitives.
     """
     abstract = shapes_of(given)
     try:
         closed, made = jax.make_jaxpr(step, return_shape=True)(*abstract)
     except InputError:
         raise
-    except Exception as error:  # whatever a model of somebody else may raise
+    except Exception as error:  # A user's model may raise anything.
         raise _tracing_error(name, error) from error
     roles, labels = zip(*_inputs(abstract, kept), strict=True)
     graph, captured = read_jaxpr(closed, _make_distinct(roles, labels), unknown)
@@ -66,27 +66,26 @@ def trace_step(
 
 
 def _bytes(array: Any, name: str) -> bytes:
-    """The elements of a captured array in C order, little-endian. Raises InputError."""
-    found = np.asarray(array)
-    check_size(found.nbytes, where=name)
-    return found.astype(found.dtype.newbyteorder("<")).tobytes()
+    """Returns the elements of an array in C order, little-endian. Raises InputError if too many."""
+    elements = np.asarray(array)
+    check_size(elements.nbytes, where=name)
+    return elements.astype(elements.dtype.newbyteorder("<")).tobytes()
 
 
 def shapes_of(given: tuple[Tree, Tree, Tree]) -> tuple[Tree, Tree, Tree]:
-    """The same trees with the shape and the element type of each value only."""
-    found: tuple[Tree, Tree, Tree] = jax.tree.map(_to_abstract, given)
-    return found
+    """Replaces each value of the trees by its shape and element type."""
+    shapes: tuple[Tree, Tree, Tree] = jax.tree.map(_to_abstract, given)
+    return shapes
 
 
 def _to_abstract(value: Any) -> jax.ShapeDtypeStruct:
-    """What is known of a value before the step runs."""
     if not hasattr(value, "dtype"):
         value = jax.numpy.asarray(value)
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
 def _inputs(given: tuple[Tree, Tree, Tree], kept: str) -> Iterator[tuple[str, str]]:
-    """The role and the label of each input; a number that is no moment of anything is a state."""
+    """Yields the role and the label of each input; a scalar among the moments is a state."""
     for role, tree in zip(("parameter", kept, "batch"), given, strict=True):
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             is_state = role == kept and leaf.ndim == 0
@@ -95,36 +94,35 @@ def _inputs(given: tuple[Tree, Tree, Tree], kept: str) -> Iterator[tuple[str, st
 
 
 def _make_distinct(roles: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """Names that the text can have, each another: of two equal labels the later has its role."""
-    found: list[str] = []
+    """Makes labels unique and legal as names; the later of two equal labels gets its role."""
+    names: list[str] = []
     for role, label in zip(roles, labels, strict=True):
         plain = re.sub(r"[^\w./-]", "_", label, flags=re.ASCII)
-        if not re.match(r"(?!v\d+$)[A-Za-z_]", plain) or plain in found:
+        if not re.match(r"(?!v\d+$)[A-Za-z_]", plain) or plain in names:
             plain = f"{role}/{plain}"
         name, number = plain, 1
-        while name in found:
+        while name in names:
             number += 1
             name = f"{plain}_{number}"
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _updates(name: str, given: tuple[Tree, Tree, Tree], made: Any) -> tuple[tuple[int, int], ...]:
-    """Parameters and moments come back at the same places. Raises InputError where they do not."""
+    """Pairs outputs with the inputs they replace. Raises InputError if they differ in structure."""
     hint = "a step returns the new parameters, the new moments and the loss"
     if not isinstance(made, tuple) or len(made) != 3:
         raise InputError("a step that does not return three things", where=name, hint=hint)
-    for what, before, after in zip(("parameters", "moments"), given, made, strict=False):
-        now = jax.tree.structure(after)
-        if str(jax.tree.structure(before)) != str(now):
-            raise InputError(f"the {what} come back as {now}", where=name, hint=hint)
+    for trees, before, after in zip(("parameters", "moments"), given, made, strict=False):
+        structure = jax.tree.structure(after)
+        if str(jax.tree.structure(before)) != str(structure):
+            raise InputError(f"the {trees} come back as {structure}", where=name, hint=hint)
         pairs = jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after)
-        for (path, one), other in zip(*pairs, strict=True):
-            if (one.shape, one.dtype) != (other.shape, other.dtype):
+        for (path, old), new in zip(*pairs, strict=True):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
                 label = jax.tree_util.keystr(path, simple=True, separator="/")
                 problem = (
-                    f"{label} goes in as {_spell_value(one)} and comes back as "
-                    f"{_spell_value(other)}"
+                    f"{label} goes in as {_spell_value(old)} and comes back as {_spell_value(new)}"
                 )
                 raise InputError(problem, where=name, hint="both must be alike")
     return tuple((at, at) for at in range(len(jax.tree.leaves(given[:2]))))
@@ -135,12 +133,12 @@ def _spell_value(value: Any) -> str:
 
 
 def _tracing_error(name: str, error: Exception) -> InputError:
-    """What went wrong inside a model: the error's first line, and the last line of its user's."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Reports an error inside a model by its first line, and the innermost line of user code."""
+    message = (str(error).strip() or type(error).__name__).splitlines()[0]
     hint = ""
     if isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError)):
         hint = "a step is traced without data: no shape and no branch may depend on values"
-    problem = f"the step cannot be traced: {type(error).__name__}: {said}"
+    problem = f"the step cannot be traced: {type(error).__name__}: {message}"
     return InputError(problem, where=_user_line(error.__traceback__) or name, hint=hint)
 
 

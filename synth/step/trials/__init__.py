@@ -1,7 +1,7 @@
-"""Some training steps in real processes, beside the same steps on one device.
+"""Runs training steps in real processes, and compares them with the same steps on one device.
 
-What runs is the emitted file itself, and what it is compared with is the model's own function,
-which knows no plan: what is checked is what is handed out. Each step has a batch of its own:
+What runs is the emitted file that users get. It is compared with the model's own function, which
+knows no plan. Each step has a batch of its own:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.trials import draw_inputs

@@ -1,7 +1,6 @@
-"""The steps on one device: what those of many are compared with.
+"""Runs the steps on one device, to compare those on several with.
 
-They are done twice, the second time in wider numbers. By how much that changes the results says
-what rounding does to them.
+They run twice, the second time in wider numbers. The difference shows the effect of rounding.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from synth.step.trials.inputs import Array, Values, split_stacks
 from synth.step.trials.processes import TrialSettings, run_trial
 
 Function = tuple[Callable[..., Any], tuple[Any, Any, Any]]
-"""A whole step as a function, and the shapes of what it is called with."""
+"""A whole step as a function, and the shapes of its arguments."""
 
 WIDER_DTYPES = {"bfloat16": "float32", "float32": "float64"}
 
@@ -40,14 +39,15 @@ class SingleDeviceRun:
 
     def of(self, step: Step) -> SingleDeviceRun:
         """The same for a step that is prepared for stages, whose layers are apart."""
-        values, wider = (split_stacks(step, one, 1) for one in (self.values, self.wider))
+        values = split_stacks(step, self.values, 1)
+        wider = split_stacks(step, self.wider, 1)
         return replace(self, values=values, wider=wider)
 
 
 def run_in_jax(
     step: Step, model: tuple[str, Mapping[str, int], ModelSettings], inputs: Values, steps: int
 ) -> SingleDeviceRun:
-    """By the function of a model of the zoo, as JAX does it."""
+    """Runs the function of a model of the zoo in JAX."""
     name, changes, spelling = model
     wide = replace(spelling, dtype=WIDER_DTYPES[spelling.dtype])
     function = zoo_function(name, changes, spelling)
@@ -60,13 +60,13 @@ def run_in_jax(
 def run_own_function(
     step: Step, function: Function, inputs: Values, trial: TrialSettings
 ) -> SingleDeviceRun:
-    """By the function of somebody's own model, in JAX, which knows nothing of its trace.
+    """Runs the function of a user's model in JAX, which knows nothing of its trace.
 
-    It may not run in wider numbers: what rounding does is measured on the step's text.
+    It may not run in wider numbers, so the effect of rounding is measured on the step's text.
     """
     values = _run_function(step, function, inputs, trial.steps, wide=False)
-    text = run_text(step, inputs, trial)
-    wider = {name: values[name] + (text.wider[name] - text.values[name]) for name in values}
+    emitted = run_text(step, inputs, trial)
+    wider = {name: values[name] + (emitted.wider[name] - emitted.values[name]) for name in values}
     return SingleDeviceRun("the model's own function in JAX", values, wider)
 
 
@@ -78,29 +78,29 @@ def _run_function(
     *,
     wide: bool,
 ) -> Values:
-    import jax  # Not at the top of the file: the core does without.
+    import jax  # not at the top: the core runs without it
 
-    called, given = function
+    called, shapes = function
     roles = {value.name: role for value, role in zip(step.graph.inputs, step.roles, strict=True)}
     names = [name for name in roles if name not in dict(step.constants)]
     batches = [name for name in names if roles[name] == "batch"]
-    kinds = zip(names, jax.tree.leaves(given), strict=True)
-    held = {
-        name: _widen(inputs[name]) if wide else inputs[name].astype(one.dtype)
-        for name, one in kinds
+    kinds = zip(names, jax.tree.leaves(shapes), strict=True)
+    inputs_held = {
+        name: _widen(inputs[name]) if wide else inputs[name].astype(shape.dtype)
+        for name, shape in kinds
     }
-    found: dict[str, list[Array]] = {}
+    outputs: dict[str, list[Array]] = {}
     with jax.enable_x64(wide):
         jitted = jax.jit(called, compiler_options={"xla_backend_optimization_level": 0})
         for turn in range(steps):
-            now = {**held, **{name: held[name][turn] for name in batches}}
-            tree = jax.tree.unflatten(jax.tree.structure(given), [now[name] for name in names])
-            made = [np.asarray(one) for one in jax.tree.leaves(jitted(*tree))]
-            held |= {names[place]: made[out] for out, place in step.updates}
-            for name, array in zip(output_names(step), made, strict=True):
-                plain = array.astype(np.float32) if array.dtype.kind == "V" else array
-                found.setdefault(name, []).append(plain)
-    return {name: np.stack(arrays) for name, arrays in found.items()}
+            now = {**inputs_held, **{name: inputs_held[name][turn] for name in batches}}
+            tree = jax.tree.unflatten(jax.tree.structure(shapes), [now[name] for name in names])
+            results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*tree))]
+            inputs_held |= {names[place]: results[out] for out, place in step.updates}
+            for name, array in zip(output_names(step), results, strict=True):
+                widened = array.astype(np.float32) if array.dtype.kind == "V" else array
+                outputs.setdefault(name, []).append(widened)
+    return {name: np.stack(arrays) for name, arrays in outputs.items()}
 
 
 def _widen(array: Array) -> Array:
@@ -108,7 +108,7 @@ def _widen(array: Array) -> Array:
 
 
 def run_text(step: Step, inputs: Values, trial: TrialSettings) -> SingleDeviceRun:
-    """By the step's own text, emitted for one device: nothing else is known of it."""
+    """Runs the step's own text, emitted for one device: nothing else is known of it."""
     wide = _widen_step(step)
     return SingleDeviceRun(
         "the step's text on one device",
@@ -121,18 +121,18 @@ _FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)
 
 
 def _widen_step(step: Step) -> Step:
-    """A step in float64; what is made of bits, as random numbers are, is made as it was."""
+    """The step in float64; values made of bits, as random numbers are, are made in float32."""
     names = tuple(value.name for value in step.graph.inputs)
     text = str(replace(step, labels=names, constants=()))
-    made = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"
-    wider = r"\1\2: f32\3 = convert_element_type(\2.bits) new_dtype=f32\5"
-    apart = _FROM_BITS.sub(f"{made}\n{wider}", text)
-    found = parse_step(apart.replace("f32", "f64").replace("F32", "f32"))
+    from_bits = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"
+    widened = r"\1\2: f32\3 = convert_element_type(\2.bits) new_dtype=f32\5"
+    separated = _FROM_BITS.sub(f"{from_bits}\n{widened}", text)
+    parsed = parse_step(separated.replace("f32", "f64").replace("F32", "f32"))
     constants = [
         (name, _wider_bytes(data) if step.graph.values[name].type.dtype == "f32" else data)
         for name, data in step.constants
     ]
-    return replace(found, labels=step.labels, constants=tuple(constants))
+    return replace(parsed, labels=step.labels, constants=tuple(constants))
 
 
 def _wider_bytes(data: bytes) -> bytes:
@@ -142,6 +142,6 @@ def _wider_bytes(data: bytes) -> bytes:
 def _run_text(step: Step, inputs: Values, trial: TrialSettings) -> Values:
     plan = Plan((("one", 1),), replicate_all(step.graph))
     text = write(trial.runtime, step, apply(step, plan), plan.sizes)
-    with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
-        found = run_trial({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(place))
-    return {name: array for (_, name), array in found.parts.items()}
+    with tempfile.TemporaryDirectory(prefix="collsynth-") as folder:
+        outputs = run_trial({"step.py": text}, 1, inputs, replace(trial, processes=1), Path(folder))
+    return {name: array for (_, name), array in outputs.parts.items()}

@@ -1,6 +1,6 @@
-"""What all devices held beside what one device did: the largest differences, and what is allowed.
+"""Compares values on all devices with those on one: the largest differences, and what is allowed.
 
-Every part of every device is compared, so also replicas with each other.
+Every part of every device is compared, so replicas are compared with each other, too.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from synth.step.trials.inputs import Array
 from synth.step.trials.processes import RankOutputs
 
 TOLERANCES = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
-"""Of an array's largest element: sums in another order differ by less, in such numbers."""
+"""Tolerances by dtype, as shares of an array's largest element: sums reordered differ by less."""
 ROUNDING = 10
-"""So many times what rounding does to an array on one device it may do on several."""
+"""How many times the rounding of an array on one device is allowed on several."""
 
 
 @dataclass(frozen=True)
 class StepDifference:
     """One step: losses, and the largest difference of a parameter, as a share of its array's size.
 
-    Of a step that changes no parameters, of all that it gives. ``rounding`` is what the same step
-    on one device differs by in wider numbers. Without a loss there is none to compare.
+    For a step that changes no parameters, of any output. ``rounding``: the difference of the same
+    step on one device in wider numbers. Losses are None if the step has none.
     """
 
     loss_alone: float | None
@@ -43,7 +43,7 @@ class StepDifference:
 
 @dataclass(frozen=True)
 class TrialComparison:
-    """All steps, and the names of what is not equal, the worst first."""
+    """All steps, and the names of arrays that are not equal, the worst first."""
 
     rows: tuple[StepDifference, ...]
     unlike: tuple[str, ...]
@@ -60,38 +60,39 @@ def compare_runs(
     alone: SingleDeviceRun,
     sharded: RankOutputs,
 ) -> TrialComparison:
-    """How far apart they are, and which arrays further than rounding explains.
+    """Compares runs, and lists the arrays that differ by more than rounding explains.
 
-    ``sizes`` are of all axes of devices. Along the axis of stages a value is where it is held, and
-    there all that belong to it are compared.
+    ``sizes``: of all axes of devices. Along the pipeline axis a value is on some ranks only, and
+    is compared there.
     """
-    whole = (replace(one, partial=()) for one in program.outputs)
-    lies = dict(zip(output_names(step), whole, strict=True))
-    held = [
+    whole = (replace(sharding, partial=()) for sharding in program.outputs)
+    shardings = dict(zip(output_names(step), whole, strict=True))
+    compared = [
         step.graph.inputs[place].name
         for out, place in step.updates
         if step.roles[place] == "parameter" and step.graph.outputs[out] != step.graph.inputs[place]
     ] or list(alone.values)
-    apart = {
-        name: _max_difference(name, lies[name], sizes, array, sharded)
+    differences = {
+        name: _max_difference(name, shardings[name], sizes, array, sharded)
         for name, array in alone.values.items()
     }
-    near = next(
-        one for dtype, one in TOLERANCES.items() if dtype in _dtypes(step) or dtype == "f32"
+    tolerance = next(
+        share for dtype, share in TOLERANCES.items() if dtype in _dtypes(step) or dtype == "f32"
     )
     rounding = {name: _rounding(name, alone) for name in alone.values}
-    beyond = {
-        name: float(np.max(one / (near + ROUNDING * rounding[name]))) for name, one in apart.items()
+    excess = {
+        name: float(np.max(difference / (tolerance + ROUNDING * rounding[name])))
+        for name, difference in differences.items()
     }
-    unlike = sorted((name for name in beyond if not beyond[name] <= 1), key=lambda n: -beyond[n])
-    steps = len(next(iter(apart.values())))
+    unlike = sorted((name for name in excess if not excess[name] <= 1), key=lambda n: -excess[n])
+    steps = len(next(iter(differences.values())))
     losses = next((part for (_, name), part in sharded.parts.items() if name == "loss"), None)
     rows = tuple(
         StepDifference(
             loss_alone=float(alone.values["loss"][turn]) if "loss" in alone.values else None,
             loss_sharded=None if losses is None else float(losses[turn]),
-            difference=max(float(apart[name][turn]) for name in held),
-            rounding=max(float(rounding[name][turn]) for name in held),
+            difference=max(float(differences[name][turn]) for name in compared),
+            rounding=max(float(rounding[name][turn]) for name in compared),
         )
         for turn in range(steps)
     )
@@ -99,57 +100,64 @@ def compare_runs(
 
 
 def _dtypes(step: Step) -> set[str]:
-    """All in which something is computed."""
-    graphs = (step.graph, *(one.body for one in step.graph.everywhere() if one.body is not None))
+    """All dtypes in which something is computed."""
+    bodies = (operation.body for operation in step.graph.everywhere())
+    graphs = (step.graph, *(body for body in bodies if body is not None))
     return {value.type.dtype for graph in graphs for value in graph.values.values()}
 
 
 def _max_difference(
-    name: str, lies: Sharding, sizes: Mapping[str, int], whole: Array, sharded: RankOutputs
+    name: str, sharding: Sharding, sizes: Mapping[str, int], whole: Array, sharded: RankOutputs
 ) -> Array:
-    """Of each step the largest difference on any device; infinite where something is no number."""
+    """The largest difference on any device in each step; infinite where something is NaN."""
     size = _largest_element(whole)
     devices = product(*(range(size) for size in sizes.values()))
-    places = [dict(zip(sizes, at, strict=True)) for at in devices]
-    held = {places[rank].get(PIPE) for rank, one in sharded.parts if one == name}
-    worst = np.full(len(whole), 0.0 if held else np.inf)
-    for rank, at in enumerate(places):
-        if at.get(PIPE) not in held:
+    positions = [dict(zip(sizes, at, strict=True)) for at in devices]
+    ranks = {positions[rank].get(PIPE) for rank, part in sharded.parts if part == name}
+    worst = np.full(len(whole), 0.0 if ranks else np.inf)
+    for rank, at in enumerate(positions):
+        if at.get(PIPE) not in ranks:
             continue
-        wanted = _block(whole, lies, sizes, at)
+        expected = _block(whole, sharding, sizes, at)
         part = sharded.parts[rank, name].astype(np.float64)
-        if lies.flat:
-            part = part[..., : wanted.shape[-1]]
-        gap = np.abs(part - wanted.astype(np.float64)).reshape(len(whole), -1)
+        if sharding.flat:
+            part = part[..., : expected.shape[-1]]
+        gap = np.abs(part - expected.astype(np.float64)).reshape(len(whole), -1)
         worst = np.maximum(worst, np.max(gap, axis=1, initial=0.0))
     return np.where(np.isnan(worst), np.inf, worst / size)
 
 
 def _largest_element(whole: Array) -> Array:
-    """Of each step the largest element, 1 where all are zero."""
+    """The largest element in each step, 1 where all are zero."""
     largest = np.max(np.abs(whole.astype(np.float64)).reshape(len(whole), -1), axis=1, initial=0.0)
     return np.where(largest == 0, 1.0, largest)
 
 
 def _rounding(name: str, alone: SingleDeviceRun) -> Array:
-    one, other = alone.values[name].astype(np.float64), alone.wider[name]
-    gap = np.abs(one - other).reshape(len(one), -1)
+    values, wider = alone.values[name].astype(np.float64), alone.wider[name]
+    gap = np.abs(values - wider).reshape(len(values), -1)
     return np.asarray(np.max(gap, axis=1, initial=0.0) / _largest_element(alone.values[name]))
 
 
-def _block(whole: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> Array:
+def _block(
+    whole: Array, sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]
+) -> Array:
     """A device's block of an array whose first dimension is steps."""
-    numbers = block(lies, sizes, at)
-    for dimension, (number, parts) in enumerate(zip(numbers, lies.parts(sizes), strict=True), 1):
+    numbers = block(sharding, sizes, at)
+    for dimension, (number, parts) in enumerate(
+        zip(numbers, sharding.parts(sizes), strict=True), 1
+    ):
         whole = np.split(whole, parts, axis=dimension)[number]
-    if lies.flat:
-        return _piece(whole, lies, sizes, at)
+    if sharding.flat:
+        return _piece(whole, sharding, sizes, at)
     return whole
 
 
-def _piece(block: Array, lies: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> Array:
-    """A device's elements of a block that is cut flat, without padding: the last have fewer."""
-    [number] = numbers_of([lies.flat], sizes, at)
-    rows = block.reshape(*block.shape[: lies.lead + 1], -1)
-    each = -(-rows.shape[-1] // prod(sizes[axis] for axis in lies.flat))
-    return rows[..., number * each : (number + 1) * each]
+def _piece(
+    block: Array, sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]
+) -> Array:
+    """A device's elements of a flattened block, without padding: the last devices have fewer."""
+    [number] = numbers_of([sharding.flat], sizes, at)
+    rows = block.reshape(*block.shape[: sharding.lead + 1], -1)
+    piece = -(-rows.shape[-1] // prod(sizes[axis] for axis in sharding.flat))
+    return rows[..., number * piece : (number + 1) * piece]

@@ -1,4 +1,4 @@
-"""The emitted file of a step, run by processes of this machine."""
+"""Runs the emitted file of a step in processes of this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from synth.step.trials.inputs import Array, Values
 
 MOST_PROCESSES = 64
 MOST_BYTES = 2**33
-"""Of all that is kept to be compared: what every device holds after every step."""
+"""Bytes of all that is kept to be compared: what every device holds after every step."""
 
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """How a step is tried: in which runtime, by how many processes, how many steps."""
+    """How a step is tried: its runtime, number of processes, and number of steps."""
 
     runtime: str
     processes: int
@@ -32,9 +32,9 @@ class TrialSettings:
 
 @dataclass(frozen=True)
 class RankOutputs:
-    """What each rank held after each step, by rank and name; steps are the first dimension.
+    """Values of each rank after each step, by rank and name; steps are the first dimension.
 
-    ``seconds`` are how long each rank took for each step, which all begin together.
+    ``seconds``: how long each rank took for each step, which all begin together.
     """
 
     parts: dict[tuple[int, str], Array]
@@ -42,11 +42,11 @@ class RankOutputs:
 
 
 def check(trial: TrialSettings, world: int, size_bytes: int, stages: int = 1) -> None:
-    """Refuse a trial before anything runs.
+    """Checks a trial before anything runs.
 
-    Raises InputError for a runtime that is not installed, for numbers of processes that do not fit
-    the plan (in JAX one has the devices of all stages), and for inputs of so many bytes that they
-    do not fit on this machine.
+    Raises InputError for a runtime that is not installed, for a number of processes that does not
+    fit the plan (in JAX one has the devices of all stages), and for inputs that do not fit on this
+    machine.
     """
     if find_spec(trial.runtime) is None:
         raise InputError(
@@ -85,52 +85,51 @@ def run_trial(
     folder: Path,
     go_on: Callable[[], bool] = lambda: True,
 ) -> RankOutputs:
-    """Run an emitted step on these inputs, in processes whose files are kept in a folder.
+    """Runs an emitted step on these inputs, in processes whose files are kept in a folder.
 
-    The first of ``files`` is run, and the others lie beside it.
-
-    Raises RunError if a process fails or time runs out.
+    The first of ``files`` is run; the others lie beside it. Raises RunError if a process fails or
+    time runs out.
     """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     file, given = folder / next(iter(files)), folder / "inputs.npz"
     np.savez(given, allow_pickle=False, **inputs)
-    told = ("--steps", str(trial.steps), "--inputs", str(given), "--outputs", str(folder))
-    words = (sys.executable, str(file), *told)
-    commands = _COMMANDS[trial.runtime](words, world, trial.processes, folder)
+    arguments = ("--steps", str(trial.steps), "--inputs", str(given), "--outputs", str(folder))
+    command = (sys.executable, str(file), *arguments)
+    commands = _COMMANDS[trial.runtime](command, world, trial.processes, folder)
     supervise(commands, folder, trial.timeout_seconds, go_on)
-    found, seconds = {}, {}
+    parts, seconds = {}, {}
     for number in range(trial.processes):
         with np.load(folder / f"process{number}.npz", allow_pickle=False) as saved:
             for key in saved.files:
                 rank, _, name = key.partition(":")
                 if name:
-                    found[int(rank), name] = saved[key]
+                    parts[int(rank), name] = saved[key]
                 else:
                     seconds[int(rank)] = saved[key]
-    return RankOutputs(found, seconds)
+    return RankOutputs(parts, seconds)
 
 
 def _jax_commands(
     words: tuple[str, ...], world: int, processes: int, folder: Path
 ) -> list[Command]:
-    """Compiled as quickly as can be: it runs a few times only."""
+    """Compiles as quickly as possible, as the step runs only a few times."""
     fake = f"--xla_force_host_platform_device_count={world // processes}"
     flags = f"{fake} --xla_backend_optimization_level=0"
     environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     if processes == 1:
         return [Command("the JAX process", words, environment)]
-    where = ("--coordinator", f"127.0.0.1:{_free_port()}", "--processes", str(processes))
+    cluster = ("--coordinator", f"127.0.0.1:{_free_port()}", "--processes", str(processes))
     return [
-        Command(f"process {one}", (*words, *where, "--process", str(one)), environment)
-        for one in range(processes)
+        Command(f"process {n}", (*words, *cluster, "--process", str(n)), environment)
+        for n in range(processes)
     ]
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 def _torch_commands(

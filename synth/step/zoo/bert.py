@@ -1,7 +1,7 @@
-"""BERT (Devlin et al. 2018): an encoder that fills in masked tokens and judges pairs of sentences.
+"""BERT (Devlin et al. 2018): an encoder for masked tokens and next sentence prediction.
 
-Normalisation after each half of a layer. Every token has a target; ``masked`` says, by 0 or 1,
-which of them count.
+Layers are post-norm. Every token has a target; ``masked`` is 1 for tokens that count in the loss,
+else 0.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def bert(name: str, sizes: Bert, how: ModelOptions) -> Model:
-    """Both losses of the paper, added up."""
+    """Returns the model with the sum of both losses of the paper."""
     width = sizes.width
-    one = {
+    layer_shapes = {
         "attention": attention_shapes(width, sizes.heads),
         "attention_norm": norm_shapes(width),
         "mlp": two_layers_shapes(width, 4 * width),
@@ -49,7 +49,7 @@ def bert(name: str, sizes: Bert, how: ModelOptions) -> Model:
         "positions": shape_struct(sizes.sequence, width),
         "sentences": shape_struct(2, width),
         "embedding_norm": norm_shapes(width),
-        "layers": stack_layers(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, layer_shapes, how),
         "pooled": square,
         "follows": {"weight": shape_struct(width, 2), "bias": shape_struct(2)},
         "guess": {**square, "norm": norm_shapes(width), "last": shape_struct(sizes.vocabulary)},

@@ -1,7 +1,7 @@
-"""GPT-2 (Radford et al. 2019), and GPT-3, which is larger: a decoder that guesses the next token.
+"""GPT-2 (Radford et al. 2019), and GPT-3, which is larger: a decoder-only language model.
 
-Learned positions, normalisation before each half of a layer, GELU, and the table of tokens used
-again as the last matrix. GPT-3's attention to few tokens in every second layer is left out.
+It has learned positions, pre-norm layers, GELU, and the token embedding is shared with the last
+matrix. GPT-3's sparse attention in every second layer is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from synth.step.zoo.sizes import Gpt2
 
 def _parameters(sizes: Gpt2, how: ModelOptions) -> Tree:
     width = sizes.width
-    one = {
+    layer = {
         "attention": attention_shapes(width, sizes.heads),
         "attention_norm": norm_shapes(width),
         "mlp": two_layers_shapes(width, 4 * width),
@@ -45,13 +45,13 @@ def _parameters(sizes: Gpt2, how: ModelOptions) -> Tree:
     return {
         "embedding": shape_struct(sizes.vocabulary, width),
         "positions": shape_struct(sizes.sequence, width),
-        "layers": stack_layers(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, layer, how),
         "norm": norm_shapes(width),
     }
 
 
 def gpt2(name: str, sizes: Gpt2, how: ModelOptions) -> Model:
-    """The loss of every token but the first, as the batch's ``targets`` say."""
+    """Returns the model with the cross entropy of all tokens and the batch's ``targets``."""
     batch = {name: token_shapes(how, sizes.sequence) for name in ("tokens", "targets")}
 
     def layer(x: Array, weights: Tree) -> Array:
@@ -71,35 +71,35 @@ def gpt2(name: str, sizes: Gpt2, how: ModelOptions) -> Model:
 
 
 def gpt2_inference(name: str, sizes: Gpt2, how: ModelOptions, new: int) -> Inference:
-    """So many new tokens after those whose keys and values are kept: what may come after them.
+    """Returns a pass over ``new`` tokens after those in the cache, with logits of the next one.
 
-    With a cache of nothing it reads a prompt; with ``new`` 1 it writes token by token. The cache
-    has room for ``sequence`` tokens, samples first, as a batch has.
+    With an empty cache it processes a prompt; with ``new`` 1 it generates token by token. The cache
+    has room for ``sequence`` tokens; its first dimension is samples, as in a batch.
     """
     shape = (how.batch, sizes.layers, sizes.sequence, sizes.heads, sizes.width // sizes.heads)
-    held = {
+    kept = {
         "key": shape_struct(*shape, dtype=how.dtype),
         "value": shape_struct(*shape, dtype=how.dtype),
     }
-    cache = {"attention": held, "length": shape_struct(dtype="int32")}
+    cache = {"attention": kept, "length": shape_struct(dtype="int32")}
 
     def step(parameters: Tree, cache: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
         weights, first = cast_to(how, parameters), cache["length"]
         places = lax.dynamic_slice_in_dim(weights["positions"], first, new)
         x = weights["embedding"][batch["tokens"]] + places
 
-        def layer(x: Array, each: tuple[Tree, Array, Array]) -> tuple[Array, Tree]:
-            weights, keys, values = each
+        def layer(x: Array, slices: tuple[Tree, Array, Array]) -> tuple[Array, Tree]:
+            weights, keys, values = slices
             normed = layer_norm(x, weights["attention_norm"])
-            found = project(normed, weights["attention"])
-            keys = lax.dynamic_update_slice_in_dim(keys, found["key"], first, 1)
-            values = lax.dynamic_update_slice_in_dim(values, found["value"], first, 1)
-            seen = attend(found["query"], keys, values, causal=True, first=first)
-            x = x + merge_heads(seen, weights["attention"])
+            now = project(normed, weights["attention"])
+            keys = lax.dynamic_update_slice_in_dim(keys, now["key"], first, 1)
+            values = lax.dynamic_update_slice_in_dim(values, now["value"], first, 1)
+            heads = attend(now["query"], keys, values, causal=True, first=first)
+            x = x + merge_heads(heads, weights["attention"])
             normed = layer_norm(x, weights["mlp_norm"])
             return x + two_layers(normed, weights["mlp"], jax.nn.gelu), (keys, values)
 
-        by_layer = (cache["attention"][one].swapaxes(0, 1) for one in ("key", "value"))
+        by_layer = (cache["attention"][name].swapaxes(0, 1) for name in ("key", "value"))
         x, (keys, values) = lax.scan(layer, x, (weights["layers"], *by_layer))
         x = layer_norm(x[:, -1], weights["norm"])
         kept = {"key": keys.swapaxes(0, 1), "value": values.swapaxes(0, 1)}

@@ -1,7 +1,7 @@
 """Llama 3 (Grattafiori et al. 2024), and with experts Mixtral 8x7B (Jiang et al. 2024).
 
-Rotary positions, several heads of queries for one of keys and values, RMS normalisation, SwiGLU,
-no biases, and a last matrix of its own. With experts, each token goes to the best two of eight.
+It has rotary positions, grouped-query attention, RMS normalisation, SwiGLU, no biases, and a last
+matrix of its own. In Mixtral, each token goes to the best two of eight experts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from synth.step.zoo.sizes import Llama
 
 
 def llama(name: str, sizes: Llama, how: ModelOptions) -> Model:
-    """The loss of every token but the first, as the batch's ``targets`` say."""
+    """Returns the model with the cross entropy of all tokens and the batch's ``targets``."""
     width, head = sizes.width, sizes.width // sizes.heads
-    one = {
+    layer_shapes = {
         "query": shape_struct(width, sizes.key_heads, sizes.heads // sizes.key_heads, head),
         "key": shape_struct(width, sizes.key_heads, head),
         "value": shape_struct(width, sizes.key_heads, head),
@@ -42,16 +42,16 @@ def llama(name: str, sizes: Llama, how: ModelOptions) -> Model:
     }
     parameters = {
         "embedding": shape_struct(sizes.vocabulary, width),
-        "layers": stack_layers(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, layer_shapes, how),
         "norm": shape_struct(width),
         "last": shape_struct(width, sizes.vocabulary),
     }
     batch = {name: token_shapes(how, sizes.sequence) for name in ("tokens", "targets")}
-    bent = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes)
+    feed_forward = _swiglu if sizes.experts == 1 else partial(mixture, sizes=sizes)
 
     def layer(x: Array, weights: Tree) -> Array:
         x = x + _attention(_rms_norm(x, weights["attention_norm"]), weights, sizes.rope_base)
-        return x + bent(_rms_norm(x, weights["mlp_norm"]), weights["mlp"])
+        return x + feed_forward(_rms_norm(x, weights["mlp_norm"]), weights["mlp"])
 
     def loss(parameters: Tree, batch: Tree) -> Array:
         weights = cast_to(how, parameters)
@@ -77,26 +77,26 @@ def _rms_norm(x: Array, scale: Array) -> Array:
 
 
 def _attention(x: Array, weights: Tree, base: float) -> Array:
-    """Heads of queries in groups that share one head of keys and values."""
+    """Grouped-query attention: a group of query heads shares one head of keys and values."""
     query = _rotate(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
     key = _rotate(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
     value = jnp.einsum("btd,dge->btge", x, weights["value"])
-    seen = jax.vmap(partial(attend, causal=True), in_axes=(3, None, None), out_axes=3)(
+    heads = jax.vmap(partial(attend, causal=True), in_axes=(3, None, None), out_axes=3)(
         query, key[:, :, :, 0], value
     )
-    return jnp.einsum("btgqe,gqed->btd", seen, weights["out"])
+    return jnp.einsum("btgqe,gqed->btd", heads, weights["out"])
 
 
 def _rotate(x: Array, base: float) -> Array:
-    """Pairs of elements turned by an angle that grows with the position (``[b, t, ..., e]``).
+    """Rotates pairs of elements by an angle that grows with the position (``[b, t, ..., e]``).
 
-    The first half of the elements is paired with the second, as in the published checkpoints of
-    Hugging Face.
+    Elements of the first half are paired with those of the second, as in the published checkpoints
+    of Hugging Face.
     """
     length, half = x.shape[1], x.shape[-1] // 2
     rate = base ** (-jnp.arange(half, dtype=jnp.float32) / half)
     angle = jnp.arange(length, dtype=jnp.float32)[:, None] * rate
     angle = angle.reshape(1, length, *[1] * (x.ndim - 3), half)
     sine, cosine = jnp.sin(angle).astype(x.dtype), jnp.cos(angle).astype(x.dtype)
-    one, two = x[..., :half], x[..., half:]
-    return jnp.concatenate((one * cosine - two * sine, two * cosine + one * sine), axis=-1)
+    a, b = x[..., :half], x[..., half:]
+    return jnp.concatenate((a * cosine - b * sine, b * cosine + a * sine), axis=-1)

@@ -1,4 +1,4 @@
-"""An LSTM language model (Hochreiter and Schmidhuber 1997): time is a loop, too.
+"""An LSTM language model (Hochreiter and Schmidhuber 1997), with a loop over time in each layer.
 
 The four gates are one matrix ``[d, 4, d]``: a fused ``[d, 4d]`` could not be cut between devices.
 """
@@ -24,13 +24,13 @@ from synth.step.zoo.sizes import Lstm
 
 
 def lstm(name: str, sizes: Lstm, how: ModelOptions) -> Model:
-    """The loss of every token but the first, as the batch's ``targets`` say."""
+    """Returns the model with the cross entropy of all tokens and the batch's ``targets``."""
     width = sizes.width
     gates = shape_struct(width, 4, width)
-    one = {"read": gates, "kept": gates, "bias": shape_struct(4, width)}
+    layer = {"read": gates, "kept": gates, "bias": shape_struct(4, width)}
     parameters = {
         "embedding": shape_struct(sizes.vocabulary, width),
-        "layers": stack_layers(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, layer, how),
         "last": {
             "weight": shape_struct(width, sizes.vocabulary),
             "bias": shape_struct(sizes.vocabulary),
@@ -48,16 +48,16 @@ def lstm(name: str, sizes: Lstm, how: ModelOptions) -> Model:
 
 
 def _layer(x: Array, weights: Tree) -> Array:
-    """All steps of time, each with what the one before has made and kept."""
+    """Scans a layer over time; each cell gets the output and the state of the one before."""
     read = jnp.einsum("btd,dge->tbge", x, weights["read"]) + weights["bias"]
 
     def cell(before: tuple[Array, Array], at: Array) -> tuple[tuple[Array, Array], Array]:
-        made, kept = before
-        gates = at + jnp.einsum("bd,dge->bge", made, weights["kept"])
+        output, state = before
+        gates = at + jnp.einsum("bd,dge->bge", output, weights["kept"])
         into, forget, out = (jax.nn.sigmoid(gates[:, gate]) for gate in range(3))
-        kept = forget * kept + into * jnp.tanh(gates[:, 3])
-        made = out * jnp.tanh(kept)
-        return (made, kept), made
+        state = forget * state + into * jnp.tanh(gates[:, 3])
+        output = out * jnp.tanh(state)
+        return (output, state), output
 
-    nothing = jnp.zeros((x.shape[0], x.shape[-1]), x.dtype)
-    return lax.scan(cell, (nothing, nothing), read)[1].swapaxes(0, 1)
+    zeros = jnp.zeros((x.shape[0], x.shape[-1]), x.dtype)
+    return lax.scan(cell, (zeros, zeros), read)[1].swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron: matrices, and what is below zero cut off between them."""
+"""A multi-layer perceptron with ReLU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from synth.step.zoo.sizes import Mlp
 
 
 def mlp(name: str, sizes: Mlp, how: ModelOptions) -> Model:
-    """``layers`` matrices: the first from the features, the last to the classes."""
+    """Returns a model with ``layers`` matrices, the first from features, the last to classes."""
     width = sizes.width
     square = {"weight": shape_struct(width, width), "bias": shape_struct(width)}
     parameters = {

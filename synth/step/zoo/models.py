@@ -1,4 +1,4 @@
-"""What a model of the zoo is, and the few pieces that several of them are made of."""
+"""The types of models of the zoo, and the building blocks that several of them share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 Tree = Any
-"""Nested dicts and lists of arrays, or of what has a shape and a dtype."""
+"""Nested dicts and lists of arrays, or of values with a shape and a dtype."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How a model is written down: ``batch`` samples at once; layers one by one or as a loop.
+    """How a model is written: with ``batch`` samples, and layers ``unrolled`` or in a loop.
 
-    ``remat``: of a layer only its input is kept, the rest is computed again. ``dtype``: in which
-    numbers it computes; parameters and moments are float32.
+    ``remat``: only the input of a layer is kept, the rest is computed again. ``dtype``: the type of
+    activations and computation; parameters and moments are float32.
     """
 
     batch: int
@@ -30,9 +30,9 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Inference:
-    """Shapes of the parameters, of what is kept of all tokens so far, and of new tokens; a pass.
+    """Shapes of the parameters, of the cache of earlier tokens, and of new tokens; and a pass.
 
-    ``step(parameters, cache, batch)`` gives the parameters, the cache, and what comes next.
+    ``step(parameters, cache, batch)`` returns the parameters, the cache, and the next logits.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class Model:
-    """Shapes of the parameters and of a batch, and the loss that a step lowers."""
+    """Shapes of the parameters and of a batch, and the loss that is minimised."""
 
     name: str
     parameters: Tree
@@ -53,70 +53,70 @@ class Model:
 
 
 def shape_struct(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
-    """An array that need not exist."""
+    """Returns the shape of an array without allocating it."""
     return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
 
 
 def token_shapes(how: ModelOptions, sequence: int) -> jax.ShapeDtypeStruct:
-    """A batch of token numbers."""
+    """Returns the shape of a batch of token ids."""
     return shape_struct(how.batch, sequence, dtype="int32")
 
 
 def stack_layers(layers: int, layer: Tree, how: ModelOptions) -> Tree:
-    """The parameters of equal layers: stacked for a loop, or in a list; none are an empty one."""
+    """Returns parameters of equal layers: stacked for a loop, else in a list (empty for none)."""
     if how.unrolled or not layers:
         return [layer] * layers
-    return jax.tree.map(lambda one: shape_struct(layers, *one.shape), layer)
+    return jax.tree.map(lambda leaf: shape_struct(layers, *leaf.shape), layer)
 
 
 def repeat_layer(
     layer: Callable[[Array, Tree], Array], x: Array, weights: Tree, how: ModelOptions
 ) -> Array:
-    """One layer after the other, as a loop (``scan``) or written out."""
-    one = jax.checkpoint(layer) if how.remat else layer
+    """Applies one layer after the other, in a loop (``scan``) or unrolled."""
+    run = jax.checkpoint(layer) if how.remat else layer
     if isinstance(weights, list):
-        for each in weights:
-            x = one(x, each)
+        for layer_weights in weights:
+            x = run(x, layer_weights)
         return x
-    return lax.scan(lambda carried, each: (one(carried, each), None), x, weights)[0]
+    return lax.scan(lambda carried, slices: (run(carried, slices), None), x, weights)[0]
 
 
 def cast_to(how: ModelOptions, tree: Tree) -> Tree:
-    """Parameters, or a batch, in the numbers that the model computes in; whole numbers stay."""
+    """Casts parameters, or a batch, to the type of the computation; integers stay."""
     kind = jnp.dtype(how.dtype)
 
-    def one(value: Array) -> Array:
+    def cast(value: Array) -> Array:
         return value.astype(kind) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(cast, tree)
 
 
 def layer_norm(x: Array, weights: Tree) -> Array:
-    """To mean 0 and variance 1 over the last dimension, then scaled and shifted."""
-    middle = x - x.mean(-1, keepdims=True)
-    variance = (middle**2).mean(-1, keepdims=True)
-    return middle * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]
+    """Normalises the last dimension to mean 0 and variance 1, then scales and shifts."""
+    centred = x - x.mean(-1, keepdims=True)
+    variance = (centred**2).mean(-1, keepdims=True)
+    return centred * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]
 
 
 def norm_shapes(width: int) -> Tree:
-    """The parameters of ``layer_norm``."""
+    """Returns the shapes of the parameters of ``layer_norm``."""
     return {"scale": shape_struct(width), "shift": shape_struct(width)}
 
 
 def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -> Array:
-    """The mean of minus log of what the model gives to the right class, in float32.
+    """Returns the mean cross entropy of logits and classes, in float32.
 
-    ``counted``: how much each of them counts; all alike if not given.
+    ``counted``: the weight of each of them, equal by default.
     """
     logits = logits.astype(jnp.float32)
     logits = logits - lax.stop_gradient(logits.max(-1, keepdims=True))
     right = jnp.take_along_axis(logits, classes[..., None], axis=-1)[..., 0]
-    lost = jnp.log(jnp.exp(logits).sum(-1)) - right
-    return lost.mean() if counted is None else (lost * counted).sum() / counted.sum()
+    losses = jnp.log(jnp.exp(logits).sum(-1)) - right
+    return losses.mean() if counted is None else (losses * counted).sum() / counted.sum()
 
 
 def attention_shapes(width: int, heads: int) -> Tree:
-    """Query, key and value apart, so that heads can be cut: a fused ``[d, 3d]`` cannot."""
+    """Returns shapes with separate query, key and value; a fused ``[d, 3d]`` prevents cuts."""
     head = width // heads
     into = {name: shape_struct(width, heads, head) for name in ("query", "key", "value")}
     biases = {f"{name}_bias": shape_struct(heads, head) for name in ("query", "key", "value")}
@@ -129,29 +129,29 @@ def attention_shapes(width: int, heads: int) -> Tree:
 
 
 def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
-    """Each token looks at all others, or at those before it, by several heads."""
+    """Multi-head attention of each token to all others, or (``causal``) to earlier ones."""
     return merge_heads(attend(**project(x, weights), causal=causal), weights)
 
 
 def project(x: Array, weights: Tree) -> dict[str, Array]:
-    """Query, key and value of each token and head."""
+    """Returns query, key and value of each token and head."""
     return {
         name: jnp.einsum("btd,dhe->bthe", x, weights[name]) + weights[f"{name}_bias"]
         for name in ("query", "key", "value")
     }
 
 
-def merge_heads(seen: Array, weights: Tree) -> Array:
-    """What the heads have seen, as one vector for each token."""
-    return jnp.einsum("bthe,hed->btd", seen, weights["out"]) + weights["out_bias"]
+def merge_heads(heads: Array, weights: Tree) -> Array:
+    """Projects the outputs of all heads to one vector for each token."""
+    return jnp.einsum("bthe,hed->btd", heads, weights["out"]) + weights["out_bias"]
 
 
 def attend(
     query: Array, key: Array, value: Array, *, causal: bool, first: Array | None = None
 ) -> Array:
-    """The softmax of query by key, times value; ``[batch, token, head, element]``.
+    """Returns the softmax of query times key, times value; ``[batch, token, head, element]``.
 
-    ``first``: the place of the first query among the keys, of which those after it are not seen.
+    ``first``: the position of the first query among the keys; later keys are masked.
     """
     scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / query.shape[-1] ** 0.5
     scores = scores.astype(jnp.float32)
@@ -166,7 +166,7 @@ def attend(
 
 
 def two_layers_shapes(width: int, hidden: int) -> Tree:
-    """The parameters of ``two_layers``."""
+    """Returns the shapes of the parameters of ``two_layers``."""
     return {
         "up": shape_struct(width, hidden),
         "up_bias": shape_struct(hidden),
@@ -175,6 +175,6 @@ def two_layers_shapes(width: int, hidden: int) -> Tree:
     }
 
 
-def two_layers(x: Array, weights: Tree, bend: Callable[[Array], Array]) -> Array:
-    """Wider, bent, and back."""
-    return bend(x @ weights["up"] + weights["up_bias"]) @ weights["down"] + weights["down_bias"]
+def two_layers(x: Array, weights: Tree, act: Callable[[Array], Array]) -> Array:
+    """Two linear layers with an activation function between them."""
+    return act(x @ weights["up"] + weights["up_bias"]) @ weights["down"] + weights["down_bias"]

@@ -17,44 +17,44 @@ StepFunction = Callable[[Tree, Tree, Tree], tuple[Tree, Tree, Array]]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The moments that it keeps, given the parameters, and the step that it makes of a loss."""
+    """The moments for given parameters, and the training step for a given loss."""
 
     moments: Callable[[Tree], Tree]
     step: Callable[[Loss], StepFunction]
 
 
 def _adamw_moments(parameters: Tree) -> Tree:
-    alike = jax.tree.map(lambda one: shape_struct(*one.shape), parameters)
-    return {"mean": alike, "square": alike, "count": shape_struct(dtype="int32")}
+    shapes = jax.tree.map(lambda leaf: shape_struct(*leaf.shape), parameters)
+    return {"mean": shapes, "square": shapes, "count": shape_struct(dtype="int32")}
 
 
 def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> StepFunction:
-    """Adam with decoupled decay of the weights (Loshchilov and Hutter)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
-        lost, gradients = jax.value_and_grad(loss)(parameters, batch)
+        value, gradients = jax.value_and_grad(loss)(parameters, batch)
         count = moments["count"] + 1
         time = count.astype(jnp.float32)
         mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments["mean"], gradients)
         square = jax.tree.map(lambda v, g: 0.95 * v + 0.05 * g * g, moments["square"], gradients)
 
-        def updated(parameter: Array, m: Array, v: Array) -> Array:
+        def update(parameter: Array, m: Array, v: Array) -> Array:
             m, v = m / (1 - 0.9**time), v / (1 - 0.95**time)
             return parameter - rate * (m / (jnp.sqrt(v) + 1e-8) + decay * parameter)
 
-        new = jax.tree.map(updated, parameters, mean, square)
-        return new, {"mean": mean, "square": square, "count": count}, lost
+        new = jax.tree.map(update, parameters, mean, square)
+        return new, {"mean": mean, "square": square, "count": count}, value
 
     return step
 
 
 def _sgd(loss: Loss, rate: float = 0.1) -> StepFunction:
-    """Against the gradient, and nothing kept."""
+    """Stochastic gradient descent without momentum."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
-        lost, gradients = jax.value_and_grad(loss)(parameters, batch)
-        new = jax.tree.map(lambda one, g: one - rate * g, parameters, gradients)
-        return new, moments, lost
+        value, gradients = jax.value_and_grad(loss)(parameters, batch)
+        new = jax.tree.map(lambda parameter, g: parameter - rate * g, parameters, gradients)
+        return new, moments, value
 
     return step
 

@@ -1,10 +1,10 @@
-"""ResNet-50 (He et al. 2015): bottlenecks of three convolutions, around which the input goes.
+"""ResNet-50 (He et al. 2015): bottleneck blocks of three convolutions with a residual connection.
 
-Normalised by batch as while training: what inference wants, the running means, are no parameters
-and are left out. Each of ``groups`` parts of the batch is normalised by its own samples, as each
-replica does under PyTorch's DDP, Horovod or MXNet; of one group statistics are of all samples, and
-sent between replicas (``SyncBatchNorm``). The stride is in the 3x3 convolution, as frameworks have
-it. Blocks of a stage that are alike are a loop, unless layers are unrolled.
+Batch normalisation is that of training; running means, which only inference needs, are left out.
+Each of ``groups`` parts of the batch is normalised by its own samples, as each replica does under
+PyTorch's DDP, Horovod or MXNet; with one group the statistics are those of all samples, which
+replicas must exchange (``SyncBatchNorm``). The stride is in the 3x3 convolution, as in frameworks.
+Equal blocks of a stage are a loop, unless layers are unrolled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from synth.step.zoo.sizes import ResNet
 
 
 def resnet(name: str, sizes: ResNet, how: ModelOptions) -> Model:
-    """Images as ``[sample, row, column, colour]``, and their classes.
+    """Returns a classifier of images ``[sample, row, column, colour]``.
 
     Raises InputError for groups that do not divide the batch.
     """
@@ -64,17 +64,17 @@ def resnet(name: str, sizes: ResNet, how: ModelOptions) -> Model:
         x = jax.nn.relu(_convolve(images, weights["first"], 2, sizes.groups))
         edge = ((0, 0), (1, 1), (1, 1), (0, 0))
         x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), edge)
-        for stage, one in enumerate(weights["stages"]):
-            x = _block(x, one["down"], 1 if stage == 0 else 2, sizes.groups)
-            x = repeat_layer(partial(_block, groups=sizes.groups), x, one["rest"], how)
+        for stage, blocks in enumerate(weights["stages"]):
+            x = _block(x, blocks["down"], 1 if stage == 0 else 2, sizes.groups)
+            x = repeat_layer(partial(_block, groups=sizes.groups), x, blocks["rest"], how)
         logits = x.mean((1, 2)) @ weights["last"]["weight"] + weights["last"]["bias"]
         return cross_entropy(logits, batch["classes"])
 
     return Model(name, parameters, batch, loss)
 
 
-def _convolution_shapes(size: int, channels: int, made: int) -> Tree:
-    return {"kernel": shape_struct(size, size, channels, made), "norm": norm_shapes(made)}
+def _convolution_shapes(size: int, channels: int, out: int) -> Tree:
+    return {"kernel": shape_struct(size, size, channels, out), "norm": norm_shapes(out)}
 
 
 def _block_shapes(channels: int, inner: int) -> Tree:
@@ -86,15 +86,15 @@ def _block_shapes(channels: int, inner: int) -> Tree:
 
 
 def _block(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
-    made = jax.nn.relu(_convolve(x, weights["narrow"], groups=groups))
-    made = jax.nn.relu(_convolve(made, weights["middle"], stride, groups))
-    made = _convolve(made, weights["wide"], groups=groups)
-    around = _convolve(x, weights["around"], stride, groups) if "around" in weights else x
-    return jax.nn.relu(around + made)
+    y = jax.nn.relu(_convolve(x, weights["narrow"], groups=groups))
+    y = jax.nn.relu(_convolve(y, weights["middle"], stride, groups))
+    y = _convolve(y, weights["wide"], groups=groups)
+    residual = _convolve(x, weights["around"], stride, groups) if "around" in weights else x
+    return jax.nn.relu(residual + y)
 
 
 def _convolve(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Array:
-    """Convolved, and to mean 0 and variance 1 over all samples of a group and all places."""
+    """Convolves, and normalises over all samples of a group and all positions."""
     size = weights["kernel"].shape[0]
     edge = (size // 2, size // 2)
     layout = ("NHWC", "HWIO", "NHWC")
@@ -108,6 +108,6 @@ def _convolve(x: Array, weights: Tree, stride: int = 1, groups: int = 1) -> Arra
 
 
 def _normalise(x: Array, weights: Tree) -> Array:
-    middle = x - x.mean((0, 1, 2))
-    variance = (middle**2).mean((0, 1, 2))
-    return middle * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]
+    centred = x - x.mean((0, 1, 2))
+    variance = (centred**2).mean((0, 1, 2))
+    return centred * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]

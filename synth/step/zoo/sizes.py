@@ -1,7 +1,7 @@
-"""How large the models of the zoo are: by name as published, or changed by flags.
+"""Sizes of the models of the zoo: as published, by name, or changed by flags.
 
-The numbers are those of the papers and of the published configurations; the count of parameters
-that follows is a test. No JAX here, so that names can be listed where it is not installed.
+The numbers are those of papers and published configurations; a test checks the resulting counts of
+parameters. This module does not import JAX, so that names can be listed without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hierarchies import InputError
 
 @dataclass(frozen=True)
 class Mlp:
-    """Layers of one width, the last one to classes."""
+    """A perceptron with layers of one width, the last one to classes."""
 
     layers: int
     width: int
@@ -25,7 +25,7 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Gpt2:
-    """A decoder; ``sequence`` tokens are its longest context, and all are trained on."""
+    """A decoder; ``sequence`` tokens are its longest context, and the length of samples."""
 
     layers: int
     width: int
@@ -36,10 +36,10 @@ class Gpt2:
 
 @dataclass(frozen=True)
 class Llama:
-    """A decoder with fewer heads of keys than of queries; ``experts`` of which ``chosen`` serve.
+    """A decoder with fewer heads of keys than of queries.
 
-    With experts it is Mixtral: in every layer each token goes to two of eight. ``dropless``, 0 or
-    1: experts take all tokens that choose them, as many as that may be.
+    With ``experts`` it is Mixtral: in every layer each token goes to ``chosen`` of them.
+    ``dropless``, 0 or 1: experts process all tokens that choose them, however many these are.
     """
 
     layers: int
@@ -57,7 +57,7 @@ class Llama:
 
 @dataclass(frozen=True)
 class Bert:
-    """An encoder, trained to fill in masked tokens and to tell whether two sentences follow."""
+    """An encoder, trained on masked tokens and next sentence prediction."""
 
     layers: int
     width: int
@@ -68,10 +68,10 @@ class Bert:
 
 @dataclass(frozen=True)
 class ResNet:
-    """Bottleneck blocks in four stages, each of half the size and twice the channels.
+    """Bottleneck blocks in stages, each with half the image size and twice the channels.
 
-    ``groups``: parts of the batch that are normalised each by its own samples: 1, or as many as
-    there are replicas, as in data parallelism of frameworks.
+    ``groups``: parts of the batch that are normalised by their own samples: 1, or as many as there
+    are replicas, as in data parallelism of frameworks.
     """
 
     blocks: tuple[int, ...]
@@ -83,7 +83,7 @@ class ResNet:
 
 @dataclass(frozen=True)
 class Lstm:
-    """A language model: layers of cells, one after the other in each step of time."""
+    """A language model of stacked LSTM layers."""
 
     layers: int
     width: int
@@ -93,7 +93,7 @@ class Lstm:
 
 @dataclass(frozen=True)
 class ViT:
-    """An encoder of patches of an image, and one token more, which is classified."""
+    """An encoder of patches of an image, and of a class token."""
 
     layers: int
     width: int
@@ -132,36 +132,36 @@ ZOO: Mapping[str, Sizes] = {
     "vit-base": ViT(12, 768, 12),
     "vit-large": ViT(24, 1024, 16),
 }
-"""The models by name. Those called tiny are for tests and first steps."""
+"""The models by name. Those named tiny are for tests and first steps."""
 
 
 def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
-    """The sizes of a model by its name, with some of them changed. Raises InputError."""
+    """Returns the sizes of a model, with changes. Raises InputError for unknown or bad ones."""
     if name not in ZOO:
         raise InputError(f"no model {name!r}", hint=f"there are: {', '.join(ZOO)}")
-    found = ZOO[name]
-    has = [field.name for field in fields(found) if isinstance(getattr(found, field.name), int)]
-    for one, size in changes.items():
-        if one not in has:
-            raise InputError(f"{name} has no {one}", hint=f"it has {', '.join(has)}")
-        if size < (least := int(one != "dropless")):
-            raise InputError(f"{one} is {size}", where=name, hint=f"at least {least}")
+    sizes = ZOO[name]
+    known = [field.name for field in fields(sizes) if isinstance(getattr(sizes, field.name), int)]
+    for changed_field, size in changes.items():
+        if changed_field not in known:
+            raise InputError(f"{name} has no {changed_field}", hint=f"it has {', '.join(known)}")
+        if size < (least := int(changed_field != "dropless")):
+            raise InputError(f"{changed_field} is {size}", where=name, hint=f"at least {least}")
     changed: Any = dict(changes)
-    return _check_sizes(name, replace(found, **changed))
+    return _check_sizes(name, replace(sizes, **changed))
 
 
 def apart(name: str, changes: Mapping[str, int], replicas: int) -> dict[str, int]:
-    """The changes, and as many ``groups`` as replicas where a model has them and none are said.
+    """Returns the changes, with ``groups`` set to ``replicas`` if a model has them and none is set.
 
-    So each replica's batch is normalised by its own samples, as under PyTorch's DDP, Horovod or
-    MXNet, where statistics of all samples (``groups=1``) are asked for as ``SyncBatchNorm``.
+    Each replica then normalises by its own samples, as under PyTorch's DDP, Horovod or MXNet, where
+    statistics of all samples (``groups=1``) need ``SyncBatchNorm``.
     """
     whole = replicas == 1 or "groups" in changes or not isinstance(sizes_of(name, changes), ResNet)
     return {**changes} if whole else {**changes, "groups": replicas}
 
 
 def _check_sizes(name: str, sizes: Sizes) -> Sizes:
-    """Refuse heads that do not divide the width, and the like."""
+    """Raises InputError for heads that do not divide the width, and similar conflicts."""
     pairs: list[tuple[str, str]] = []
     match sizes:
         case Gpt2() | Bert() | ViT():

@@ -1,4 +1,4 @@
-"""A model of the zoo by the kind of its sizes, and the step that trains it."""
+"""Models of the zoo by the type of their sizes, and their training and inference steps."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ MODELS: Mapping[type[Any], Callable[[str, Any, ModelOptions], Model]] = {
     Lstm: lstm,
     ViT: vit,
 }
-"""What makes a model of its name, its sizes, and how it is to be written."""
+"""Functions that make a model from its name, sizes and options."""
 
 
 def model_of(name: str, sizes: Sizes, how: ModelOptions) -> Model:
-    """A model of the zoo of these sizes."""
+    """Returns a model of the zoo with these sizes."""
     return MODELS[type(sizes)](name, sizes, how)
 
 
 INFERENCES: Mapping[type[Any], Callable[[str, Any, ModelOptions, int], Inference]] = {
     Gpt2: gpt2_inference
 }
-"""What makes a pass of inference over so many new tokens."""
+"""Functions that make a pass of inference over a number of new tokens."""
 
 
 def inference_of(name: str, sizes: Sizes, how: ModelOptions, new: int) -> Inference:
-    """Inference by a model of the zoo. Raises InputError for one that is only trained."""
+    """Returns inference by a model of the zoo. Raises InputError for one that only trains."""
     if type(sizes) not in INFERENCES:
-        able = ", ".join(one.__name__ for one in INFERENCES)
-        raise InputError(f"{name} has no inference", hint=f"written for it: {able}")
+        known = ", ".join(kind.__name__ for kind in INFERENCES)
+        raise InputError(f"{name} has no inference", hint=f"written for it: {known}")
     longest = getattr(sizes, "sequence", new)
     if new > longest:
         raise InputError(f"{new} new tokens", where=name, hint=f"at most {longest}, its sequence")
     return INFERENCES[type(sizes)](name, sizes, how, new)
 
 
-def inference_step_of(one: Inference) -> Step:
-    """The pass as a step: the parameters come back as they are, the cache with more in it."""
-    given = (one.parameters, one.cache, one.batch)
-    return trace_step(one.name, one.step, given, kept="cache")
+def inference_step_of(inference: Inference) -> Step:
+    """Traces a pass as a step, which returns the parameters unchanged and the extended cache."""
+    arguments = (inference.parameters, inference.cache, inference.batch)
+    return trace_step(inference.name, inference.step, arguments, kept="cache")
 
 
 def step_of(model: Model, optimizer: str) -> Step:
-    """The step that trains a model. Raises InputError for an optimizer that is not known."""
+    """Traces the step that trains a model. Raises InputError for an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise InputError(f"no optimizer {optimizer!r}", hint=f"there are: {', '.join(OPTIMIZERS)}")
     how = OPTIMIZERS[optimizer]
-    given = (model.parameters, how.moments(model.parameters), model.batch)
-    return trace_step(model.name, how.step(model.loss), given)
+    arguments = (model.parameters, how.moments(model.parameters), model.batch)
+    return trace_step(model.name, how.step(model.loss), arguments)

@@ -28,9 +28,9 @@ from synth.step.zoo.sizes import ViT
 
 
 def vit(name: str, sizes: ViT, how: ModelOptions) -> Model:
-    """Images as ``[sample, row, column, colour]``, and their classes."""
+    """Returns a classifier of images ``[sample, row, column, colour]``."""
     width, patch = sizes.width, sizes.patch
-    one = {
+    layer_shapes = {
         "attention": attention_shapes(width, sizes.heads),
         "attention_norm": norm_shapes(width),
         "mlp": two_layers_shapes(width, 4 * width),
@@ -40,7 +40,7 @@ def vit(name: str, sizes: ViT, how: ModelOptions) -> Model:
         "patches": {"kernel": shape_struct(patch, patch, 3, width), "bias": shape_struct(width)},
         "class": shape_struct(width),
         "positions": shape_struct((sizes.image // patch) ** 2 + 1, width),
-        "layers": stack_layers(sizes.layers, one, how),
+        "layers": stack_layers(sizes.layers, layer_shapes, how),
         "norm": norm_shapes(width),
         "last": {"weight": shape_struct(width, sizes.classes), "bias": shape_struct(sizes.classes)},
     }

@@ -16,7 +16,7 @@ RAISED_BY = {
     ("synth/collective/ranking/advice.py", "place"): {"top", "sweep", "cost", "plan"},
     ("synth/step/schedules/text.py", "order"): {"simulate", "shard", "train"},
     ("synth/step/sharding/expansion.py", "trace"): {"shard", "simulate", "buckets", "train"},
-    ("synth/measure/profiles/profile.py", "profile"): {"simulate", "plan"},
+    ("synth/step/profiles/profile.py", "profile"): {"simulate", "plan"},
     ("synth/ask/comparing.py", "plan"): {"diff"},
     ("synth/ask/comparing.py", "top"): {"diff"},
     ("synth/ask/export.py", "check"): {"lower", "time", "emit", "run"},

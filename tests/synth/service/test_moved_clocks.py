@@ -400,7 +400,7 @@ def test_a_dispatcher_that_makes_no_step_is_given_up(store: Store, clock: Clock)
 def test_workers_that_were_gone_are_tried_again_after_a_while(store: Store, clock: Clock) -> None:
     dispatcher = idle(store)
     claimed: list[float] = []
-    dispatcher._claimed = lambda: bool(claimed.append(clock.seconds))  # type: ignore[method-assign]
+    dispatcher._claim_one = lambda: bool(claimed.append(clock.seconds))  # type: ignore[method-assign]
     dispatcher._no_workers_until = clock.monotonic() + 10
     dispatcher._thread = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
 

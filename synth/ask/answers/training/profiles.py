@@ -18,7 +18,7 @@ from synth.ask.answers.parts import (
     TextFile,
     Whole,
 )
-from synth.measure.profiles import OperationBlock, Profile, ProfileEvent, profile_text
+from synth.step.profiles import OperationBlock, Profile, ProfileEvent, profile_text
 
 
 class EventRow(AnswerPart):

@@ -26,7 +26,7 @@ from synth.ask.answers.parts import (
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.ask.answers.training.shards import TargetMachine
 from synth.compute import Provenance
-from synth.measure.profiles import Kinds
+from synth.step.profiles import Kinds
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation.gains import Gain

@@ -1,10 +1,10 @@
-"""Chakra execution traces, and the machine as ASTRA-sim's inputs: a second opinion on prices.
+"""Chakra execution traces and ASTRA-sim's inputs for the machine: a second opinion on prices.
 
-A trace a device (``trace.<device>.et``): GlobalMetadata, then Nodes, each message after its length,
-chained by ``data_deps``. Ranks are devices, whatever the options' rank order: ASTRA-sim reads a
-rank as a place in the network, its innermost dimension fastest, and so are devices numbered.
+Each device has a trace (``trace.<device>.et``): GlobalMetadata, then Nodes, each message after its
+length, chained by ``data_deps``. Ranks are devices, whatever the options' rank order: ASTRA-sim
+reads a rank as a position in the network, innermost dimension fastest, as devices are numbered.
 
-Facts, all from stored public sources:
+Sources:
 
 * messages and field numbers: mlcommons/chakra schema/protobuf/et_def.proto @ 6dc63e14;
 * attributes read (is_cpu_op, comm_type, comm_size, pg_name, involved_dim, num_ops, tensor_size),
@@ -19,15 +19,15 @@ Facts, all from stored public sources:
   common/NetworkFunction.cc @ 0f6d65e7, NetworkParser.cc, Switch.cc, MultiDimTopology.cc @ 047ef653;
 * memory in units of 10**9 bytes, operations in units of 10**12: Sys.cc @ 013fe678.
 
-What ASTRA-sim must be told per device: a child's ports carry the traffic of all its devices, so a
+ASTRA-sim's bandwidth is per device. A child's ports carry the traffic of all its devices, so a
 device has ``bandwidth * ports / devices of the child`` (a block of devices shares a port evenly);
-one link of a ring or mesh of children is shared by all the devices of a child; a bus by all the
-devices of the parent. That is exact where all devices take part, and all do: programs in which
-some rest need a reduce or a broadcast, which are refused. A switch's latency is split over its two
-hops. A switch (or bus) that axes share is written as a dimension for each if groups over several
-levels cannot be written otherwise: to a message they cost the same. Transposes are compute nodes
-that read and write the buffer, one operation a byte, priced by the roofline at memory bandwidth.
-What ASTRA-sim sees otherwise than our simulator is in run.txt.
+one link of a ring or mesh of children is shared by all devices of a child, a bus by all devices of
+the parent. That is exact where all devices take part, and they do: programs in which some are idle
+need a reduce or a broadcast, which are refused. A switch's latency is split over its two hops. A
+switch (or bus) shared by several axes is written as one dimension for each if groups over several
+levels cannot be written otherwise: a message costs the same. Transposes are compute nodes that read
+and write the buffer, one operation a byte, priced by the roofline at memory bandwidth. run.txt
+lists where ASTRA-sim's model differs from our simulator's.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _TOPOLOGIES = {
     Domain.BUS: "Switch",
 }
 _MOST_GROUPS = (2**31 - 1) // 1_000_000
-"""ASTRA-sim numbers the messages of a group from a million times its name, in 32 bits."""
+"""ASTRA-sim numbers a group's messages from a million times its name, in 32 bits."""
 
 
 def write(source: EmitSource) -> Files:
-    """The traces of all devices and the inputs that ASTRA-sim needs beside them.
+    """Returns the traces of all devices and the other inputs of ASTRA-sim.
 
     Raises CannotExpressError for a reduce or a broadcast, for an all-reduce of fewer bytes than
     members and for a machine of one device; InputError for more groups than ASTRA-sim can name.
@@ -113,7 +113,7 @@ def write(source: EmitSource) -> Files:
 
 @dataclass(frozen=True)
 class Dimension:
-    """A dimension of ASTRA-sim's network: a level, or the part of it that one axis has."""
+    """A dimension of ASTRA-sim's network: a level, or one axis's part of it."""
 
     level: int
     size: int
@@ -129,11 +129,11 @@ class Dimension:
 
 
 Dimensions = tuple[Dimension, ...]
-"""Innermost first, as devices are numbered: the innermost is the fastest. None is of one child."""
+"""Innermost (fastest) first, as devices are numbered. Dimensions of size 1 are left out."""
 
 
 def _dimensions(source: EmitSource) -> Dimensions:
-    """The levels; those of switches by axes, if groups over several levels fill them in part."""
+    """Returns the levels; switches are split by axes if groups only partly fill several levels."""
     system, schedule = source.system, source.schedule
     counts = enumerate(zip(system.hierarchy.cardinalities, system.links, strict=True))
     whole = tuple(Dimension(level, size, link) for level, (size, link) in counts if size > 1)[::-1]
@@ -162,7 +162,7 @@ class _Traces:
         self._written: list[list[bytes]] = [
             [encode_delimited(encode_bytes(1, VERSION))] for _ in range(devices)
         ]
-        self._before = [0] * devices
+        self._previous = [0] * devices
         self.names: dict[tuple[int, ...], int] = {}
         self.notes: list[str] = []
 
@@ -170,7 +170,7 @@ class _Traces:
         return [b"".join(nodes) for nodes in self._written]
 
     def exchange(self, number: int, phase: Exchange) -> None:
-        """One collective node on every member of a group."""
+        """Appends a collective node to every member of each group."""
         if phase.collective not in _TYPES:
             why = "ASTRA-sim prices all-reduce, reduce-scatter, all-gather and all-to-all only"
             raise inexpressible_error(self._source, number, why)
@@ -196,7 +196,7 @@ class _Traces:
             self._append(group, number + 1, start, attributes)
 
     def transpose(self, number: int, phase: Transpose) -> None:
-        """A compute node that reads and writes the buffer once."""
+        """Appends a compute node that reads and writes the buffer once."""
         touched = 2 * phase.size_bytes
         attributes = (
             _attribute("is_cpu_op", 27, 0)
@@ -207,45 +207,45 @@ class _Traces:
         self._append(phase.devices.tolist(), number + 1, start, attributes)
 
     def _append(self, devices: list[int], name: int, start: bytes, attributes: bytes) -> None:
-        """The same node for several devices, but for the node each waits for."""
-        made: dict[int, bytes] = {}
+        """Appends a node to several devices, each with its own dependency."""
+        encoded: dict[int, bytes] = {}
         for device in devices:
-            before = self._before[device]
-            if before not in made:
-                waits = encode_packed(5, [before] if before else [])
-                made[before] = encode_delimited(start + waits + attributes)
-            self._written[device].append(made[before])
-            self._before[device] = name
+            previous = self._previous[device]
+            if previous not in encoded:
+                waits = encode_packed(5, [previous] if previous else [])
+                encoded[previous] = encode_delimited(start + waits + attributes)
+            self._written[device].append(encoded[previous])
+            self._previous[device] = name
 
 
 def _node(name: int, what: str, kind: int) -> bytes:
-    """The fields before a node's dependencies; names count phases from 1."""
+    """Encodes the fields before a node's dependencies; node ids count phases from 1."""
     return encode_integer(1, name) + encode_bytes(2, f"{name} {what}") + encode_integer(3, kind)
 
 
 def _attribute(name: str, field: int, value: int | str | bytes) -> bytes:
-    """An attribute by the field of its type: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
+    """Encodes an attribute; its type's field: 9 int64, 13 uint64, 27 bool, 28 bools, 29 string."""
     encoded = encode_integer(field, value) if isinstance(value, int) else encode_bytes(field, value)
     return encode_bytes(10, encode_bytes(1, name) + encoded)
 
 
 @dataclass(frozen=True)
 class _Route:
-    """How ASTRA-sim is told who takes part: by dimensions, or (none given) by a named group."""
+    """The members of a group: by dimensions, or, if empty, by a named group."""
 
     dimensions: tuple[bool, ...] = ()
     note: str = ""
 
 
 def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
-    """A named group (one ring) for all devices or within a level; else whole dimensions."""
+    """Returns a named group (one ring) for all devices or within a level; else whole dimensions."""
     places = np.unravel_index(groups, [dimension.size for dimension in reversed(dimensions)])
     varies = [bool((place != place[:, :1]).any()) for place in places][::-1]
-    crossed = [each for each, does in zip(dimensions, varies, strict=True) if does]
+    crossed = [dimension for dimension, used in zip(dimensions, varies, strict=True) if used]
     levels = sorted({dimension.level for dimension in crossed})
     members = groups.shape[1]
-    fully = any(dimension.link.domain is Domain.MESH for dimension in crossed)
-    if members == system.devices or (len(levels) == 1 and not fully):
+    has_mesh = any(dimension.link.domain is Domain.MESH for dimension in crossed)
+    if members == system.devices or (len(levels) == 1 and not has_mesh):
         return _Route()
     whole = members == prod(dimension.size for dimension in crossed)
     if whole and groups.size == system.devices:
@@ -260,7 +260,7 @@ def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
 
 
 def _network(system: System, dimensions: Dimensions) -> dict[str, object]:
-    """JSON is YAML as well: older analytical backends read the one, newer ones the other."""
+    """Returns JSON, which is also YAML: analytical backends read one or the other, by version."""
     speeds = [device_bytes_per_second(system, dimension.level) for dimension in dimensions]
     return {
         "topology": [dimension.topology for dimension in dimensions],
@@ -271,27 +271,27 @@ def _network(system: System, dimensions: Dimensions) -> dict[str, object]:
 
 
 def device_bytes_per_second(system: System, level: int) -> float:
-    """What each device can send at a level while all others do."""
-    each = system.port_bytes_per_second(level) / system.block(level)
+    """Returns what each device can send at a level while all others do."""
+    bandwidth = system.port_bytes_per_second(level) / system.block(level)
     if system.links[level].domain is Domain.BUS:
-        return each / system.hierarchy.cardinalities[level]
-    return each
+        return bandwidth / system.hierarchy.cardinalities[level]
+    return bandwidth
 
 
 def _system(system: System, dimensions: Dimensions) -> dict[str, object]:
-    """One chunk at a time and no overlap, as our simulator has it; other numbers are usual ones."""
+    """Returns settings of one chunk at a time without overlap, as simulated; the rest is usual."""
     domains = [dimension.link.domain for dimension in dimensions]
-    ways = ["direct" if domain is Domain.MESH else "ring" for domain in domains]
+    algorithms = ["direct" if domain is Domain.MESH else "ring" for domain in domains]
     memory = system.memory_bytes_per_second / 1e9
     return {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 10,
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
-        "all-reduce-implementation": ways,
-        "all-gather-implementation": ways,
-        "reduce-scatter-implementation": ways,
-        "all-to-all-implementation": ways,
+        "all-reduce-implementation": algorithms,
+        "all-gather-implementation": algorithms,
+        "reduce-scatter-implementation": algorithms,
+        "all-to-all-implementation": algorithms,
         "collective-optimization": "localBWAware",
         "local-mem-bw": memory,
         "peak-perf": ceil(memory),
@@ -311,7 +311,7 @@ AstraSim_Analytical_Congestion_Unaware \\
 
 
 def _run(source: EmitSource, dimensions: Dimensions, notes: list[str]) -> str:
-    """The command, and what its answer does not show."""
+    """Returns the command, and where its result differs from our simulator's."""
     system = source.system
     links = [dimension.link for dimension in dimensions]
     domains = {link.domain for link in links}

@@ -1,8 +1,8 @@
 """The schedule as a documented, versioned JSON file, written and read back.
 
-For programs of other people: every device, group and phase is spelled out, so that a reader needs
-none of our code. What is read is not believed: groups, sizes and chunks are checked against the
-program that the document names, as a file may have been edited on its way.
+It is meant for other programs: every device, group and phase is spelled out, so that a reader needs
+none of our code. What is read back is not trusted: groups, sizes and chunks are checked against the
+program that the document names, because the file may have been edited.
 
 >>> from grammar import parse
 >>> from hierarchies import Reduction

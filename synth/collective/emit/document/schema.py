@@ -1,6 +1,7 @@
-"""The JSON Schema of schedule documents, as the models that read them.
+"""Pydantic models of schedule documents, which define their JSON Schema.
 
-A document is one schedule, or has several that run side by side, its stripes.
+A document is one schedule, or several that run side by side, its stripes. Class docstrings are
+descriptions in the published schema.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ DOCUMENTS: TypeAdapter[Document | StripedDocument] = TypeAdapter(
 
 
 def schema() -> Json:
-    """The JSON Schema (draft 2020-12) of documents."""
+    """Returns the JSON Schema (draft 2020-12) of documents."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **DOCUMENTS.json_schema(),

@@ -1,8 +1,8 @@
-"""Schedules as a versioned JSON document: written, described by a JSON Schema, and read again.
+"""Writes schedules as versioned JSON documents, and reads them.
 
-``docs/schedule.md`` says what the document means, ``docs/schedule.schema.json`` is the schema. The
-models in ``schema.py`` are the description; documents are written without them, because
-checking long lists of groups takes longer than writing them.
+``docs/schedule.md`` explains the document, ``docs/schedule.schema.json`` is its schema. The models
+in ``schema.py`` define it; documents are written without them, because validating long lists of
+groups takes longer than writing them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN = 200
 
 
 def document(schedule: Schedule, system: str | None = None) -> Json:
-    """A schedule as the keys and values of a document."""
+    """Returns a schedule as the keys and values of a document."""
     return {
         **_origin(schedule, system),
         "program": str(schedule.program),
@@ -52,7 +52,7 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
 
 
 def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> Json:
-    """Schedules that run side by side as the keys and values of a document."""
+    """Returns schedules that run side by side as the keys and values of a document."""
     return {
         **_origin(stripes[0], system),
         "devices": stripes[0].devices,
@@ -90,7 +90,7 @@ def _origin(schedule: Schedule, system: str | None) -> Json:
 
 
 def _sizes(schedule: Schedule) -> Json:
-    """How many bytes there are, and into what they are cut."""
+    """Returns the bytes, and the numbers of parts they are cut into."""
     return {
         "payload_bytes": schedule.payload_bytes,
         "padded_bytes": schedule.padded_bytes,
@@ -100,7 +100,7 @@ def _sizes(schedule: Schedule) -> Json:
 
 
 def write(source: EmitSource) -> Files:
-    """The document as a file, one key and one step a line."""
+    """Returns the document as a file, with one key or step a line."""
     name, file = source.system.name, f"schedule_{source.stamp}.json"
     if source.beside:
         return {file: document_to_text(striped_document(source.schedules, name))}
@@ -108,7 +108,7 @@ def write(source: EmitSource) -> Files:
 
 
 def document_to_text(body: Json) -> str:
-    """A document as text."""
+    """Returns a document as text."""
     return _object(body, "") + "\n"
 
 
@@ -144,11 +144,11 @@ def _step(phase: Phase) -> Json:
 
 
 def read(text: str) -> Schedule:
-    """The schedule of a document: ``document(read(printed(document(s)))) == document(s)``.
+    """Returns the schedule of a document; the inverse of ``document``.
 
-    The document must agree with itself: sizes, groups and devices fit each other, step by step.
-    Whether its steps do what is requested is for the replay to say. Raises InputError with the
-    place of the first thing wrong, and for a document of several stripes.
+    The document must be consistent: sizes, groups and devices fit each other, step by step.
+    Whether its steps achieve the request is for the replay to judge. Raises InputError with the
+    place of the first inconsistency, and for a document of several stripes.
     """
     found = read_stripes(text)
     if len(found) > 1:
@@ -157,7 +157,7 @@ def read(text: str) -> Schedule:
 
 
 def read_stripes(text: str) -> tuple[Schedule, ...]:
-    """The schedules that run side by side in a document: one, or those of its stripes.
+    """Returns the schedules that run side by side in a document: one, or those of its stripes.
 
     Raises InputError as ``read`` does.
     """
@@ -178,13 +178,13 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
 
 
 def _set_operation(schedule: Schedule, found: Document | StripedDocument) -> Schedule:
-    """With the operation that the document says."""
+    """Returns the schedule with the document's reduction operation."""
     with error_context("op"):
         return replace(schedule, op=ReductionKind(found.op or ReductionKind.SUM))
 
 
 def _first_error(error: ValidationError) -> InputError:
-    """The first thing wrong, in the words of this project where it is the version."""
+    """Returns the first validation error, with a message of our own for the version."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "schedule"
     if place == "version" and first["type"] != "missing":
@@ -231,7 +231,7 @@ def _program(text: str, reduction: Reduction, goal: Goal, place: str) -> Program
 
 
 def _phase(step: StepPart, place: str, devices: int) -> Phase:
-    """A step as a phase, its devices checked."""
+    """Returns a step as a phase, after checking its devices."""
     if isinstance(step, TransposePart):
         if sorted(step.axes) != list(range(len(step.shape))):
             hint = f"the numbers below {len(step.shape)} in some order"
@@ -259,7 +259,7 @@ def _check_same(place: str, given: object, right: object) -> None:
 
 
 def _check_sizes(schedule: Schedule, stripe: str) -> None:
-    """Follow the buffers: every step's bytes must be those its devices hold."""
+    """Simulates the buffers: every step's bytes must be those its devices hold."""
     held = follow_buffers(schedule)
     for i, phase in enumerate(schedule.phases):
         place = f"{stripe}steps.{i}"
@@ -275,7 +275,7 @@ def _check_sizes(schedule: Schedule, stripe: str) -> None:
 
 
 def _parts(held: BufferHistory, position: int, phase: Phase) -> set[int]:
-    """Into how many parts the payload is cut in the buffers of a step; none if they do not fit."""
+    """Returns into how many parts a step's buffers divide the payload; empty if they do not fit."""
     if isinstance(phase, Transpose):
         parts = set(held.parts[position, phase.devices].tolist())
         return parts if len(parts) == 1 and 0 not in parts else set()

@@ -1,8 +1,8 @@
-"""What one threadblock of an MSCCL++ plan does: the operations of its JSON, and what it needs.
+"""Writes the operations of one threadblock of an MSCCL++ plan, and what they refer to.
 
-The threads of a block do not wait for each other between operations; only ``nop`` makes them. So
-one stands before every signal (all threads must have put), and behind every wait (one thread waits
-for each channel) before what came is touched.
+The threads of a block do not wait for each other between operations; only ``nop`` is a barrier. So
+one precedes every signal (all threads must have put), and follows every wait (one thread waits for
+each channel) before the received data is used.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ T = TypeVar("T")
 class Window:
     """The labels that a block works on, and which copy of the plan it belongs to.
 
-    A copy is a part of every piece. ``pieces`` are how many chunks a piece has in the input, in the
-    output and in scratch, the whole of which is one.
+    A copy is a part of every piece. ``pieces`` are the chunks of a piece in the input, the
+    output and scratch; scratch is one piece.
     """
 
     first: int
@@ -53,7 +53,7 @@ class Window:
     pieces: tuple[int, int, int] = (1, 1, 1)
 
     def shifted(self, places: Places) -> Places:
-        """Where the copy has what lies at places of the plan's buffers."""
+        """Returns where this copy has the data at given places of the plan's buffers."""
         if self.copies == 1:
             return places
         return tuple(map(self._shifted, places))
@@ -66,7 +66,7 @@ class Window:
 
 
 class ReadyWait(Enum):
-    """When a rank waits until those it sends to have signalled that they are ready."""
+    """When a rank waits for its receivers to signal that they are ready."""
 
     NEVER = "never"
     HOMES = "before each message that goes to homes"
@@ -75,7 +75,7 @@ class ReadyWait(Enum):
 
 @dataclass(frozen=True)
 class RankRound:
-    """A round as one rank has it: what goes out, what comes in, what it does by itself then."""
+    """A round of one rank: what it sends, what it receives, and its local move afterwards."""
 
     phase: int
     out: list[Message]
@@ -85,7 +85,7 @@ class RankRound:
 
 @dataclass(frozen=True)
 class Excess:
-    """A limit of the format that a block passes in a phase."""
+    """A limit of the format that a block exceeds in a phase."""
 
     phase: int
     why: str
@@ -93,10 +93,10 @@ class Excess:
 
 @dataclass
 class BlockWriter:
-    """A threadblock as it is written: operations, and what they refer to by position.
+    """A threadblock being written: operations, and what they refer to by position.
 
-    ``hosts[rank]`` tells memory channels (same host) from port channels. ``channels`` and
-    ``buffers`` map what is used to its number among those of its channel type.
+    ``hosts[rank]`` decides between memory channels (same host) and port channels. ``channels``
+    and ``buffers`` map what is used to its number among those of its channel type.
     """
 
     rank: int
@@ -110,7 +110,7 @@ class BlockWriter:
     )
 
     def write(self, tasks: Sequence[RankRound]) -> Excess | None:
-        """Append what the rank does, round by round; stop at a passed limit."""
+        """Appends the rank's work, round by round; stops at an exceeded limit."""
         rounds = [
             (
                 task,
@@ -149,16 +149,16 @@ class BlockWriter:
             self._keep(task.keep, come)
 
     def _mine(self, sends: list[Message], peers: list[int]) -> list[Message]:
-        """The parts of messages in the window, from the next higher rank around.
+        """Returns the parts of messages in the window, from the next higher rank around.
 
-        As each rank begins with another peer, no peer gets all messages at once.
+        Each rank begins with another peer, so that no peer gets all messages at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
         cut = [_message_in_window(sends[at], self.window) for at in order]
         return [send for send in cut if send.chunks]
 
     def _meet(self) -> None:
-        """A barrier of all threads of the block, if they have done anything since the last one."""
+        """Appends a barrier of the block's threads, unless the last operation is one."""
         if self.ops and not isinstance(self.ops[-1], Nop):
             self.ops.append(Nop())
 
@@ -178,7 +178,7 @@ class BlockWriter:
         return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
 
     def _ask(self, out: list[Message], come: list[Message]) -> None:
-        """Signal that the own buffers are free to write, and wait until the targets' are."""
+        """Signals that the own buffers are free to write, and waits until the targets' are."""
         askers = [send.source for send in come if self._asked(send)]
         if askers:
             self._meet()
@@ -189,7 +189,7 @@ class BlockWriter:
         return self.asks is ReadyWait.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
 
     def _copy(self, out: list[Message]) -> None:
-        """Lay out in scratch what proxies are to read, each stretch once."""
+        """Copies to scratch what proxies are to read, each stretch once."""
         pieces = {
             (goes, come)
             for send in out
@@ -211,7 +211,7 @@ class BlockWriter:
         return self.window.shifted(tuple(range(first, first + len(send.chunks))))
 
     def _put(self, out: list[Message]) -> None:
-        """Copy to the peers: threads to memory, and the proxy of a port channel by itself.
+        """Copies to the peers: threads write memory, port channels use their proxy.
 
         The executor takes all sources of one operation from the buffer of the first.
         """
@@ -228,13 +228,13 @@ class BlockWriter:
                 )
         for kind, refs in pieces.items():
             refs.sort(key=lambda ref: ref[0].type)
-            for _, alike in groupby(refs, key=lambda ref: ref[0].type):
-                for some in _batches(list(alike), MOST_CHANNELS_PER_OPERATION):
+            for _, from_buffer in groupby(refs, key=lambda ref: ref[0].type):
+                for batch in _batches(list(from_buffer), MOST_CHANNELS_PER_OPERATION):
                     self.ops.append(
                         Put(
-                            src_buff=[source for source, _, _ in some],
-                            dst_buff=[target for _, target, _ in some],
-                            channel_ids=[at for _, _, at in some] if kind == PORT else None,
+                            src_buff=[source for source, _, _ in batch],
+                            dst_buff=[target for _, target, _ in batch],
+                            channel_ids=[at for _, _, at in batch] if kind == PORT else None,
                             channel_type=kind,
                         )
                     )
@@ -242,11 +242,11 @@ class BlockWriter:
     def _on_channels(self, name: Literal["signal", "wait"], peers: list[int]) -> None:
         for kind in (MEMORY, PORT):
             ids = [self._channel(peer) for peer in peers if self._type(peer) == kind]
-            for some in _batches(ids, MOST_CHANNELS_PER_OPERATION):
-                self.ops.append(Sync(name, some, kind))
+            for batch in _batches(ids, MOST_CHANNELS_PER_OPERATION):
+                self.ops.append(Sync(name, batch, kind))
 
     def _keep(self, keep: LocalMove, come: list[Message]) -> None:
-        """Add up what came and the own values, or copy those."""
+        """Reduces received data with the own values, or copies these."""
         low, high = _chunks_in_window(keep.chunks, self.window)
         own, goes = (self.window.shifted(p[low:high]) for p in (keep.come, keep.goes))
         if not own:
@@ -255,16 +255,16 @@ class BlockWriter:
             if any(at // SPAN != BUFFERS.index(INPUT) for at in own):
                 self._meet()
             self._copy_runs(own, goes)
-        for some in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
+        for batch in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
             self._meet()
-            others = (self.window.shifted(send.goes) for send in some)
+            others = (self.window.shifted(send.goes) for send in batch)
             for (there, *places), size in _runs(goes, own, *others):
                 sources = [_local(at, size) for at in places]
                 self.ops.append(Reduce(src_buff=sources, dst_buff=[_local(there, size)]))
             own = goes
 
     def _passed(self) -> str:
-        """Which limit is passed, if one is."""
+        """Returns which limit is exceeded, or ""."""
         if len(self.ops) > MOST_OPERATIONS:
             return f"{len(self.ops)} operations or more, the limit is {MOST_OPERATIONS}"
         for kind in (MEMORY, PORT):
@@ -276,12 +276,12 @@ class BlockWriter:
 
 
 def too_many_channels(count: int, kind: str) -> str:
-    """What a block would need whose peers are too many."""
+    """Returns the message for a block with too many peers."""
     return f"{count} {kind} channels, the limit is {MOST_CHANNELS}"
 
 
 def _unique_peers(peers: Iterable[int]) -> list[int]:
-    """Each peer once, in the order in which they come."""
+    """Returns each peer once, in order of first occurrence."""
     return list(dict.fromkeys(peers))
 
 
@@ -291,12 +291,12 @@ def _local(at: int, size: int) -> Local:
 
 
 def _chunks_in_window(chunks: Sequence[int], window: Window) -> tuple[int, int]:
-    """Which of ascending chunks are in a window: from one position up to another."""
+    """Returns the range of positions of ascending chunks in a window."""
     return bisect_left(chunks, window.first), bisect_left(chunks, window.end)
 
 
 def _message_in_window(send: Message, window: Window) -> Message:
-    """The part of a message that is in a window."""
+    """Returns the part of a message in a window."""
     low, high = _chunks_in_window(send.chunks, window)
     if (low, high) == (0, len(send.chunks)):
         return send
@@ -306,7 +306,7 @@ def _message_in_window(send: Message, window: Window) -> Message:
 
 
 def _runs(*places: Places) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Stretches in which all places are consecutive: the first ones, and the length."""
+    """Yields stretches in which all places are consecutive: the first places, and the length."""
     rows = list(zip(*places, strict=True))
     start = 0
     for at in range(1, len(rows) + 1):

@@ -1,8 +1,8 @@
-"""Where the chunks of a collective lie at first, and where they must lie in the end.
+"""Where a collective's chunks are initially, and where they must be in the end.
 
-An all-reduce is in place: every rank's value of chunk c is at home at index c of its input. The
-others leave the input as it is, as callers of NCCL expect, and their results are at home in the
-output: of a reduce-scatter only the rank's own piece. What has no home goes through scratch.
+An all-reduce is in place: every rank's value of chunk c has its home at index c of its input. Other
+collectives leave the input unchanged, as callers of NCCL expect, and their results have their homes
+in the output; for a reduce-scatter only the rank's own piece. Values without a home go to scratch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REFUSED: Mapping[Goal, str] = {
 
 
 def place_number(buffer: str, index: int = 0) -> int:
-    """An index of a buffer as one number, so that places beside each other differ by 1."""
+    """Returns a buffer's index as one number, so that adjacent places differ by 1."""
     return BUFFERS.index(buffer) * SPAN + index
 
 
@@ -43,9 +43,9 @@ def place_number(buffer: str, index: int = 0) -> int:
 class Homes:
     """The buffers of a collective over ``members``, cut into chunks.
 
-    A member's piece, or what all have where there are no pieces, has ``own`` chunks; input and
-    output have ``given`` and ``got`` pieces. Values are known by labels: in an all-to-all there is
-    one for each chunk and each member it comes from, otherwise one for each chunk.
+    A member's piece, or everything if there are no pieces, has ``own`` chunks; input and output
+    have ``given`` and ``got`` pieces. Values are identified by labels: in an all-to-all one for
+    each chunk and each member it comes from, otherwise one for each chunk.
     """
 
     goal: Goal
@@ -69,7 +69,7 @@ class Homes:
 
     @property
     def message(self) -> int:
-        """The chunks of what the executor takes for the size of a message."""
+        """The chunks of what the executor counts as the size of a message."""
         return self.outputs if self.goal.gathers else self.inputs
 
     @property
@@ -77,10 +77,10 @@ class Homes:
         return self.inputs * self.members if self.goal.apart else self.message
 
     def first(self, rank: int, order: Numbers) -> Numbers:
-        """The labels of what a rank has at first, and below them the places: its input.
+        """Returns the labels of a rank's input, and below them their places.
 
-        The pieces of the input go by ranks, those of a schedule by members: ``order`` says
-        which rank each of these is.
+        The input's pieces are in the order of ranks, a schedule's in that of members;
+        ``order`` has the rank of each member.
         """
         chunks = np.arange(self.inputs)
         if self.given > 1:
@@ -93,7 +93,7 @@ class Homes:
         return np.stack([labels, place_number(INPUT) + chunks])
 
     def of(self, rank: int, labels: Numbers) -> Numbers:
-        """The homes of labels on a rank; -1 for those that have none there."""
+        """Returns the homes of labels on a rank; -1 for labels without a home there."""
         if self.inplace:
             return place_number(INPUT) + labels
         if self.goal.gathers:
@@ -104,7 +104,7 @@ class Homes:
 
 
 def homes(schedule: Schedule, chunks: int) -> Homes:
-    """The homes of a schedule's values, its payload cut into so many chunks."""
+    """Returns the homes of a schedule's values, with its payload cut into ``chunks``."""
     goal = schedule.goal
     own = chunks // schedule.pieces if goal.in_pieces else chunks
     members = schedule.reduction.tree.devices

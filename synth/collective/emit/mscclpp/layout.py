@@ -1,4 +1,4 @@
-"""How the work of a GPU is cut into threadblocks, and which messages then fit the format."""
+"""Divides the work of a GPU into threadblocks, and limits message sizes to the format's."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MOST_RANK_COPIES = 32
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """How the work of a GPU is cut into threadblocks.
+    """The division of a GPU's work into threadblocks.
 
-    The payload is cut into ``copies``, which are treated alike side by side, for speed; each
-    copy's chunks into ``lanes``, where one threadblock alone would pass a limit of the format.
-    All threadblocks of a GPU must run at once, or one could wait for a peer's that does not; so
-    there are at most ``MOST_BLOCKS``, fewer than any such GPU has processors. In all there are at
-    most ``MOST_BLOCKS_OF_ALL``, and ``MOST_RANK_COPIES`` copies, for the sake of the proof's time.
+    The payload is cut into ``copies``, processed side by side for speed; each copy's chunks are
+    cut into ``lanes`` if one threadblock would exceed a limit of the format. All threadblocks
+    of a GPU must run at once, or one could wait for a peer's that does not; so there are at
+    most ``MOST_BLOCKS``, fewer than any such GPU has processors. ``MOST_BLOCKS_OF_ALL`` and
+    ``MOST_RANK_COPIES`` limit the proof's time.
     """
 
     copies: int
@@ -35,13 +35,13 @@ class BlockLayout:
 
 
 def numbers_of_lanes(source: EmitSource, chunks: int) -> list[int]:
-    """Into how many lanes the chunks may be cut, fewest first."""
+    """Returns the possible numbers of lanes, fewest first."""
     most = min(chunks, MOST_BLOCKS, max(1, MOST_BLOCKS_OF_ALL // source.schedule.devices))
     return [lanes for lanes in range(1, most + 1) if chunks % lanes == 0]
 
 
 def copies_of(source: EmitSource, lanes: int) -> int:
-    """How many copies are worth while: a threadblock alone moves some tens of GB/s."""
+    """Returns how many copies are worthwhile: one threadblock moves some tens of GB/s."""
     most = min(MOST_COPIES, MOST_BLOCKS // lanes, MOST_RANK_COPIES // source.schedule.devices)
     copies = 1
     while 2 * copies <= most and source.schedule.payload_bytes >= 2 * copies * BYTES_PER_COPY:
@@ -50,7 +50,7 @@ def copies_of(source: EmitSource, lanes: int) -> int:
 
 
 def windows_of(found: GroupMessages, layout: BlockLayout) -> list[Window]:
-    """The windows of all threadblocks of a GPU, those of the first copy first."""
+    """Returns the windows of all threadblocks of a GPU, those of the first copy first."""
     size = found.homes.labels // layout.lanes
     own = found.homes.own
     return [
@@ -61,7 +61,7 @@ def windows_of(found: GroupMessages, layout: BlockLayout) -> list[Window]:
 
 
 def message_sizes(source: EmitSource, found: GroupMessages, layout: BlockLayout) -> tuple[int, int]:
-    """The smallest and largest message; raises CannotExpressError for offsets beyond 32 bits."""
+    """Returns the smallest and largest message. Raises CannotExpressError beyond 32-bit offsets."""
     chunks, scratch = found.homes.message * layout.copies, max(found.scratch) * layout.copies
     payload = pad_length(source.schedule.payload_bytes, chunks * ALIGNMENT)
 

@@ -1,10 +1,8 @@
 """A schedule as rounds of messages between ranks, with the place of every chunk in its buffers.
 
-The payload is cut into equal chunks. The local transposes of a schedule, which only reorder
-memory, need no work at all: they are followed here, on the numbers of the chunks, to know which of
-them a step is about. What is received goes to its home where it has one, or else to scratch.
-
-Values that no later phase reads are not sent.
+The payload is cut into equal chunks. A schedule's local transposes only reorder memory and need no
+work: they are applied to the chunk numbers here, to know which chunks a step uses. Received values
+go to their homes if they have any, else to scratch. Values that no later phase reads are not sent.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ Places = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Message:
-    """One message: values of ``source`` for ``target``, by ascending labels.
+    """Values sent from ``source`` to ``target``, by ascending labels.
 
-    ``come`` is where they lie in the source, ``goes`` where they go in the target. ``stage`` is
-    where the first of them lies in the source's scratch before they go to another host, the others
-    behind it; None if they go from where they are.
+    ``come`` are their places in the source, ``goes`` those in the target. ``stage`` is the
+    place in the source's scratch where they are staged, in sequence, before they go to another
+    host; None if they are sent from where they are.
     """
 
     source: int
@@ -54,7 +52,7 @@ class Message:
 
 @dataclass(frozen=True)
 class LocalMove:
-    """What a rank does by itself: values go from one place of its own to another."""
+    """A rank's local copy of values from one of its places to another."""
 
     rank: int
     chunks: Chunks
@@ -64,10 +62,10 @@ class LocalMove:
 
 @dataclass(frozen=True)
 class Round:
-    """Messages that need not wait for each other, and the phase they belong to.
+    """Independent messages, and the phase they belong to.
 
-    With ``keeps`` every target then adds what it received to its own values. Without messages it
-    only copies them.
+    With ``keeps``, every target then adds what it received to its own values; without messages
+    it only copies them.
     """
 
     phase: int
@@ -77,7 +75,7 @@ class Round:
 
 @dataclass(frozen=True)
 class GroupMessages:
-    """What the ranks of a group send: their buffers, scratch chunks of each rank, the rounds."""
+    """The messages of a group: buffers, scratch chunks of each rank, rounds."""
 
     homes: Homes
     scratch: tuple[int, ...]
@@ -87,11 +85,11 @@ class GroupMessages:
 def messages_of(
     schedule: Schedule, mesh: Mesh, members: Devices, hosts: Sequence[int]
 ) -> GroupMessages:
-    """The messages of a schedule inside one reduction group.
+    """Returns the messages of a schedule inside one reduction group.
 
-    ``members`` are its ranks, ascending; they are known by their positions there, ``hosts`` too.
-    Every exchange is done directly, as the simulator's "direct": each member sends each other one
-    its share. An all-reduce is a reduce-scatter and an all-gather.
+    ``members`` are its ranks, ascending; ranks and ``hosts`` are indexed by their positions
+    there. Every exchange is done directly, as the simulator's "direct": each member sends each
+    other one its share. An all-reduce is a reduce-scatter and an all-gather.
     """
     follower = _MoveBuilder(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
@@ -104,12 +102,12 @@ def messages_of(
 
 
 def chunks_of(schedule: Schedule) -> int:
-    """Into how many chunks the payload is cut."""
+    """Returns the number of chunks of the payload."""
     return schedule.pieces * _finest_parts(schedule)
 
 
 def _finest_parts(schedule: Schedule) -> int:
-    """Into how many parts pieces are cut again, so that all-reduces share their work equally."""
+    """Returns into how many parts pieces are cut, so that all-reduces divide work equally."""
     finer = 1
     for phase, parts in zip(schedule.phases, follow_buffers(schedule).parts, strict=False):
         if isinstance(phase, Exchange) and phase.collective.rounds > 1:
@@ -120,9 +118,9 @@ def _finest_parts(schedule: Schedule) -> int:
 
 
 class _MoveBuilder:
-    """What each rank holds, in the order of its buffer, as the phases go by.
+    """Tracks what each rank holds, in buffer order, from phase to phase.
 
-    ``held[rank]`` has a column for each value: its label, and below that its place.
+    ``_held[rank]`` has a column for each value: its label, and below that its place.
     """
 
     def __init__(
@@ -147,7 +145,7 @@ class _MoveBuilder:
             self._held[rank] = view.transpose(axes).reshape(2, -1)
 
     def exchange(self, number: int, phase: Exchange) -> None:
-        """Note the messages of a phase, one or two rounds of them, and what is held after it."""
+        """Appends the one or two rounds of messages of a phase, and updates what is held."""
         collective = phase.collective
         sums, copies = _RoundDraft([], []), _RoundDraft([], [])
         groups = self._place[phase.groups]
@@ -165,7 +163,7 @@ class _MoveBuilder:
                 self.rounds.append(Round(number, tuple(round.sends), tuple(round.keeps)))
 
     def settle(self, number: int) -> None:
-        """In the end each rank copies to their homes what never came there."""
+        """Copies values to their homes at the end, if they are elsewhere."""
         keeps = []
         for rank, held in self._held.items():
             if not self._needed[-1][rank]:
@@ -183,7 +181,7 @@ class _MoveBuilder:
     def _collect(
         self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
     ) -> None:
-        """The first half: every member's share of every other's values goes to its scratch."""
+        """Sends every member's share of the other members' values to its scratch."""
         labels = self._held[group[0]][0]
         if any(not np.array_equal(labels, self._held[rank][0]) for rank in group):
             raise AssertionError(f"ranks {group} hold chunks in different orders")
@@ -217,7 +215,7 @@ class _MoveBuilder:
     def _spread(
         self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
     ) -> None:
-        """The second half: what a member has, the others get."""
+        """Sends a member's values to the others."""
         if collective.reduces:
             shares = _shares(collective, group, self._held[group[0]][0])
             own = {rank: self._held[rank][:, share] for rank, share in shares.items()}
@@ -242,7 +240,7 @@ class _MoveBuilder:
                 self._held[target][:, shares[source]] = part
 
     def _swap(self, group: list[int], needed: list[int], found: _RoundDraft) -> None:
-        """Each member's block for each other one; it comes where that one's block for it was."""
+        """Sends each member's block for each other; it replaces that one's block for it."""
         blocks = {rank: self._held[rank].reshape(2, len(group), -1) for rank in group}
         for number, target in enumerate(group):
             parts = []
@@ -257,7 +255,7 @@ class _MoveBuilder:
     def _sent(
         self, source: int, target: int, held: Numbers, stage: int | None, found: _RoundDraft
     ) -> Numbers:
-        """Note a message of what a source holds, and say what the target holds of it then."""
+        """Appends a message of what a source holds, and returns what the target then holds."""
         order = np.argsort(held[0])
         labels, come = held[:, order]
         goes = self._placed(target, labels)
@@ -269,7 +267,7 @@ class _MoveBuilder:
         return after
 
     def _placed(self, rank: int, labels: Numbers) -> Numbers:
-        """Where a rank gets values: at their homes, or else in scratch."""
+        """Returns where a rank receives values: at their homes, else in scratch."""
         goes = self.homes.of(rank, labels)
         away = goes < 0
         count = int(away.sum())
@@ -278,20 +276,20 @@ class _MoveBuilder:
         return goes
 
     def _summed(self, rank: int, held: Numbers) -> Numbers:
-        """Where a rank has sums: at their homes, or where its values are, if not in the input."""
+        """Returns a rank's places for sums: homes, else in place unless in the input."""
         if (held[1] // SPAN == BUFFERS.index(INPUT)).any():
             return self._placed(rank, held[0])
         home = self.homes.of(rank, held[0])
         return np.where(home < 0, held[1], home)
 
     def _room(self, rank: int, size: int) -> int:
-        """Scratch that nothing else uses, so that no round can disturb another."""
+        """Allocates scratch that nothing else uses, so that rounds cannot interfere."""
         first = self.scratch[rank]
         self.scratch[rank] += size
         return first
 
     def _stage(self, source: int, targets: list[int], come: Numbers) -> int | None:
-        """Scratch of a source for what it sends to other hosts, if it does, and has elsewhere."""
+        """Allocates scratch for values sent to other hosts, unless already in scratch."""
         near = all(self._hosts[target] == self._hosts[source] for target in targets)
         if near or (come // SPAN == BUFFERS.index(SCRATCH)).all():
             return None
@@ -300,14 +298,14 @@ class _MoveBuilder:
 
 @dataclass(frozen=True)
 class _RoundDraft:
-    """A round as it is noted."""
+    """A round under construction."""
 
     sends: list[Message]
     keeps: list[LocalMove]
 
 
 def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[int, Numbers]:
-    """Which of what all hold each member adds up, as positions in their buffers."""
+    """Returns the positions of the buffer that each member reduces."""
     if collective.to_first:
         return {group[0]: np.arange(len(labels))}
     order = np.arange(len(labels)) if collective.scatters else np.argsort(labels)

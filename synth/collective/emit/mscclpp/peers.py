@@ -1,7 +1,7 @@
-"""Refuses, before any message is written, steps in which a rank has too many peers.
+"""Refuses steps in which a rank has too many peers, before any message is built.
 
-A rank that collects or spreads a chunk talks to all others of its group, in one threadblock,
-however the chunks are cut into lanes. So only the number of peers counts, and no layout helps.
+A rank that collects or spreads a chunk talks to all others of its group in one threadblock, however
+the chunks are cut into lanes. So only the number of peers counts, and no layout helps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def find_crowded_phase(schedule: Schedule, hosts: Devices) -> Excess | None:
-    """The first phase in which some rank needs too many channels; ``hosts[device]`` is its host."""
+    """Returns the first phase in which a rank (on ``hosts[device]``) has too many channels."""
     needed = follow_buffers(schedule).needed
     for number, phase in enumerate(schedule.phases):
         if not isinstance(phase, Exchange):
@@ -37,7 +37,7 @@ def find_crowded_phase(schedule: Schedule, hosts: Devices) -> Excess | None:
 
 
 def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]:
-    """How many peers of each channel type a member has at most."""
+    """Returns the largest number of a member's peers for each channel type."""
     busy, peers = _busy_masks(phase.collective, needed[phase.groups])
     at = hosts[phase.groups]
     near = (at[:, :, None] == at[:, None, :]) & peers[:, None, :]
@@ -50,9 +50,9 @@ def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]
 
 
 def _busy_masks(collective: Collective, needed: Mask) -> tuple[Mask, Mask]:
-    """Masks of each group's members: those with a share to collect or spread, and their peers.
+    """Returns masks of group members with a share to collect or spread, and of their peers.
 
-    ``needed`` tells whose values are read later, shape (groups, members).
+    ``needed``, of shape (groups, members), marks whose values are read later.
     """
     everyone = np.ones_like(needed)
     root = np.zeros_like(needed)

@@ -1,37 +1,37 @@
-"""Execution plans for MSCCL++'s executor: a collective in chunks, by all GPUs at once.
+"""Execution plans for MSCCL++'s executor: a collective in chunks, run by all GPUs at once.
 
 A plan works inside each reduction group, so with replicas it is not the plain collective of its
-communicator, which must span the whole machine. Ranks, channels and buffers are known by position:
-an operation's ``channel_ids`` and ``buffer_id`` count the channels and remote buffers of its type
-that its threadblock lists, and those lists count the GPU's, the channels again per type.
+communicator, which must span the whole machine. Channels and buffers are referenced by position: an
+operation's ``channel_ids`` and ``buffer_id`` index the channels and remote buffers of its type that
+its threadblock lists, and those lists index the GPU's, the channels again per type.
 
-Facts are from microsoft/mscclpp at commit 00668b4a41acbf25214c03df74d743849d8518e8, the reader
+Sources are microsoft/mscclpp at commit 00668b4a41acbf25214c03df74d743849d8518e8, the reader
 src/core/executor/execution_plan.cc (keys, units, alignment), src/core/include/execution_common.hpp
 (limits, all of them per threadblock or per operation) and execution_kernel.hpp (what operations
 do), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc (which
-channels are joined, scratch). What follows from them:
+channels are joined, scratch). They imply:
 
 * ``index`` and ``size`` count chunks of input size / ``input_chunks``, which must be output size /
   ``output_chunks``. Both must be a multiple of ``buffer_alignment`` x chunks, so
   ``min_message_size`` is one unit of that: of the output of an all-gather, else of the input.
 * The name of the ``collective`` and ``inplace`` only choose the plan for a caller of the NCCL
   interface (src/ext/nccl/nccl.cc and, at 03599e27d78e4c662bb068fb75859c06ee437e4e,
-  algorithm_selector.cc). It asks for broadcasts too, but chooses
-  without a look at the root; nowhere is there a reduce. A reduce-scatter whose output is a piece of
-  its input does not count as in place there. An all-to-all it does not ask for yet: such a plan is
-  for the executor itself.
-* Offsets are 32 bits wide. Scratch is made for the whole allocation the input lies in, up to
-  ``max_message_size``, so that one bounds the scratch to 64 MiB where the payload lets it. Of an
+  algorithm_selector.cc). It selects broadcasts too, but ignores the
+  root; there is no reduce at all. A reduce-scatter whose output is a piece of its input does not
+  count as in place there. It does not select all-to-alls yet: such a plan is for the executor
+  itself.
+* Offsets are 32 bits wide. Scratch is allocated for the whole allocation that contains the input,
+  up to ``max_message_size``, so that limits scratch to 64 MiB where the payload allows it. For an
   all-gather that size is the output's, so it counts as many times as there are members.
-* ``reuse_resources`` shares channels among user buffers, which a plan must not do that puts into
+* ``reuse_resources`` shares channels among user buffers, which is wrong in a plan that puts into
   them; so it is off, and the 64 MB of shared scratch are no limit.
-* A proxy that puts from the input counts from the start of the allocation it lies in, where threads
-  count from the input itself. So what goes to other hosts is copied to scratch first.
-* ``flush`` looks at the number of its targets, not of its channels, so it does nothing in plans as
-  the project's own language writes them; ``pwsf`` passes the address of the source offsets for an
-  offset. Neither is used: what proxies read is written again only after the data were answered, or
-  after the target has said in the next launch that it is ready.
-* A peer's input or output is taken to begin in its allocation where the own one does.
+* A proxy that puts from the input counts from the start of the input's allocation, while threads
+  count from the input itself. So data for other hosts is copied to scratch first.
+* ``flush`` checks the number of its targets, not of its channels, so it does nothing in plans as
+  the project's own language writes them; ``pwsf`` passes the address of the source offsets as an
+  offset. Neither is used: what proxies read is overwritten only after the data were answered, or
+  after the target has signalled in the next launch that it is ready.
+* A peer's input or output is assumed to begin in its allocation where the own one does.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ Work = list[RankRound]
 
 @dataclass(frozen=True)
 class GroupRounds:
-    """What a reduction group does, its ranks counted in ascending order: their rounds, and hosts.
+    """A reduction group's messages, each rank's rounds, and the ranks' hosts, in ascending order.
 
-    All groups do the same, side by side, and lie on the machine in the same way.
+    All groups do the same, side by side, and are placed on the machine in the same way.
     """
 
     moves: GroupMessages
@@ -96,16 +96,17 @@ class GroupRounds:
 
 
 def write(source: EmitSource) -> Files:
-    """The plan, proved by symbolic execution, as one file.
+    """Returns the plan, proved by symbolic execution, as one file.
 
-    In most all-reduces what a rank is sent depends on what it sent itself, so it comes when the
-    rank is ready for it. Where that is not so the proof finds a race, and the plan is written again
-    with ranks that ask first. In other collectives a rank need not hear again from one that it
-    sends to, which may still read what it got in the launch before: so all ask at the start.
+    In most all-reduces what a rank receives depends on what it sent, so data arrives when the
+    rank is ready. Otherwise the proof finds a race, and the plan is written again with
+    receivers that signal readiness first. In other collectives a rank need not hear again from
+    a receiver, which may still read what it got in the launch before: so all signal at the
+    start.
 
-    Raises CannotExpressError for a request or operation that MSCCL++ has no plans for, for a step
-    that passes a limit of the format, for payloads beyond its offsets, and for ranks that are not
-    numbered host by host.
+    Raises CannotExpressError for a request or operation that MSCCL++ has no plans for, for a
+    step that exceeds a limit of the format, for payloads beyond its offsets, and for ranks that
+    are not numbered host by host.
     """
     groups = _groups(source)
     group = _group(source, groups)
@@ -123,9 +124,9 @@ def write(source: EmitSource) -> Files:
 
 
 def check(source: EmitSource) -> None:
-    """Raise what ``write`` raises, without writing or proving a plan that surely can be written.
+    """Raises what ``write`` raises, without writing or proving a plan that surely can be written.
 
-    Ranks that ask first need more than others, so a plan in which they do tells of both.
+    Ready signals need more resources, so a plan with them covers the plan without.
     """
     group = _group(source, _groups(source))
     try:
@@ -136,12 +137,12 @@ def check(source: EmitSource) -> None:
 
 
 def _ready_waits(homes: Homes) -> tuple[ReadyWait, ...]:
-    """How much ranks may have to ask, least first."""
+    """Returns how ranks may have to wait for readiness, least first."""
     return (ReadyWait.NEVER, ReadyWait.HOMES) if homes.inplace else (ReadyWait.START,)
 
 
 def _groups(source: EmitSource) -> Devices:
-    """The ranks of every reduction group, ascending: shape (groups, members)."""
+    """Returns the ranks of every reduction group, ascending, in shape (groups, members)."""
     goal = source.schedule.goal
     if source.schedule.op is not ReductionKind.SUM:
         raise CannotExpressError(f"a {source.schedule.op.value}: its plans add", where="--op")
@@ -151,7 +152,7 @@ def _groups(source: EmitSource) -> Devices:
 
 
 def _group(source: EmitSource, groups: Devices) -> GroupRounds:
-    """What every group does. Steps with too many peers are refused before messages are made."""
+    """Returns what every group does; refuses steps with too many peers before building messages."""
     schedule, mesh = source.schedule, source.mesh
     hosts = _hosts(source)
     excess = find_crowded_phase(schedule, places(source)[:, 0])
@@ -167,9 +168,9 @@ def _group(source: EmitSource, groups: Devices) -> GroupRounds:
 
 
 def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, str]:
-    """The name and the text of a plan for messages of these sizes, a line for each GPU.
+    """Returns the name and text of a plan for messages of these sizes, with a line for each GPU.
 
-    The name is the plan's own: the executor knows plans by names.
+    The name contains a hash of the plan, because the executor knows plans by names.
     """
     plan = ExecutionPlan(
         name="",
@@ -189,7 +190,7 @@ def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, s
 
 
 def _hosts(source: EmitSource) -> list[int]:
-    """The host of every rank. The executor takes equal blocks of consecutive ranks for hosts."""
+    """Returns each rank's host. The executor takes equal blocks of consecutive ranks for hosts."""
     hosts: list[int] = places(source)[source.mesh.devices, 0].tolist()
     if hosts != sorted(hosts):
         raise CannotExpressError(
@@ -199,7 +200,7 @@ def _hosts(source: EmitSource) -> list[int]:
 
 
 def _work(found: GroupMessages, ranks: int) -> list[Work]:
-    """For every rank its rounds, each with what it sends, what it gets and what it does then."""
+    """Returns every rank's rounds, each with its sends, receives and local move."""
     work: list[Work] = [[] for _ in range(ranks)]
     for round in found.rounds:
         out: dict[int, list[Message]] = {}
@@ -217,10 +218,11 @@ def _work(found: GroupMessages, ranks: int) -> list[Work]:
 def _blocks(
     source: EmitSource, group: GroupRounds, asks: ReadyWait
 ) -> tuple[BlockLayout, list[list[BlockWriter]]]:
-    """The layout with the fewest lanes that keep to the limits; its blocks, a row for each window.
+    """Returns the layout with the fewest lanes within the limits, and its blocks by window.
 
-    Raises CannotExpressError for the phase that passes a limit however many lanes there are. Where
-    there are pieces a copy has a part of each, so that it may pass a limit that the whole keeps.
+    Raises CannotExpressError for the phase that exceeds a limit with any number of lanes. Where
+    there are pieces, a copy has a part of each, so it may exceed a limit that the whole does
+    not.
     """
     excess, lanes = None, 1
     for lanes in numbers_of_lanes(source, group.moves.homes.message):
@@ -242,7 +244,7 @@ def _blocks(
 def _write_blocks(
     group: GroupRounds, windows: list[Window], asks: ReadyWait
 ) -> tuple[list[list[BlockWriter]], Excess | None]:
-    """The blocks of every window, one for each rank; up to the first that passes a limit."""
+    """Returns the blocks of every window, one for each rank, up to the first over a limit."""
     rows: list[list[BlockWriter]] = []
     for window in windows:
         rows.append([])
@@ -263,7 +265,7 @@ def _excess_error(source: EmitSource, excess: Excess, lanes: int) -> CannotExpre
 def _gpus(
     group: GroupRounds, groups: Devices, layout: BlockLayout, blocks: list[list[BlockWriter]]
 ) -> list[Gpu]:
-    """All GPUs by rank. GPUs at the same place in their groups differ only in ranks named."""
+    """Returns all GPUs by rank. GPUs at one place in their groups differ only in ranks named."""
     homes = group.moves.homes
     lengths = homes.inputs, homes.outputs, max(group.moves.scratch)
     inputs, outputs, scratch = (length * layout.copies for length in lengths)
@@ -286,13 +288,13 @@ def _gpus(
 
 @dataclass(frozen=True)
 class _GpuResources:
-    """What the threadblocks of a GPU name by position: channels of each type, remote buffers."""
+    """What a GPU's threadblocks reference by position: channels of each type, remote buffers."""
 
     channels: dict[str, list[int]]
     buffers: dict[tuple[int, str, str], int]
 
     def by(self, number: int, block: BlockWriter) -> Threadblock:
-        """A threadblock as it is written; enters its channels and remote buffers in the lists."""
+        """Returns a block's final form; adds its channels and remote buffers to the lists."""
         channel_refs, buffer_refs = [], []
         for kind in (MEMORY, PORT):
             if peers := list(block.channels[kind]):

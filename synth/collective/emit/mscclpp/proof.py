@@ -1,14 +1,14 @@
-"""Runs an MSCCL++ execution plan symbolically: a judge that knows only the JSON.
+"""Executes an MSCCL++ execution plan symbolically: a judge that knows only the JSON.
 
-A value is the set of ranks whose contribution to a chunk it contains. All threadblocks run at once;
-nothing is assumed of their order but what the plan enforces. A *segment* is a stretch of a
-threadblock's operations between two ``nop``; its threads do not wait for each other inside it. Each
-put of a port channel is a segment too, as a proxy does it later. The past of a segment is a bit set
-of segments, and two accesses to one chunk, one of them a write, must have one in the other's past.
+A value is a chunk and the set of ranks that contributed to it. All threadblocks run at once,
+ordered only by what the plan enforces. A *segment* is a stretch of a threadblock's operations
+between two ``nop``; its threads do not wait for each other inside it. Each put of a port channel is
+a segment too, because a proxy does it later. The past of a segment is a bit set of segments, and of
+two accesses to one chunk, one of them a write, one must be in the other's past.
 
 The plan is launched twice, with new input that the rank's user writes as soon as its own kernel has
-ended; the output is the user's then, too. So what is still under way, a peer's late write or a
-proxy's late read, is a race, and so is a write to the output of a rank whose user still reads it.
+ended; the output then belongs to the user, too. So anything still in flight, a peer's late write or
+a proxy's late read, is a race, and so is a write to the output of a rank whose user still reads it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from synth.collective.emit.mscclpp.schema import (
     Remote,
     Sync,
 )
-from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, given_input, wanted_output
+from synth.collective.emit.mscclpp.wanted import IN_PLACE, Value, expected_output, initial_input
 
 LAUNCHES = 2
 
 
 @dataclass(frozen=True)
 class PlanFailure:
-    """Why a plan is not the collective of the groups; ``race``: two accesses lack an order."""
+    """Why a plan is not the collective of the groups; ``race``: two accesses are unordered."""
 
     reason: str
     race: bool = False
@@ -56,7 +56,7 @@ class PlanFailure:
 
 @dataclass(slots=True)
 class _Cell:
-    """A chunk of memory: whose contributions to which chunk it holds, who wrote it, who read it."""
+    """A chunk of memory: its chunk number, contributing ranks, writer and readers."""
 
     chunk: int = -1
     ranks: int = 0
@@ -67,13 +67,13 @@ class _Cell:
 def prove(
     text: str, groups: Iterable[Sequence[int]], collective: str = "allreduce"
 ) -> PlanFailure | None:
-    """None if a plan's text is a collective inside each group (of ranks), and has no race.
+    """Returns None if a plan's text is a race-free collective inside each group of ranks.
 
-    Pieces are in the order of ranks. Checked besides: that an input which is not the output is
-    only read, keys, positions and sizes, the limits of the format, that channels come in
-    pairs, that no threadblock waits for ever, and that no signal is left over. If no
-    group names another's ranks, groups run one by one, and alike ones (except for ranks) run once;
-    errors then count the ranks inside the group.
+    Pieces are in the order of ranks. It also checks that a separate input is only read, keys,
+    positions and sizes, the limits of the format, that channels are paired, that no threadblock
+    deadlocks, and that no signal is left over. If no group names another's ranks, groups are
+    executed one by one, and equal ones (up to ranks) only once; errors then count the ranks
+    inside the group.
     """
     try:
         plan = read(text)
@@ -92,13 +92,13 @@ def prove(
 
 
 def _check_order(earlier: int, past: int, reason: str) -> None:
-    """Raise a race unless all segments in ``earlier`` are past."""
+    """Raises a race unless all segments in ``earlier`` are past."""
     if earlier & ~past:
         raise WrongError(reason, race=True)
 
 
 def _read(cells: list[_Cell], segment: int, past: int) -> None:
-    """Note that a segment reads; the segment that wrote must be past."""
+    """Records that a segment reads; the segment that wrote must be past."""
     earlier = 0
     for cell in cells:
         if cell.chunk < 0:
@@ -109,7 +109,7 @@ def _read(cells: list[_Cell], segment: int, past: int) -> None:
 
 
 def _write(cells: list[_Cell], segment: int, past: int) -> None:
-    """Note that a segment writes; segments that wrote or read before must be past."""
+    """Records that a segment writes; segments that wrote or read before must be past."""
     earlier = 0
     for cell in cells:
         earlier |= cell.writer | cell.readers
@@ -126,7 +126,7 @@ def _move(came: list[_Cell], goes: list[_Cell], segment: int, past: int) -> None
 
 
 def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
-    """The chunk that all cells hold, and the ranks in it: none may be there twice."""
+    """Returns the chunk that all cells hold, and their ranks, of which none may occur twice."""
     chunk, ranks = cells[0].chunk, 0
     for cell in cells:
         if cell.chunk != chunk:
@@ -140,9 +140,9 @@ def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
 def _split_into_parts(
     gpus: list[Gpu], groups: list[list[int]]
 ) -> list[tuple[list[Gpu], list[list[int]]]]:
-    """Parts of the GPUs that name no rank of another part, each with its groups; alike ones once.
+    """Splits the GPUs into parts that name only their own ranks; drops equal parts.
 
-    One part for each group if no group names another's ranks, else all GPUs as they are.
+    A part is a group if no group names another's ranks, else all GPUs.
     """
     seen = sorted(rank for group in groups for rank in group)
     require(
@@ -161,7 +161,7 @@ def _split_into_parts(
 
 
 class _PlanExecutor:
-    """All ranks' memory, channels and threadblocks."""
+    """The memory, channels and threadblocks of all ranks."""
 
     def __init__(self, gpus: list[Gpu], groups: list[list[int]], collective: str) -> None:
         self.given: dict[int, list[Value]] = {}
@@ -169,8 +169,8 @@ class _PlanExecutor:
         for group in groups:
             for rank in group:
                 chunks = gpus[rank].input_chunks
-                self.given[rank] = given_input(collective, group, rank, chunks)
-                self.wanted[rank] = wanted_output(collective, group, rank, chunks)
+                self.given[rank] = initial_input(collective, group, rank, chunks)
+                self.wanted[rank] = expected_output(collective, group, rank, chunks)
                 same = len(self.wanted[rank]) == gpus[rank].output_chunks
                 require(same, f"gpu {rank}: not an output for {chunks} chunks of input")
         self.memory = [_memory(gpu, IN_PLACE[collective]) for gpu in gpus]
@@ -187,7 +187,7 @@ class _PlanExecutor:
         return 1 << self._next
 
     def launch(self) -> None:
-        """Users write new input, all threadblocks run to their end, users look at the result."""
+        """Writes new input, runs all threadblocks to their end, and checks leftover signals."""
         for rank, cells in enumerate(self.memory):
             user = self._segment()
             for own in _buffers_of_users(cells):
@@ -209,7 +209,7 @@ class _PlanExecutor:
         require(not left, f"signals are left over on channel {left[:1]}")
 
     def _run(self) -> None:
-        """Every threadblock in turn goes as far as it can, until all are done or none moves."""
+        """Advances every threadblock in turn until all are done; raises on a deadlock."""
         waiting = self.blocks
         while waiting:
             moved = [self._advance(block) for block in waiting]
@@ -255,7 +255,7 @@ class _PlanExecutor:
                 assert_never(op)
 
     def _settle(self, block: BlockState) -> None:
-        """All threads of a block have met: what any of them did or saw is past."""
+        """Makes what all threads of a block did or saw past: they have met at a barrier."""
         block.past |= block.segment | block.coming
         block.coming = 0
         for channel, bit in block.puts:
@@ -299,7 +299,7 @@ class _PlanExecutor:
         return self._slice(block.rank, chunks.type, chunks)
 
     def _slice(self, rank: int, kind: str, chunks: Local | Remote) -> list[_Cell]:
-        """The cells an operation names."""
+        """Returns the cells that an operation names."""
         cells = self.memory[rank][kind]
         first, size = chunks.index, chunks.size
         if first < 0 or size <= 0 or first + size > len(cells):
@@ -307,7 +307,7 @@ class _PlanExecutor:
         return cells[first : first + size]
 
     def compare(self) -> None:
-        """Users look: every chunk is what it must be, and at rest; inputs are only read."""
+        """Checks that every result chunk is right and settled, and that inputs were only read."""
         for rank, cells in enumerate(self.memory):
             written = 0
             for at, (cell, value) in enumerate(zip(cells["o"], self.wanted[rank], strict=True)):
@@ -321,7 +321,7 @@ class _PlanExecutor:
 
 
 def _memory(gpu: Gpu, inplace: bool) -> dict[str, list[_Cell]]:
-    """The chunks of a GPU's buffers; in place the output is the input."""
+    """Returns the chunks of a GPU's buffers; in place, the output is the input."""
     inputs, outputs, scratch = (
         [_Cell() for _ in range(size)]
         for size in (gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks)
@@ -330,10 +330,10 @@ def _memory(gpu: Gpu, inplace: bool) -> dict[str, list[_Cell]]:
 
 
 def _buffers_of_users(memory: dict[str, list[_Cell]]) -> list[list[_Cell]]:
-    """What is not scratch, each once."""
+    """Returns the distinct buffers other than scratch."""
     return [memory["i"]] if memory["i"] is memory["o"] else [memory["i"], memory["o"]]
 
 
 def _used_channels(op: Put | Sync, block: BlockState) -> list[Channel]:
-    """The channels of an operation."""
+    """Returns the channels of an operation."""
     return select_positions(block.channels[op.channel_type], op.channel_ids or [])

@@ -1,7 +1,7 @@
-"""Reads an MSCCL++ execution plan as the executor does: references by position are resolved.
+"""Reads an MSCCL++ execution plan as the executor does, and resolves references by position.
 
-The executor trusts what it reads. So everything is checked here that would overrun its arrays or
-join the wrong things: the limits, positions, and that every channel has another end.
+The executor trusts what it reads. So everything that would overrun its arrays or connect the wrong
+things is checked here: the limits, positions, and that every channel has another end.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CHANNEL_TYPES = ("memory", "port")
 
 T = TypeVar("T")
 Channel = tuple[str, int, int]
-"""The channel type, the rank it belongs to, its number among the rank's channels of the type."""
+"""The channel type, its rank, and its number among the rank's channels of the type."""
 
 
 class WrongError(Exception):
-    """What is wrong with a plan; ``race``: two accesses lack an order."""
+    """What is wrong with a plan; ``race``: two accesses are unordered."""
 
     def __init__(self, reason: str, race: bool = False) -> None:
         super().__init__(reason)
@@ -46,10 +46,10 @@ class WrongError(Exception):
 
 @dataclass
 class BlockState:
-    """A threadblock under way: its segment's bit, and the segments before it.
+    """A running threadblock: its segment's bit, and the segments before it.
 
-    ``coming`` is past from the next ``nop`` on: what one of the threads has waited for. ``puts``
-    are those its proxies have been told of since the last ``nop``.
+    ``coming`` becomes past at the next ``nop``: what one of the threads has waited for.
+    ``puts`` are those passed to its proxies since the last ``nop``.
     """
 
     rank: int
@@ -65,19 +65,19 @@ class BlockState:
 
 
 def require(condition: bool, reason: str) -> None:
-    """Raise WrongError if a condition does not hold."""
+    """Raises WrongError if a condition does not hold."""
     if not condition:
         raise WrongError(reason)
 
 
-def select_positions(items: list[T], some: list[int]) -> list[T]:
-    """What stands at some positions in a list; in JSON there is none before the first."""
-    require(min(some, default=0) >= 0, f"positions {some}")
-    return [items[at] for at in some]
+def select_positions(items: list[T], positions: list[int]) -> list[T]:
+    """Returns the items at some positions; negative positions in the JSON are errors."""
+    require(min(positions, default=0) >= 0, f"positions {positions}")
+    return [items[at] for at in positions]
 
 
 def read(text: str) -> ExecutionPlan:
-    """The plan that a file is, its header checked. Raises WrongError for what is none."""
+    """Parses a plan and checks its header. Raises WrongError for an invalid plan."""
     try:
         plan = PLAN.validate_json(text)
     except ValidationError as error:
@@ -87,7 +87,7 @@ def read(text: str) -> ExecutionPlan:
 
 
 def _first_error(error: ValidationError) -> str:
-    """The first thing in a text that no plan has."""
+    """Returns the first error of an invalid plan."""
     first = error.errors(include_url=False)[0]
     match first:
         case {"type": "union_tag_invalid", "ctx": {"tag": name}, "loc": (_, gpu, _, block, _, at)}:
@@ -99,7 +99,7 @@ def _first_error(error: ValidationError) -> str:
 
 
 def _check_sizes(plan: ExecutionPlan) -> None:
-    """The header: of a kind that is judged, of sizes that all offsets can say."""
+    """Checks that the header is of a kind that is judged, with sizes that offsets can express."""
     require(plan.name != "", "it has no name")
     require(plan.protocol == "Simple", f"protocol is {plan.protocol!r}")
     require(not plan.reuse_resources, "it puts into buffers that are not its own")
@@ -118,7 +118,7 @@ def _check_sizes(plan: ExecutionPlan) -> None:
 
 
 def rename_ranks(gpu: Gpu, place: Mapping[int, int]) -> Gpu:
-    """A GPU as it is, but for the ranks it names. Raises KeyError for one that has no place."""
+    """Returns a GPU with the ranks it names replaced. Raises KeyError for an unknown rank."""
     channels = [
         replace(channel, connected_to=[place[peer] for peer in channel.connected_to])
         for channel in gpu.channels
@@ -128,13 +128,13 @@ def rename_ranks(gpu: Gpu, place: Mapping[int, int]) -> Gpu:
 
 
 def _peers(gpu: Gpu, kind: str) -> list[int]:
-    """The peers of a GPU's channels of a type, in the order in which they are numbered."""
+    """Returns the peers of a GPU's channels of a type, in the order of their numbers."""
     found = [channels for channels in gpu.channels if channels.channel_type == kind]
     return [peer for channels in found for peer in channels.connected_to]
 
 
 def pair_channels(gpus: list[Gpu]) -> dict[Channel, Channel]:
-    """The other end of every channel: the k-th of a to b belongs to the k-th of b to a."""
+    """Returns the other end of every channel: the k-th of a to b pairs with the k-th of b to a."""
     kth: dict[tuple[str, int, int, int], Channel] = {}
     for rank, gpu in enumerate(gpus):
         require(all(c.channel_type in CHANNEL_TYPES for c in gpu.channels), "channel types")
@@ -151,7 +151,7 @@ def pair_channels(gpus: list[Gpu]) -> dict[Channel, Channel]:
 
 
 def blocks_of(gpu: Gpu) -> Iterator[BlockState]:
-    """The threadblocks of a GPU, what they refer to looked up, within the limits."""
+    """Yields the threadblocks of a GPU, with references resolved and limits checked."""
     own = {kind: _peers(gpu, kind) for kind in CHANNEL_TYPES}
     for number, given in enumerate(gpu.threadblocks):
         where = f"rank {gpu.id}, threadblock {number}"
@@ -173,7 +173,7 @@ def blocks_of(gpu: Gpu) -> Iterator[BlockState]:
 
 
 def _check_limits(block: BlockState, where: str) -> None:
-    """The sizes of the arrays that the executor copies a threadblock into."""
+    """Checks the sizes of the arrays that the executor copies a threadblock into."""
     require(0 < len(block.ops) <= MOST_OPERATIONS, f"{where}: {len(block.ops)} operations")
     for kind in CHANNEL_TYPES:
         require(len(block.channels[kind]) <= MOST_CHANNELS, f"{where}: too many channels")
@@ -184,7 +184,7 @@ def _check_limits(block: BlockState, where: str) -> None:
 
 
 def _excess(op: Operation) -> str:
-    """Which limit an operation passes, if one."""
+    """Returns which limit an operation exceeds, or ""."""
     match op:
         case Put() | Sync() if len(op.channel_ids or ()) > MOST_CHANNELS_PER_OPERATION:
             return "of too many channels"
@@ -198,7 +198,7 @@ def _excess(op: Operation) -> str:
 
 
 def check_owners(blocks: list[BlockState]) -> None:
-    """No two threadblocks count the signals of one channel, which is not atomic."""
+    """Checks that no two threadblocks count the signals of one channel, which is not atomic."""
     used = [
         channel for block in blocks for kind in CHANNEL_TYPES for channel in block.channels[kind]
     ]

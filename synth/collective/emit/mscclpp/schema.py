@@ -1,7 +1,7 @@
-"""The JSON of an MSCCL++ execution plan, as the types that write it and read it back.
+"""The JSON of an MSCCL++ execution plan, as the types that write and read it.
 
-Keys stand in the order of the file. Defaults are those of the executor's own reader. Dataclasses,
-not models, as a plan has up to a million parts, which the proof compares and tells apart.
+Keys are in the order of the file. Defaults are those of the executor's own reader. These are
+dataclasses, not models, because a plan has up to a million parts, which the proof compares.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 
 class PlanPart:
-    """What all parts have in common: nothing is guessed, nothing is unknown."""
+    """Base of all parts: strict types, no unknown keys."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -21,7 +21,7 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True)
 class Local(PlanPart):
-    """Chunks of the GPU's own buffer: of i, the input, of o, the output, or of s, the scratch."""
+    """Chunks of the GPU's own buffer: i, the input, o, the output, or s, the scratch."""
 
     type: str
     index: int
@@ -30,7 +30,7 @@ class Local(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class Remote(PlanPart):
-    """Chunks of a peer's buffer, known by its place among the threadblock's remote buffers."""
+    """Chunks of a peer's buffer, by its position among the threadblock's remote buffers."""
 
     buffer_id: int
     index: int
@@ -66,7 +66,7 @@ class Put(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class Sync(PlanPart):
-    """Tells the other ends of channels that all before it is done, or waits until they tell so."""
+    """Signals channels' other ends that all earlier work is done, or waits for their signals."""
 
     name: Literal["signal", "wait"]
     channel_ids: list[int]
@@ -75,7 +75,7 @@ class Sync(PlanPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce(PlanPart):
-    """Adds up chunks of the own buffers."""
+    """Sums chunks of the own buffers."""
 
     name: Literal["re"] = "re"
     src_buff: list[Local]
@@ -88,7 +88,7 @@ Operation = Annotated[Nop | Copy | Put | Sync | Reduce, Field(discriminator="nam
 
 @dataclass(frozen=True, slots=True)
 class ChannelRefs(PlanPart):
-    """Which of the GPU's channels of a type a threadblock uses, by their places."""
+    """A threadblock's channels of a type, by their positions in the GPU's."""
 
     channel_type: str
     channel_ids: list[int]
@@ -96,7 +96,7 @@ class ChannelRefs(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class BufferRefs(PlanPart):
-    """Which of the GPU's remote buffers a threadblock uses through channels of a type."""
+    """A threadblock's remote buffers for channels of a type, by their positions in the GPU's."""
 
     access_channel_type: str
     remote_buffer_ids: list[int]
@@ -104,7 +104,7 @@ class BufferRefs(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class Threadblock(PlanPart):
-    """What one threadblock does, and what its operations refer to by position."""
+    """A threadblock's operations, and what they reference by position."""
 
     id: int
     ops: list[Operation]
@@ -122,7 +122,7 @@ class Channels(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class RemoteBuffer(PlanPart):
-    """A buffer of another rank, and through which types of channels it is reached."""
+    """A buffer of another rank, and the types of channels that reach it."""
 
     rank: int
     type: str
@@ -131,7 +131,7 @@ class RemoteBuffer(PlanPart):
 
 @dataclass(frozen=True, slots=True)
 class Gpu(PlanPart):
-    """What one GPU has and does."""
+    """The buffers, threadblocks and channels of one GPU."""
 
     id: int
     input_chunks: int
@@ -145,7 +145,7 @@ class Gpu(PlanPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan(PlanPart):
-    """A plan: what it does, for messages of which sizes, and the work of every GPU."""
+    """A plan: its collective, its message sizes, and the work of every GPU."""
 
     name: str
     collective: str

@@ -1,9 +1,9 @@
-"""What the buffers of a plan hold at first and must hold in the end: the judge's own definitions.
+"""What a plan's buffers hold at first and must hold in the end: the judge's own definitions.
 
-They are spelled out here once more, apart from what writes the plans, which could be as wrong. A
-value is a chunk and the ranks whose contribution it contains, as a set of bits. The chunks of an
-all-gather are those of its output, all others those of the input: in an all-to-all of three ranks
-rank 2 ends with chunk 2 of rank 0, of rank 1 and its own.
+They are written independently of the code that writes plans, which could be wrong in the same way.
+A value is a chunk and the contributing ranks as a bit set. The chunks of an all-gather are those of
+its output, all others those of the input: in an all-to-all of three ranks, rank 2 ends with chunk 2
+of rank 0, of rank 1 and its own.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from collections.abc import Sequence
 from synth.collective.emit.mscclpp.reading import require
 
 Value = tuple[int, int]
-"""A chunk, and whose contributions to it there are."""
+"""A chunk, and the ranks that contributed to it."""
 
 IN_PLACE = {"allreduce": True, "reducescatter": False, "allgather": False, "alltoall": False}
-"""The collectives that are judged, by the executor's names for them."""
+"""The collectives that are judged, by the executor's names, and whether they are in place."""
 
 
-def given_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
-    """What a rank's input of some chunks holds when a plan is launched."""
+def initial_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+    """Returns what a rank's input of ``chunks`` chunks holds when a plan is launched."""
     first = members.index(rank) * chunks if collective == "allgather" else 0
     return [(first + chunk, 1 << rank) for chunk in range(chunks)]
 
 
-def wanted_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
-    """What its output must hold in the end; ``chunks`` are those of the input."""
+def expected_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
+    """Returns what its output must hold in the end; ``chunks`` are those of the input."""
     everyone = sum(1 << member for member in members)
     place, count = members.index(rank), len(members)
     if collective == "allreduce":
         return [(chunk, everyone) for chunk in range(chunks)]
     if collective == "allgather":
-        return [value for one in members for value in given_input(collective, members, one, chunks)]
+        return [
+            value for rank in members for value in initial_input(collective, members, rank, chunks)
+        ]
     require(chunks % count == 0, f"rank {rank}: {chunks} chunks for {count} members")
     size = chunks // count
     own = range(place * size, (place + 1) * size)

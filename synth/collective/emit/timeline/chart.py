@@ -1,8 +1,8 @@
-"""What a drawing of the simulated run shows: rows of devices and links, and when they are at work.
+"""The contents of a drawing of the simulated run: rows of devices and links, with their bars.
 
-Devices that take part in the same phases look alike. A small machine gets a row for each device, a
-large one a row for each such class, with its first device by name. Every level gets a row for its
-busiest port, whose bars say how busy it is; so does the devices' memory.
+Devices that take part in the same phases look the same. A small machine gets a row for each device,
+a large one a row for each such class, with its first device's name. Every level gets a row for its
+busiest port, whose bars show how busy it is; so does the devices' memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.collective.semantics.schedule import Transpose
 from synth.events.overlap import PhaseSpan
 
 MOST_DEVICES = 16
-"""With more devices, or more bars than this allows for, classes of devices are shown."""
+"""With more devices, or too many bars, rows are classes of devices."""
 MOST_ROWS = 12
 _MOST_BARS = 4000
 _MOST_BARS_IN_LANE = 240
@@ -30,9 +30,9 @@ _MEMORY = "memory"
 
 @dataclass(frozen=True)
 class ChartBar:
-    """A stretch of time in which a phase is at work on some segments; counted from 1.
+    """A stretch of time in which a phase works on segments, which are counted from 1.
 
-    ``busy_share`` is the part of it for which a link is busy; 1 for devices.
+    ``busy_share`` is the part of it in which a link is busy; 1 for devices.
     """
 
     begin_seconds: float
@@ -48,7 +48,7 @@ class ChartBar:
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A device, a class of devices, or a link: how many it stands for, and what it does when."""
+    """A device, a class of devices, or a link, with how many it represents and its bars."""
 
     kind: str
     name: str
@@ -59,7 +59,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class Chart:
-    """All rows. ``lanes`` is how many bars may stand above each other in one of them."""
+    """All rows. ``lanes`` is how many bars may be stacked in one of them."""
 
     seconds: float
     lanes: int
@@ -67,7 +67,7 @@ class Chart:
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The rows without their bars: what a table beside the drawing says."""
+        """Returns the rows without their bars, for a table beside the drawing."""
         rows = [
             {
                 "kind": row.kind,
@@ -82,36 +82,36 @@ class Chart:
 
 
 def chart(source: EmitSource) -> Chart:
-    """What is to be drawn of a schedule with its prices."""
+    """Returns the contents of a drawing of a schedule with its prices."""
     runs, devices = phase_runs(source), source.schedule.devices
     seconds = max((span.end_seconds for run in runs for span in run.spans), default=0.0)
     bars = sum(len(run.spans) for run in runs)
-    each = devices <= MOST_DEVICES and devices * bars <= _MOST_BARS
-    rows, left_out = _device_rows(source, runs, each)
+    each_device = devices <= MOST_DEVICES and devices * bars <= _MOST_BARS
+    rows, left_out = _device_rows(source, runs, each_device)
     drawn = (*rows, *_link_rows(source, runs))
     lanes = lanes_of(runs)
     most = max(24, min(_MOST_BARS_IN_LANE, _MOST_BARS // max(1, lanes * len(drawn))))
     merged = any(len(run.spans) > most for run in runs)
     thinned = tuple(_thin_row(row, most) for row in drawn)
-    return Chart(seconds, lanes, thinned, tuple(_notes(each, left_out, merged)))
+    return Chart(seconds, lanes, thinned, tuple(_notes(each_device, left_out, merged)))
 
 
 def _device_rows(
-    source: EmitSource, runs: list[PhaseRun], each: bool
+    source: EmitSource, runs: list[PhaseRun], each_device: bool
 ) -> tuple[tuple[ChartRow, ...], int]:
-    """A row for each device or class of devices; and how many classes are left out."""
+    """Returns a row for each device or class of devices, and how many classes are left out."""
     devices = source.schedule.devices
     takes_part = np.zeros((len(runs), devices), dtype=np.bool_)
     for number, run in enumerate(runs):
         joined = run.phase.devices if isinstance(run.phase, Transpose) else run.phase.groups
         takes_part[number, np.asarray(joined).reshape(-1)] = True
-    if each:
+    if each_device:
         first, counts = np.arange(devices), np.ones(devices, dtype=np.int64)
     else:
         _, first, counts = np.unique(takes_part, axis=1, return_index=True, return_counts=True)
         order = np.argsort(first)
         first, counts = first[order], counts[order]
-    shown = first[:MOST_ROWS] if not each else first
+    shown = first[:MOST_ROWS] if not each_device else first
     names = names_of_devices(source, shown)
     rows = tuple(
         _device_row(name, int(alike), [runs[i] for i in np.flatnonzero(takes_part[:, device])])
@@ -126,17 +126,17 @@ def _device_row(name: str, alike: int, runs: list[PhaseRun]) -> ChartRow:
 
 
 def _covered_seconds(bars: tuple[ChartBar, ...]) -> float:
-    """The seconds during which at least one bar is present."""
+    """Returns the seconds during which at least one bar is present."""
     found, until = 0.0, 0.0
-    for bar in sorted(bars, key=lambda one: one.begin_seconds):
+    for bar in sorted(bars, key=lambda bar: bar.begin_seconds):
         found += max(0.0, bar.end_seconds - max(until, bar.begin_seconds))
         until = max(until, bar.end_seconds)
     return found
 
 
 def _link_rows(source: EmitSource, runs: list[PhaseRun]) -> Iterator[ChartRow]:
-    """The busiest port of each level, outermost first, and the memory of a device."""
-    every = total_busy_seconds([([run.price], len(run.spans)) for run in runs])
+    """Yields the busiest port of each level, outermost first, and the memory of a device."""
+    busy_seconds = total_busy_seconds([([run.price], len(run.spans)) for run in runs])
     for name in (*source.system.hierarchy.names, _MEMORY):
         using = [(run, dict(run.price.busy_seconds).get(name, 0.0)) for run in runs]
         bars = tuple(
@@ -146,7 +146,7 @@ def _link_rows(source: EmitSource, runs: list[PhaseRun]) -> Iterator[ChartRow]:
             if busy and (length := span.end_seconds - span.begin_seconds) > 0
         )
         kind = _MEMORY if name == _MEMORY else "link"
-        yield ChartRow(kind, name, 1, every.get(name, 0.0), bars)
+        yield ChartRow(kind, name, 1, busy_seconds.get(name, 0.0), bars)
 
 
 def _bar(run: PhaseRun, span: PhaseSpan, busy_share: float) -> ChartBar:
@@ -164,19 +164,19 @@ def _bar(run: PhaseRun, span: PhaseSpan, busy_share: float) -> ChartBar:
 
 
 def _thin_row(row: ChartRow, most: int) -> ChartRow:
-    """The row with at most so many bars for each phase: neighbours are one."""
+    """Returns the row with at most ``most`` bars for each phase; neighbours are joined."""
     by_phase: dict[tuple[int, int], list[ChartBar]] = defaultdict(list)
     for bar in row.bars:
         by_phase[bar.stripe, bar.step].append(bar)
     bars: list[ChartBar] = []
-    for some in by_phase.values():
-        size = -(-len(some) // most)
-        bars += [_join_bars(some[at : at + size]) for at in range(0, len(some), size)]
+    for run_of_bars in by_phase.values():
+        size = -(-len(run_of_bars) // most)
+        bars += [_join_bars(run_of_bars[at : at + size]) for at in range(0, len(run_of_bars), size)]
     return replace(row, bars=tuple(bars))
 
 
 def _join_bars(bars: list[ChartBar]) -> ChartBar:
-    """Bars that follow each other as one, as busy as they are over its whole length."""
+    """Joins consecutive bars into one with their average busy share."""
     first, last = bars[0], bars[-1]
     if len(bars) == 1:
         return first
@@ -190,8 +190,8 @@ def _join_bars(bars: list[ChartBar]) -> ChartBar:
     )
 
 
-def _notes(each: bool, left_out: int, merged: bool) -> Iterator[str]:
-    if not each:
+def _notes(each_device: bool, left_out: int, merged: bool) -> Iterator[str]:
+    if not each_device:
         yield "one device stands for all that take part in the same steps"
     if left_out:
         yield f"{left_out} more classes of devices are not drawn"

@@ -1,4 +1,4 @@
-"""The simulated run phase by phase: what a trace and a drawing both show."""
+"""The simulated run phase by phase: the input of both trace and drawing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from synth.events.overlap import PhaseSpan, simulate_lanes
 
 @dataclass(frozen=True)
 class PhaseRun:
-    """A phase of a stripe, both counted from 1, its price, and when it is at work on its segments.
+    """A phase of a stripe, both counted from 1, its price, and when it works on its segments.
 
-    Phases that overlap have a ``lane`` each, counted from 0; else there is one for all.
+    Overlapping phases have a ``lane`` each, counted from 0; otherwise all share one.
     """
 
     stripe: int
@@ -31,7 +31,7 @@ class PhaseRun:
 
 
 def phase_runs(source: EmitSource) -> list[PhaseRun]:
-    """Every phase of every stripe."""
+    """Returns every phase of every stripe."""
     spans: dict[tuple[int, int], list[PhaseSpan]] = defaultdict(list)
     for span in simulate_lanes(source.lanes):
         spans[span.lane, span.phase].append(span)
@@ -47,12 +47,12 @@ def phase_runs(source: EmitSource) -> list[PhaseRun]:
 
 
 def lanes_of(runs: list[PhaseRun]) -> int:
-    """How many lanes they have; one at least."""
+    """Returns how many lanes the runs have, at least one."""
     return 1 + max((run.lane for run in runs), default=0)
 
 
 def names_of_devices(source: EmitSource, devices: Devices) -> list[str]:
-    """Devices by number and by their coordinates on the parallelism axes."""
+    """Returns names of devices by number and coordinates on the parallelism axes."""
     axes = source.placement.axes
     ranks = mesh(source.placement, RankOrder.AXES).ranks(devices)
     coordinates = np.unravel_index(ranks, [axis.size for axis in axes])

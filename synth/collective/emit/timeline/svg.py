@@ -1,7 +1,7 @@
-"""The simulated run as an SVG drawing: for reports, notebooks and the page of the service.
+"""The simulated run as an SVG drawing: for reports, notebooks and the service's page.
 
-Looks are presentation attributes, text and lines take the colour of the text around them: so the
-file stands alone, and a page that has it inline may restyle it by its classes.
+Styles are presentation attributes, and text and lines use currentColor: so the file works alone,
+and a page that inlines it may restyle it by its classes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ COLOURS = {
     "all-to-all": "#cc79a7",
     "transpose": "#8c8c8c",
 }
-"""Okabe and Ito's colours, which people see apart whatever kind of colour blindness they have."""
+"""Okabe and Ito's colours, distinguishable with any kind of colour blindness."""
 _LEFT, _WIDTH, _RIGHT = 280, 640, 80
 _TOP, _GAP = 46, 8
 _ALONE, _BESIDE, _THIN = 16, 13, 5
 _TALLEST = 480
-"""Rows that would be taller in all have thinner bars, without names, where several are beside."""
+"""If all rows together would be taller, lanes are thinner and have no names."""
 _LETTERS = 40
-"""Labels of more letters are pressed together, so that they are not cut."""
+"""Longer labels are compressed, so that they are not cut off."""
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write(source: EmitSource) -> Files:
-    """The drawing, and what it says as JSON for a table beside it."""
+    """Returns the drawing, and its contents as JSON for a table beside it."""
     drawn = chart(source)
     data = {"program": str(source.schedule.program), **drawn.as_json()}
     return {
@@ -79,7 +79,7 @@ def _legend(drawn: Chart) -> Iterator[str]:
 
 
 def _scale(seconds: float, height: int) -> Iterator[str]:
-    """Lines at round times, with their labels above."""
+    """Yields lines at round times, with their labels above."""
     for moment in ticks(seconds):
         x = _x_position(moment, seconds)
         yield (
@@ -91,7 +91,7 @@ def _scale(seconds: float, height: int) -> Iterator[str]:
 
 
 def ticks(seconds: float) -> list[float]:
-    """Four to nine round moments from 0 on; only 0 where nothing takes time."""
+    """Returns four to nine round moments from 0 on; only 0 if nothing takes time."""
     if seconds <= 0:
         return [0.0]
     raw = seconds / 5
@@ -106,22 +106,22 @@ def _row(
     count = f" (and {row.alike - 1} alike)" if row.alike > 1 else ""
     label = {"device": row.name, "link": f"{row.name}: busiest port"}.get(row.kind, row.name)
     share = row.busy_seconds / seconds if seconds else 0.0
-    said = label + count
+    label_text = label + count
     fitted = f' textLength="{_LEFT - 16}" lengthAdjust="spacingAndGlyphs"'
     yield f'<g class="row {row.kind}">'
     yield (
         f'<text class="label" x="{_LEFT - 8}" y="{y + tall // 2 + 4}" text-anchor="end"'
-        f"{fitted if len(said) > _LETTERS else ''}>{_text(said)}</text>"
+        f"{fitted if len(label_text) > _LETTERS else ''}>{_text(label_text)}</text>"
     )
     yield (
         f'<rect class="ground" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{tall}" '
         'fill="currentColor" fill-opacity="0.06"/>'
     )
     names = row.kind == "device" and lane - 1 >= LOWEST
-    called = [_name_step(bar, striped) if names else "" for bar in row.bars]
-    for bar, name in zip(row.bars, called, strict=True):
+    bar_names = [_name_step(bar, striped) if names else "" for bar in row.bars]
+    for bar, name in zip(row.bars, bar_names, strict=True):
         yield _bar(bar, y + bar.lane * lane, lane, seconds, name)
-    for bar, name in zip(row.bars, called, strict=True):
+    for bar, name in zip(row.bars, bar_names, strict=True):
         yield _name(bar, y + bar.lane * lane, lane, seconds, name)
     yield (
         f'<text class="share" x="{_LEFT + _WIDTH + 8}" y="{y + tall // 2 + 4}">'
@@ -147,7 +147,7 @@ def _name(bar: ChartBar, y: int, tall: int, seconds: float, name: str) -> str:
 
 
 def _name_step(bar: ChartBar, striped: bool) -> str:
-    """The number of the step, as tables of steps have it, and what it is."""
+    """Returns the step's number, as in tables of steps, and its collective."""
     number = f"{bar.stripe}.{bar.step}" if striped else str(bar.step)
     return _UNPRINTABLE.sub("\ufffd", f"{number} {bar.what}")
 
@@ -157,8 +157,8 @@ def _colour(bar: ChartBar) -> str:
 
 
 def _describe_bar(bar: ChartBar) -> str:
-    several = bar.last_segment > bar.first_segment
-    segments = f"{bar.first_segment} to {bar.last_segment}" if several else bar.first_segment
+    joined = bar.last_segment > bar.first_segment
+    segments = f"{bar.first_segment} to {bar.last_segment}" if joined else bar.first_segment
     busy = "" if bar.busy_share == 1.0 else f", busy {bar.busy_share:.0%}"
     when = f"{format_duration(bar.begin_seconds)} to {format_duration(bar.end_seconds)}"
     return f"step {bar.step} of stripe {bar.stripe}, {bar.what}, segment {segments}: {when}{busy}"
@@ -173,5 +173,5 @@ def _class(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as XML may have it: escaped, and without characters that XML has no place for."""
+    """Returns text as XML: escaped, and without characters that XML does not allow."""
     return escape(_UNPRINTABLE.sub("\ufffd", text))

@@ -1,9 +1,9 @@
-"""The simulated run as a trace for ui.perfetto.dev: who does what when, and how busy links are.
+"""The simulated run as a trace for ui.perfetto.dev: devices' phases, and how busy links are.
 
-The format is Chrome's trace-event JSON, times in microseconds. Every host is a process and every
-device a thread of it; every level is a process too, whose one thread is its busiest port. All
+The format is Chrome's trace-event JSON, times in microseconds. Every host is a process with a
+thread for each device; every level is a process too, whose one thread is its busiest port. All
 devices of a phase start and end together, as in the simulator. Where segments overlap, a device and
-a port have a thread for each phase of each stripe, on which the segments follow each other.
+a port have a thread for each phase of each stripe, with the segments one after another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_SHOWN = 16
 
 @dataclass(frozen=True)
 class TraceSlice:
-    """A stretch of time in which a phase is at work on a segment."""
+    """A stretch of time in which a phase works on a segment."""
 
     start_us: float
     duration_us: float
@@ -58,11 +58,11 @@ class Track:
 
 
 Tracks = list[Track]
-"""One for all phases of a device or port, or one for each phase where they overlap."""
+"""One for all phases of a device or port, or one for each phase if they overlap."""
 
 
 def write(source: EmitSource) -> Files:
-    """The trace as one file. Raises InputError for more devices than a viewer can show."""
+    """Returns the trace as one file. Raises InputError for more devices than a viewer can show."""
     devices = source.schedule.devices
     if devices > MOST_DEVICES:
         raise InputError(
@@ -79,15 +79,15 @@ def write(source: EmitSource) -> Files:
 
 
 def _slices(run: PhaseRun) -> list[TraceSlice]:
-    """When a phase is at work; no slice ends after the next one of its track begins."""
-    both = (
-        (microsecond_span(one.begin_seconds, one.end_seconds), one.segment) for one in run.spans
-    )
-    return [TraceSlice(*times, segment) for times, segment in both]
+    """Returns when a phase works; no slice ends after the next one of its track begins."""
+    return [
+        TraceSlice(*microsecond_span(span.begin_seconds, span.end_seconds), span.segment)
+        for span in run.spans
+    ]
 
 
 def _labels(source: EmitSource, runs: list[PhaseRun]) -> list[str]:
-    """What the tracks of one device or port are called beside its name."""
+    """Returns the suffixes of the names of a device's or port's tracks."""
     if lanes_of(runs) < 2:
         return [""]
     of = [f" of stripe {run.stripe}" if source.beside else "" for run in runs]
@@ -103,7 +103,7 @@ def _about(source: EmitSource) -> Event:
         "op": source.schedule.op.value,
         **_stripe(source.schedule),
         "payload_bytes": source.payload_bytes,
-        **({"stripes": [_stripe(one) for one in source.schedules]} if source.beside else {}),
+        **({"stripes": [_stripe(each) for each in source.schedules]} if source.beside else {}),
         "seconds": source.seconds,
         "made_by": "collsynth's simulator: nothing here was measured",
     }
@@ -118,7 +118,7 @@ def _stripe(schedule: Schedule) -> Event:
 
 
 def _tracks(source: EmitSource, runs: list[PhaseRun]) -> tuple[list[Tracks], list[Tracks]]:
-    """The tracks of each device and of each level; no number is used twice, nor is 0."""
+    """Returns the tracks of each device and each level; ids are distinct and not 0."""
     devices, levels = source.schedule.devices, len(source.system.hierarchy.levels)
     labels = _labels(source, runs)
     first_host = (devices + levels) * len(labels) + 1
@@ -136,7 +136,7 @@ def _tracks(source: EmitSource, runs: list[PhaseRun]) -> tuple[list[Tracks], lis
 
 
 def _names(source: EmitSource, own: list[Tracks], ports: list[Tracks]) -> Iterator[Event]:
-    """Metadata: levels above hosts, outermost first; devices by number."""
+    """Yields metadata: levels above hosts, outermost first; devices by number."""
     levels = zip(source.system.hierarchy.names, ports, strict=True)
     for position, (level, tracks) in enumerate(levels):
         yield from name_event("process", {"pid": tracks[0].pid}, f"level {level}", position)
@@ -153,7 +153,7 @@ def _threads(tracks: Tracks) -> Iterator[Event]:
 
 
 def _device_events(source: EmitSource, runs: list[PhaseRun], own: list[Tracks]) -> Iterator[Event]:
-    """A slice for each phase on every device that takes part."""
+    """Yields a slice for each phase on every device that takes part."""
     for run in runs:
         price, slices = run.price, _slices(run)
         shared = {
@@ -177,7 +177,7 @@ def _stripe_and_step(source: EmitSource, run: PhaseRun) -> Event:
 
 
 def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
-    """Devices that act together, and what to say of their group."""
+    """Yields devices that act together, and what to show of their group."""
     if isinstance(phase, Transpose):
         yield phase.devices.tolist(), {}
         return
@@ -187,7 +187,7 @@ def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
 
 
 def _port_events(source: EmitSource, runs: list[PhaseRun], ports: list[Tracks]) -> Iterator[Event]:
-    """For each level the phases that use its links, and the rate of its busiest port."""
+    """Yields for each level the phases that use its links, and its busiest port's rate."""
     for level, (name, tracks) in enumerate(zip(source.system.hierarchy.names, ports, strict=True)):
         bandwidth = source.system.port_bytes_per_second(level)
         rates: list[tuple[TraceSlice, float]] = []
@@ -205,7 +205,7 @@ def _port_events(source: EmitSource, runs: list[PhaseRun], ports: list[Tracks]) 
 
 
 def _rates(track: Track, rates: list[tuple[TraceSlice, float]]) -> Iterator[Event]:
-    """The sum of the rates of all that is under way, at each moment it changes."""
+    """Yields the sum of the rates of all active slices, at each moment it changes."""
     moments = {0.0, *(at for time, _ in rates for at in (time.start_us, time.end_us))}
     starts = deque(sorted(rates, key=lambda rate: rate[0].start_us))
     under_way: list[tuple[TraceSlice, float]] = []
@@ -213,7 +213,7 @@ def _rates(track: Track, rates: list[tuple[TraceSlice, float]]) -> Iterator[Even
     for moment in sorted(moments):
         while starts and starts[0][0].start_us <= moment:
             under_way.append(starts.popleft())
-        under_way = [one for one in under_way if one[0].end_us > moment]
+        under_way = [active for active in under_way if active[0].end_us > moment]
         total = 0.0 if moment == last else sum(rate for _, rate in under_way)
         yield {
             "ph": "C",

@@ -1,4 +1,4 @@
-"""Forms of further verbs: each is a row of one table, and its boxes are the flags of its question.
+"""Forms of further verbs: each is a row of a table, and its boxes are its question's flags.
 
 >>> from synth.service.page.asking import FORMS
 >>> list(FORMS)

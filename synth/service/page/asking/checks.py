@@ -1,4 +1,4 @@
-"""What is wrong with a question of these forms, as far as it can be known at once."""
+"""Quick checks of the questions of these forms."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from synth.show.terminal.style import pluralize
 
 
 def check(
-    form: VerbForm, given: Mapping[str, Any], checked: FormFindings, limit: Callable[[Any], None]
+    form: VerbForm, parsed: Mapping[str, Any], checked: FormFindings, limit: Callable[[Any], None]
 ) -> FormFindings:
-    """Everything that is wrong, by field, and what machines, axes, jobs and logs come to.
+    """Note problems by field, and facts about machines, axes, jobs and logs.
 
-    ``limit`` raises InputError for a question that asks for too much here.
+    ``limit`` raises InputError if a question exceeds this server's limits.
     """
-    sound = _drop_wrong_fields(form, {**form.stubs, **given}, checked)
+    sound = _drop_wrong_fields(form, {**form.stubs, **parsed}, checked)
     with checked.noting(form.needs[0]):
         limit(sound)
     match sound:
@@ -51,19 +51,19 @@ def check(
 
 
 def _check_machines(sound: SweepQuestion, checked: FormFindings) -> None:
-    told = []
-    for one in sound.tops():
+    facts = []
+    for top in sound.tops():
         with checked.noting("systems"):
-            machine = one.machine()
-            told.append(f"{one.system_name}: {machine.devices} devices")
+            machine = top.machine()
+            facts.append(f"{top.system_name}: {machine.devices} devices")
             _check_axes(sound, machine, checked)
-    checked.tell("systems", "; ".join(told))
+    checked.tell("systems", "; ".join(facts))
 
 
 def _check_axes(
     sound: SweepQuestion | CostQuestion, machine: System, checked: FormFindings
 ) -> None:
-    """Note axes that do not fit the machine, and what is no request over them."""
+    """Note axes that do not fit the machine, and an invalid reduction over them."""
     if "axes" in checked.wrong or machine.devices > MOST_DEVICES:
         return
     if "axes" not in checked.told:
@@ -89,31 +89,31 @@ def _check_logs(sound: LogsQuestion, system: System, checked: FormFindings) -> N
 
 
 def _tell_logs(logs: Sequence[CheckedLog], system: System, checked: FormFindings) -> None:
-    """What is in the logs; and, for one of the catalogue that they are not of, which it may be."""
+    """Note what the logs contain, and suggest their machine if another one is chosen."""
     rows = sum(len(log.rows) for log in logs)
     checked.tell("logs", f"{pluralize(len(logs), 'table')}, {pluralize(rows, 'row')}")
     devices = dict.fromkeys(name for log in logs for name in log.devices)
     if devices:
         checked.tell("logs", f", of {', '.join(devices)}")
-    like = machines_of(logs)
-    names = [one.name for one in like]
-    if like and (system.name not in names or system.devices < like[0].devices):
+    machines = machines_of(logs)
+    names = [machine.name for machine in machines]
+    if machines and (system.name not in names or system.devices < machines[0].devices):
         suits = system.name if system.name in names else names[0]
-        checked.suits.update(system=suits, count=str(like[0].hierarchy.cardinalities[0]))
+        checked.suits.update(system=suits, count=str(machines[0].hierarchy.cardinalities[0]))
 
 
-def _drop_wrong_fields(form: VerbForm, given: dict[str, Any], checked: FormFindings) -> Any:
-    """The question without its wrong fields, which are noted; required ones become stand-ins."""
+def _drop_wrong_fields(form: VerbForm, parsed: dict[str, Any], checked: FormFindings) -> Any:
+    """Parse a question without its wrong fields, which are noted; required ones become stubs."""
     model: type[Question] = form.model
     while True:
         try:
-            return parse_question(model, given)
+            return parse_question(model, parsed)
         except InputError as error:
             key = error.where.partition(".")[0].partition(",")[0]
             checked.note(form.where.get(key, form.needs[0]), error)
-            if key in form.stubs and given.get(key) != form.stubs[key]:
-                given[key] = form.stubs[key]
-            elif key in given and key not in form.stubs:
-                del given[key]
+            if key in form.stubs and parsed.get(key) != form.stubs[key]:
+                parsed[key] = form.stubs[key]
+            elif key in parsed and key not in form.stubs:
+                del parsed[key]
             else:
                 return parse_question(model, dict(form.stubs))

@@ -1,4 +1,4 @@
-"""The routes of these forms: show one, check it as one types, and put its question."""
+"""The routes of these forms: show one, check it while the user types, and ask its question."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORMS: Mapping[str, QuestionForm] = {name: _form(row) for name, row in FORMS.it
 
 
 def _form_of(name: str) -> QuestionForm:
-    """The form of that name. Raises RefusalError where there is none."""
+    """Return the form of that name. Raises RefusalError if there is none."""
     if name not in _FORMS:
         raise not_found("form")
     return _FORMS[name]
@@ -53,17 +53,17 @@ def _form_of(name: str) -> QuestionForm:
 async def show_form(
     request: Request, caller: PageCaller, name: str, like: str | None = None, on: OnMachine = None
 ) -> Response:
-    """A form, with an example, the question of an answer or of a job, or on its machine."""
+    """Show a form with an example, a question asked before, or the machine of an answer."""
     return await _form_of(name).show(request, caller, like, on)
 
 
 @router.post("/ask/{name}/check")
 async def check_form(request: Request, caller: PageCaller, name: str) -> Response:
-    """What is wrong with a form so far, by field, and what it comes to."""
-    return await _form_of(name).checked(request, caller)
+    """Return problems and facts of a form so far, by field."""
+    return await _form_of(name).report(request, caller)
 
 
 @router.post("/ask/{name}")
 async def put_form(request: Request, caller: PageCaller, name: str) -> Response:
-    """Put the question of a form: on to its answer or its job, or back with what is wrong."""
-    return await _form_of(name).put(request, caller)
+    """Ask the question of a form; redirect to its answer or job, or show the problems."""
+    return await _form_of(name).ask(request, caller)

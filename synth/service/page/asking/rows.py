@@ -1,4 +1,4 @@
-"""Which verbs have a form here, what each asks for, and the boxes that stand for its flags."""
+"""The verbs with a form here, their inputs, and the boxes of their flags."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from synth.ask.questions.question import Question
 from synth.service.page.boxes import Boxes
 
 NeededInput = Literal["system", "systems", "job", "logs"]
-"""What has more than a box: a machine, several, a job, logs."""
+"""Inputs with more than a box: a machine, several machines, a job, logs."""
 _SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
 
 
 @dataclass(frozen=True)
 class VerbForm:
-    """A form: what it asks in words, what it needs, and which boxes are always seen or folded.
+    """A form: its texts, its inputs, and the boxes that are always visible or folded.
 
-    ``name``: of its address; ``fixed``: the keys of every question that it asks.
+    ``name`` is used in its URL; ``fixed`` are keys of every question that it asks.
     """
 
     name: str
@@ -42,36 +42,37 @@ class VerbForm:
     def boxes(self) -> Boxes:
         """The boxes by name."""
         every = Boxes.of(self.model, self.model.model_fields)
-        wanted = {every.by_name[name].name for name in (*self.seen, *self.folded)}
-        return Boxes.of(self.model, wanted)
+        names = {every.by_name[name].name for name in (*self.seen, *self.folded)}
+        return Boxes.of(self.model, names)
 
     @cached_property
     def choices(self) -> Mapping[str, Sequence[str]]:
-        """What may be chosen in those boxes that are no free text."""
+        """The choices of boxes that are not free text."""
         fields = self.model.model_fields
-        found = {
-            name: _choices(fields[one.name].annotation) for name, one in self.boxes.by_name.items()
+        choices = {
+            name: _choices(fields[entry.name].annotation)
+            for name, entry in self.boxes.by_name.items()
         }
-        return {name: several for name, several in found.items() if several}
+        return {name: values for name, values in choices.items() if values}
 
     @cached_property
     def where(self) -> Mapping[str, str]:
-        """The box of each flag and of each key that a mistake may name."""
-        keys = {one.name: name for name, one in self.boxes.by_name.items()}
-        given: dict[str, str] = {name: name for name in self.needs}
-        return {**self.boxes.where, **keys, **given, "SYSTEM": "system", "files": "logs"}
+        """The box of each flag and key that an error may name."""
+        keys = {entry.name: name for name, entry in self.boxes.by_name.items()}
+        needed: dict[str, str] = {name: name for name in self.needs}
+        return {**self.boxes.where, **keys, **needed, "SYSTEM": "system", "files": "logs"}
 
 
 def _choices(annotation: Any) -> Sequence[str]:
-    """The values of an enumeration or a literal; none of anything else."""
+    """The values of an enumeration or literal type; empty for other types."""
     if get_origin(annotation) is Annotated:
         return _choices(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
-        return [str(one) for one in get_args(annotation)]
+        return [str(value) for value in get_args(annotation)]
     if get_origin(annotation) in (Union, UnionType):
         return ()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [str(one.value) for one in annotation]
+        return [str(value.value) for value in annotation]
     return ()
 
 
@@ -157,5 +158,5 @@ _ROWS = (
         {"plan": True},
     ),
 )
-FORMS: Mapping[str, VerbForm] = {one.name: one for one in _ROWS}
-"""All of them by their names."""
+FORMS: Mapping[str, VerbForm] = {row.name: row for row in _ROWS}
+"""All forms by name."""

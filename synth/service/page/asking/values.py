@@ -1,4 +1,4 @@
-"""The texts in the boxes of these forms, as they were sent or as a question would need them."""
+"""The texts in the boxes of these forms, from what was sent or from a question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True)
 class LogText:
-    """A log: what its file is called, and all of its text."""
+    """A log: its file's name and text."""
 
     name: str = ""
     text: str = ""
@@ -61,67 +61,68 @@ _EXAMPLES: Mapping[str, tuple[Mapping[str, Any], Texts]] = {
 
 
 def example(form: VerbForm) -> VerbFormValues:
-    """A form that can be put as it stands, but for logs."""
-    given, texts = _EXAMPLES[form.name]
-    return VerbFormValues(**given, texts={**form.boxes.usual, **texts})
+    """Return the values of a form that could be sent as they are, except for logs."""
+    values, texts = _EXAMPLES[form.name]
+    return VerbFormValues(**values, texts={**form.boxes.usual, **texts})
 
 
 def values_of_fields(form: VerbForm, fields: Fields) -> VerbFormValues:
-    """The form as it was sent."""
+    """Return the values of a form as sent."""
     names = ("system", "count", "own", "systems", "job", "own_job")
     texts = {name: first_value(fields, name) for name in form.boxes.usual}
     ticked = frozenset(name for name in form.boxes.switches if first_value(fields, name))
-    given = {name: first_value(fields, name) for name in names}
+    values = {name: first_value(fields, name) for name in names}
     logs = (*_logs(fields), LogText())
     return VerbFormValues(
-        **given, logs=logs, texts=texts, ticked=ticked, open=_differs(form, texts, ticked)
+        **values, logs=logs, texts=texts, ticked=ticked, open=_differs(form, texts, ticked)
     )
 
 
-def values_of_question(form: VerbForm, asked: Any) -> VerbFormValues:
-    """The form that would put a question again."""
-    given: dict[str, Any] = {}
+def values_of_question(form: VerbForm, question: Any) -> VerbFormValues:
+    """Return the values with which the form asks a question again."""
+    values: dict[str, Any] = {}
     if "system" in form.needs:
-        given["own"], given["system"], given["count"] = machine_of(asked)
+        values["own"], values["system"], values["count"] = machine_of(question)
     if "systems" in form.needs:
-        given["systems"] = " ".join(str(getattr(one, "name", one)) for one in asked.systems)
+        values["systems"] = " ".join(str(getattr(s, "name", s)) for s in question.systems)
     if "job" in form.needs:
-        own = asked.job.text if isinstance(asked.job, NamedText) else ""
-        given |= {"own_job": own, "job": "" if own else asked.job or ""}
+        own = question.job.text if isinstance(question.job, NamedText) else ""
+        values |= {"own_job": own, "job": "" if own else question.job or ""}
     if "logs" in form.needs:
-        given["logs"] = (*(LogText(one.name, one.text) for one in asked.files), LogText())
+        values["logs"] = (*(LogText(file.name, file.text) for file in question.files), LogText())
     boxes = form.boxes
-    held = {name: getattr(asked, one.name) for name, one in boxes.by_name.items()}
+    answers = {name: getattr(question, entry.name) for name, entry in boxes.by_name.items()}
     texts = {
-        name: "" if held[name] is None else boxes.written(name, held[name]) for name in boxes.usual
+        name: "" if answers[name] is None else boxes.written(name, answers[name])
+        for name in boxes.usual
     }
-    ticked = frozenset(name for name in boxes.switches if held[name] is boxes.typed(name, "yes"))
-    return VerbFormValues(**given, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
+    ticked = frozenset(name for name in boxes.switches if answers[name] is boxes.typed(name, "yes"))
+    return VerbFormValues(**values, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
 
 
 def question(form: VerbForm, fields: Fields) -> tuple[dict[str, Any], FormFindings]:
-    """The question as JSON, and what could not be made one."""
+    """Return the question as JSON, and the problems of converting the form to it."""
     logs = list(_logs(fields))
-    texts = (OWN_FILE, _OWN_JOB, *(one.name for one in logs))
+    texts = (OWN_FILE, _OWN_JOB, *(log.name for log in logs))
     checked = FormFindings(where=form.where, own=texts)
-    given = {**form.fixed, **read_boxes(fields, form.boxes, checked)}
+    parsed = {**form.fixed, **read_boxes(fields, form.boxes, checked)}
     if "system" in form.needs:
-        given["system"] = system_in(fields)
+        parsed["system"] = system_in(fields)
     if "systems" in form.needs:
-        given["systems"] = first_value(fields, "systems").replace(",", " ").split()
+        parsed["systems"] = first_value(fields, "systems").replace(",", " ").split()
     if "job" in form.needs:
         own = first_value(fields, "own_job")
-        given["job"] = {"name": _OWN_JOB, "text": own} if own else first_value(fields, "job")
+        parsed["job"] = {"name": _OWN_JOB, "text": own} if own else first_value(fields, "job")
     if "logs" in form.needs:
-        given["files"] = [{"name": one.name, "text": one.text} for one in logs]
+        parsed["files"] = [{"name": log.name, "text": log.text} for log in logs]
         if not logs:
             hint = "drop files that nccl-tests wrote, or paste what it printed"
             checked.note("logs", InputError("no log is given", hint=hint))
-    return given, checked
+    return parsed, checked
 
 
 def _logs(fields: Fields) -> Iterable[LogText]:
-    """Those with a text; one without a name is called by its number."""
+    """Logs with a text; one without a name is named by its number."""
     names, texts = fields.get("log_name", ()), fields.get("log_text", ())
     pairs = zip(names, texts, strict=False)
     for number, (name, text) in enumerate(pairs, 1):

@@ -1,4 +1,4 @@
-"""The route that shows two answers side by side, and offers those that can be chosen."""
+"""The route that compares two answers and offers answers to choose from."""
 
 from __future__ import annotations
 
@@ -28,60 +28,60 @@ async def show_comparison(
     caller: PageCaller,
     of: Annotated[list[Key], Query(max_length=_MOST_OFFERED)] = [],  # noqa: B006 - only read
 ) -> Response:
-    """Two answers side by side; with fewer than two, those to choose from."""
-    found = [await view_answer(request, caller, "answers", key) for key in of[:2]]
-    verb = found[0].verb if found else None
+    """Show two answers side by side; with fewer than two, answers to choose from."""
+    chosen = [await view_answer(request, caller, "answers", key) for key in of[:2]]
+    verb = chosen[0].verb if chosen else None
     done = JobFilter(Status.DONE, verb)
     jobs = await state_of(request).broker.jobs(caller, _MOST_OFFERED, None, done)
-    both = await asyncio.to_thread(comparison, *found) if len(found) == 2 else None
-    others = [one for one in jobs if one.answer_key and one.answer_key not in of]
-    like = await _likely_other(request, caller, found[0], others) if len(found) == 1 else None
+    both = await asyncio.to_thread(comparison, *chosen) if len(chosen) == 2 else None
+    others = [job for job in jobs if job.answer_key and job.answer_key not in of]
+    likely = await _likely_other(request, caller, chosen[0], others) if len(chosen) == 1 else None
     return page(
         request,
         "compare.html",
         here="compare",
         both=both,
-        chosen=[one.key for one in found],
-        offered=_offer_names(found, like, jobs),
+        chosen=[viewed.key for viewed in chosen],
+        offered=_offer_names(chosen, likely, jobs),
     )
 
 
 async def _likely_other(
     request: Request, caller: PageCaller, viewed: ViewedAnswer, others: Sequence[StoredJob]
 ) -> str | None:
-    """The key of the answer that is most likely to be put beside one, of the latest first.
+    """Return the key of the answer most likely to be compared with one.
 
-    On the same machine, and with the same lines: of one size, of a range or of a job.
+    The latest on the same machine with the same kind of lines: one size, a range, or a job.
     """
     on_it = re.compile(rf"(^| ){re.escape(machine_in(viewed.question))}(,|$)")
-    near = [one for one in others if on_it.search(one.name)]
+    near = [job for job in others if on_it.search(job.name)]
     for job in near[:_MOST_LOOKED_AT]:
         whole = await state_of(request).broker.job(caller, job.id, whole=True)
         if _kind(question_of(whole)) == _kind(viewed.question):
             return job.answer_key
-    return next((one.answer_key for one in (*near, *others)), None)
+    return next((job.answer_key for job in (*near, *others)), None)
 
 
 def _kind(question: Mapping[str, Any]) -> tuple[bool, ...]:
-    """What decides which lines an answer has."""
-    several, model = bool(question.get("collectives")), bool(question.get("model"))
-    return several, model, isinstance(question.get("bytes"), list)
+    """The properties of a question that decide which lines its answer has."""
+    collectives, model = bool(question.get("collectives")), bool(question.get("model"))
+    return collectives, model, isinstance(question.get("bytes"), list)
 
 
 def _offer_names(
-    found: Sequence[ViewedAnswer], like: str | None, jobs: Sequence[StoredJob]
+    chosen: Sequence[ViewedAnswer], likely: str | None, jobs: Sequence[StoredJob]
 ) -> dict[str, str]:
-    """The names of answers that may be chosen, by their keys: first those that are, and the likely.
+    """Return the names of answers by key: first the chosen ones and the likely one.
 
-    Questions that are called alike, as only a text tells them apart, have behind it when they came.
+    Equal names, of questions that differ only in a text, are followed by their time.
     """
-    names = {one.key: one.name for one in found if one.key}
-    came = dict[str, str]()
-    for job in sorted(jobs, key=lambda one: one.answer_key != like):
+    names = {viewed.key: viewed.name for viewed in chosen if viewed.key}
+    created = dict[str, str]()
+    for job in sorted(jobs, key=lambda job: job.answer_key != likely):
         if job.answer_key:
             names.setdefault(job.answer_key, job.name)
-            came.setdefault(job.answer_key, f", {job.created:%Y-%m-%d %H:%M:%S.%f}"[:-3])
+            created.setdefault(job.answer_key, f", {job.created:%Y-%m-%d %H:%M:%S.%f}"[:-3])
     alike = Counter(names.values())
     return {
-        key: name + (came.get(key, "") if alike[name] > 1 else "") for key, name in names.items()
+        key: name + (created.get(key, "") if alike[name] > 1 else "") for key, name in names.items()
     }

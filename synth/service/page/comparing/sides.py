@@ -1,4 +1,4 @@
-"""What stands side by side of two answers: what each comes to, and all in which they differ."""
+"""Two answers side by side: the summary of each, and their differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Side:
-    """One of two answers: what was asked, where it is, and what it comes to."""
+    """One of two answers: its question, its address, and its summary."""
 
     title: str
     address: str
@@ -44,9 +44,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers, and what each is called; ``why_not``: why lines cannot be told apart.
+    """Two answers with their names; ``why_not``: why their lines cannot be compared.
 
-    ``plans``: of answers that plan a whole step, in place of lines.
+    ``plans`` replaces lines for answers that plan a whole step.
     """
 
     names: tuple[str, str]
@@ -61,12 +61,12 @@ class Comparison:
 
 
 def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
-    """Two answers of one verb side by side."""
+    """Compare two answers of one verb."""
     differ, why_not = None, ""
     asked_apart = question_differences(first.question, second.question)
     names = heads(
-        (what, _size_text(what, one), _size_text(what, other))
-        for what, one, other in asked_apart.rows
+        (key, _size_text(key, first_text), _size_text(key, second_text))
+        for key, first_text, second_text in asked_apart.rows
     )
     plans = _plans(first, second, names)
     if plans is None:
@@ -87,15 +87,15 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     )
 
 
-def _size_text(what: str, said: str) -> str:
-    """A number of bytes in its unit, where it is to be a name."""
-    return format_bytes(int(said)) if what == "bytes" and said.isdecimal() else said
+def _size_text(key: str, text: str) -> str:
+    """A value of a key for use in a name: bytes with their unit."""
+    return format_bytes(int(text)) if key == "bytes" and text.isdecimal() else text
 
 
 def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
-    """The keys of two questions that differ, with both values; an own text by its name."""
+    """Return the keys of two questions that differ, with both values; a text by its name."""
     rows = [
-        [key, *(_words(_value_in_units(key, one.get(key))) for one in (first, second))]
+        [key, *(_words(_value_in_units(key, question.get(key))) for question in (first, second))]
         for key in dict.fromkeys((*first, *second))
         if first.get(key) != second.get(key)
     ]
@@ -103,7 +103,7 @@ def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) ->
 
 
 def _value_in_units(key: str, value: Any) -> Any:
-    """A size, or the ends of a range of sizes, as one reads them; anything else as it is."""
+    """A size or range of sizes with units; any other value unchanged."""
     match key, value:
         case "bytes", int():
             return format_bytes(value)
@@ -119,7 +119,7 @@ def _words(value: Any) -> str:
         case {"name": str(name), "text": str()}:
             return name
         case dict():
-            text = ", ".join(f"{key}={_words(one)}" for key, one in value.items())
+            text = ", ".join(f"{key}={_words(item)}" for key, item in value.items())
         case list():
             text = ", ".join(map(_words, value))
         case bool():
@@ -130,63 +130,68 @@ def _words(value: Any) -> str:
 
 
 def _diff(first: ViewedAnswer, second: ViewedAnswer) -> DiffReply:
-    """What ``diff`` says. Raises InputError for answers that it does not take."""
-    given = {"first": first.body, "second": second.body}
-    found: DiffReply = judge("diff").validate_python(
-        diff(parse_question(DiffQuestion, given), Watcher()).body
+    """Ask ``diff``. Raises InputError for answers that it cannot compare."""
+    bodies = {"first": first.body, "second": second.body}
+    reply: DiffReply = judge("diff").validate_python(
+        diff(parse_question(DiffQuestion, bodies), Watcher()).body
     )
-    return found
+    return reply
 
 
-def _side(one: ViewedAnswer) -> Side:
-    if one.ranking is not None:
-        told = verdict(one.ranking)
-        headline, said = (told.headline, told.said) if told else ("Nothing was found", ())
-        return Side(title(one.ranking), one.base, headline, said)
-    plans = plans_of(one.verb, one.body, None, None)
+def _side(viewed: ViewedAnswer) -> Side:
+    if viewed.ranking is not None:
+        judged = verdict(viewed.ranking)
+        headline, lines = (judged.headline, judged.said) if judged else ("Nothing was found", ())
+        return Side(title(viewed.ranking), viewed.base, headline, lines)
+    plans = plans_of(viewed.verb, viewed.body, None, None)
     if plans is not None:
-        return Side(plans.title, one.base, plans.headline, [*plans.decisions, *plans.verdict])
-    view = view_of_answer(one.verb, one.body)
-    return Side(one.name, one.base, view.headline if view else "", view.said if view else ())
+        return Side(plans.title, viewed.base, plans.headline, [*plans.decisions, *plans.verdict])
+    view = view_of_answer(viewed.verb, viewed.body)
+    return Side(viewed.name, viewed.base, view.headline if view else "", view.said if view else ())
 
 
 def _changes(changes: Sequence[ValueDifference], names: tuple[str, str]) -> Cells:
-    rows = [[one.what, value_text(one, one.first), value_text(one, one.second)] for one in changes]
+    rows = [
+        [change.what, value_text(change, change.first), value_text(change, change.second)]
+        for change in changes
+    ]
     return Cells(["machine", *names], [False] * 3, [False] * 3, rows)
 
 
 def _lines(lines: Sequence[LineDifference], names: tuple[str, str]) -> Cells:
-    """Rank by rank, size by size, or entry by entry, as a terminal has it."""
+    """The lines by rank, size, or entry, as in the terminal."""
     figures = [False, False, True, False, True, True]
-    rows = [[*line_cells(one)] for one in lines]
+    rows = [[*line_cells(line)] for line in lines]
     return Cells(line_headings(names), figures, [False, True, False, True, False, False], rows)
 
 
 def _plans(
     first: ViewedAnswer, second: ViewedAnswer, names: tuple[str, str]
 ) -> PlanComparison | None:
-    """The plans to be taken of two whole steps beside each other; None if these are no such."""
-    if first.verb != "plan" or not all(one.body.get("plans") for one in (first, second)):
+    """Compare the best plans of two whole steps; None for other answers."""
+    if first.verb != "plan" or not all(viewed.body.get("plans") for viewed in (first, second)):
         return None
     replies: list[StepPlanReply] = [
-        judge("plan").validate_python(one.body) for one in (first, second)
+        judge("plan").validate_python(viewed.body) for viewed in (first, second)
     ]
     return compare_plans(
-        [ListedPlan(name, one.best) for name, one in zip(names, replies, strict=True)]
+        [ListedPlan(name, reply.best) for name, reply in zip(names, replies, strict=True)]
     )
 
 
 def _drawings(
     first: Ranking | None, second: Ranking | None, names: tuple[str, str]
 ) -> Sequence[tuple[str, Markup]]:
-    """Over sizes bus bandwidth and speed-up of both, else the time of what each has one take."""
+    """Draw bus bandwidth and speed-up over sizes, else the time of each recommendation."""
     if first is None or second is None:
         return ()
-    one, other = names
+    first_name, second_name = names
     if isinstance(first, SweepReply) and isinstance(second, SweepReply):
-        return draw_over_sizes({one: first, other: second})
-    took = {one: recommend(first), other: recommend(second)}
-    shown = [StackedBar(name, {"time": found.seconds}) for name, found in took.items() if found]
+        return draw_over_sizes({first_name: first, second_name: second})
+    advised = {first_name: recommend(first), second_name: recommend(second)}
+    shown = [
+        StackedBar(name, {"time": answer.seconds}) for name, answer in advised.items() if answer
+    ]
     if len(shown) < 2:
         return ()
     return [

@@ -1,4 +1,4 @@
-"""The pages of the documentation as the service shows them: from the wheel, or from a checkout."""
+"""The pages of the documentation, from the wheel or from a checkout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_WORD = re.compile(r"[^\w\- ]")
 
 @dataclass(frozen=True)
 class HelpDocument:
-    """A page: its title, and what is below."""
+    """A page: its title and body."""
 
     title: str
     body: Markup
@@ -31,45 +31,45 @@ class HelpDocument:
 
 @cache
 def files() -> Mapping[str, Traversable]:
-    """What there is under ``docs/``, by its path there; nothing where it was not installed."""
+    """Return the files under ``docs/`` by path; empty if they are not installed."""
     packaged = resources.files("synth.service.page") / "docs"
     root: Traversable = packaged if packaged.is_dir() else Path(__file__).parents[4] / "docs"
     return dict(_walk_files(root, "")) if root.is_dir() else {}
 
 
-def _walk_files(folder: Traversable, before: str) -> Iterator[tuple[str, Traversable]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            yield from _walk_files(one, f"{before}{one.name}/")
-        elif one.name.endswith(_SHOWN_SUFFIXES):
-            yield f"{before}{one.name}", one
+def _walk_files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk_files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(_SHOWN_SUFFIXES):
+            yield f"{prefix}{entry.name}", entry
 
 
 @cache
 def document(path: str) -> HelpDocument:
-    """A page of Markdown as HTML; HTML in it stays text. Raises KeyError for one there is not."""
+    """Render a Markdown page as HTML, escaping HTML in it. Raises KeyError if there is none."""
     tokens = _markdown().parse(files()[path].read_text(encoding="utf-8"))
     title = path
-    for one, inline in pairwise(tokens):
-        if one.type == "heading_open":
-            one.attrSet("id", slug(inline.content))
-            title = inline.content if one.tag == "h1" else title
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", slug(inline.content))
+            title = inline.content if token.tag == "h1" else title
     return HelpDocument(title, Markup(_markdown().renderer.render(tokens, _markdown().options, {})))
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as links in the pages name it."""
+    """Return the anchor of a heading, as links in the pages name it."""
     return _NO_WORD.sub("", heading.lower().replace("`", "")).strip().replace(" ", "-")
 
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Markdown with tables, each of which scrolls in a box of its own."""
-    made = MarkdownIt("commonmark", {"html": False}).enable("table")
-    made.add_render_rule("table_open", _box_table)
-    made.add_render_rule("table_close", _box_table)
-    made.add_render_rule("th_open", _heading)
-    return made
+    """A Markdown parser whose tables scroll in boxes of their own."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.add_render_rule("table_open", _box_table)
+    markdown.add_render_rule("table_close", _box_table)
+    markdown.add_render_rule("th_open", _heading)
+    return markdown
 
 
 def _box_table(

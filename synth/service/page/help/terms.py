@@ -1,4 +1,4 @@
-"""The words that the page uses, what each means, and which page of the documentation has more."""
+"""The terms of the page, their meanings, and the pages of the documentation about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Term:
-    """A word, what it means in a sentence or two, and the name of a page under ``docs/``."""
+    """A word, its meaning in a sentence or two, and the name of a page under ``docs/``."""
 
     word: str
     means: str
@@ -19,7 +19,7 @@ class Term:
 
     @property
     def anchor(self) -> str:
-        """Where it stands on the page of help."""
+        """Its anchor on the help page."""
         return self.word.replace(" ", "-")
 
 
@@ -161,21 +161,21 @@ _ROWS = (
         "calibrate",
     ),
 )
-TERMS: Mapping[str, Term] = {one.word: one for one in _ROWS}
-"""All of them by their words."""
+TERMS: Mapping[str, Term] = {term.word: term for term in _ROWS}
+"""All terms by word."""
 _STEP = re.compile(r"(?P<what>\S+ )(?P<who>(?:\S+ )?(?P<form>inside|parallel|master|across)\b.*)")
 
 
 def link_term(word: str, shown: str = "") -> Markup:
-    """A word as a link to what it means, which also shows when it is pointed at."""
-    one = TERMS[word]
+    """Return a word as a link to its meaning, which is also its tooltip."""
+    term = TERMS[word]
     return Markup('<a class="term" href="/help#{}" title="{}">{}</a>').format(
-        one.anchor, one.means, shown or word
+        term.anchor, term.means, shown or word
     )
 
 
 def link_once(word: str, shown: str, told: set[str]) -> Markup:
-    """What is shown, as a link to what a word means unless that is among ``told``; it is added."""
+    """Return ``shown`` as a link to a word's meaning, unless ``told`` has the word; add it."""
     if word in told:
         return Markup("{}").format(shown)
     told.add(word)
@@ -183,11 +183,11 @@ def link_once(word: str, shown: str, told: set[str]) -> Markup:
 
 
 def link_step(text: str, told: set[str]) -> Markup:
-    """A step of a program; who takes it together is a link to what that means, once of each form.
+    """Return a step of a program, with its group as a link to the meaning of its form.
 
-    ``told`` are the forms that were links already; this one is added.
+    Only the first group of each form is a link: ``told`` collects the forms linked before.
     """
-    found = _STEP.fullmatch(text)
-    if found is None:
+    step = _STEP.fullmatch(text)
+    if step is None:
         return Markup("{}").format(text)
-    return Markup("{}{}").format(found["what"], link_once(found["form"], found["who"], told))
+    return Markup("{}{}").format(step["what"], link_once(step["form"], step["who"], told))

@@ -1,6 +1,6 @@
-"""The API for people: every route with what it asks, answers and refuses, and a command to paste.
+"""The API reference: each route with its parameters, replies, refusals and a command to paste.
 
-Made from ``/openapi.json``, so that the two cannot differ; it needs no script.
+It is generated from ``/openapi.json``, so that the two cannot differ; it needs no script.
 
 >>> from synth.service.page.reference import Curl
 >>> print(Curl("http://here:8000", keys=False).command("count", "post", "/v1/count"))

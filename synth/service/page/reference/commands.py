@@ -1,4 +1,4 @@
-"""A command of curl for every operation of the API, as one pastes it."""
+"""A curl command for every operation of the API."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _ANSWER = "ANSWER=$({} | grep -oiE '/v1/answers/[0-9a-f]{{64}}')\n"
 
 @dataclass(frozen=True)
 class Curl:
-    """Writes commands for a server at an address; ``keys``: with the key of who asks."""
+    """Writes commands for a server at an address; ``keys``: with the caller's key."""
 
     address: str
     keys: bool
 
     def command(self, operation: str, method: str, path: str) -> str:
-        """An example of an operation, that of a verb with its example question."""
+        """Return an example of an operation; a verb's contains its example question."""
         if operation in EXAMPLES:
             return self._asking(operation, EXAMPLES[operation])
         match operation:
@@ -63,40 +63,42 @@ class Curl:
                 own = path.replace("/v1/jobs/{job_id}", "$JOB")
                 return _JOB.format(begun) + self._plain(method, own, how)
             case "look-at-answer":
-                asked = self._asking("systems", EXAMPLES["systems"], "-o /dev/null -D -")
-                return _ANSWER.format(asked) + self._plain(method, "$ANSWER")
+                asking = self._asking("systems", EXAMPLES["systems"], "-o /dev/null -D -")
+                return _ANSWER.format(asking) + self._plain(method, "$ANSWER")
             case "keep-system":
-                sent = f" -H 'Content-Type: text/plain' \\\n  --data-binary {quote(_OURS)}"
-                return self._plain(method, "/v1/systems/ours") + sent
+                body = f" -H 'Content-Type: text/plain' \\\n  --data-binary {quote(_OURS)}"
+                return self._plain(method, "/v1/systems/ours") + body
             case "list-jobs":
                 return self._plain(method, f"{path}?limit=20&status=done")
         return self._plain(method, path.replace("{name}", "ours"))
 
     def again(self, verb: str, question: Mapping[str, Any]) -> str:
-        """A question that was asked, without what is as it would be without a word; empty where it
-        holds texts that are too long for a command.
+        """Return a command for a question without its default values; empty if it contains texts
+        too long for a command.
         """
         usual = defaults_of(verb)
-        own = {key: one for key, one in question.items() if key not in usual or usual[key] != one}
+        own = {
+            key: value for key, value in question.items() if key not in usual or usual[key] != value
+        }
         command = self._asking(verb, own)
         return command if len(command) <= _MOST_CHARACTERS else ""
 
-    def _asking(self, verb: str, question: Mapping[str, Any], more: str = "") -> str:
+    def _asking(self, verb: str, question: Mapping[str, Any], options: str = "") -> str:
         body = json.dumps(question)
         if len(body) > _WIDE:
-            lines = (f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in question.items())
+            lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in question.items())
             body = "{\n" + ",\n".join(lines) + "\n}"
         head = (
             f"curl -s {self._url(f'/v1/{verb}')}{self._key()} -H 'Content-Type: application/json'"
         )
-        return f"{head}{more and ' ' + more} \\\n  -d {quote(body)}"
+        return f"{head}{options and ' ' + options} \\\n  -d {quote(body)}"
 
     def _plain(self, method: str, path: str, how: str = "-s") -> str:
         does = "" if method == "get" else f" -X {method.upper()}"
         return f"curl {how}{does} {self._url(path)}{self._key()}"
 
     def _url(self, path: str) -> str:
-        """The address as a word of a shell; of a variable the address alone is quoted."""
+        """A URL as a word of a shell; a shell variable in it stays unquoted."""
         name = path.partition("/")[0]
         if name.startswith("$"):
             return f"{quote(self.address)}{path}"

@@ -1,4 +1,4 @@
-"""The whole API from its OpenAPI document: operations by their tags, refusals, types."""
+"""The API from its OpenAPI document: operations by tag, refusals, types."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from synth.service.page.reference.schemas import (
 )
 
 _DEFAULT_DESCRIPTION = "Successful Response"
-"""What the framework says of a reply of which nothing else is said."""
+"""The framework's description of a reply without its own."""
 
 
 @dataclass(frozen=True)
 class RequestBody:
-    """What is sent: its type, the keys of a question, and the most bytes of it."""
+    """The body of a request: its type, the keys of a question, and its size limit."""
 
     kind: Markup
     rows: Sequence[SchemaRow]
@@ -37,7 +37,7 @@ class RequestBody:
 
 @dataclass(frozen=True)
 class SuccessReply:
-    """What comes back when it was taken; ``kind``: of what type its body is."""
+    """The reply to an accepted request; ``kind`` is the type of its body."""
 
     status: int
     says: Markup
@@ -46,7 +46,7 @@ class SuccessReply:
 
 @dataclass(frozen=True)
 class ApiOperation:
-    """A method of an address. ``says``: in a sentence; ``more``: what else is said of it."""
+    """A method of a path; ``says`` is its summary, ``more`` the rest of its description."""
 
     id: str
     method: str
@@ -63,8 +63,8 @@ class ApiOperation:
 
 @dataclass(frozen=True)
 class TagGroup:
-    """The operations of a tag; ``shared`` are parameters that all of them take, ``headers`` what
-    all their replies may have: told once.
+    """The operations of a tag; ``shared`` are the parameters that all of them take, ``headers``
+    the headers of their replies.
     """
 
     name: str
@@ -76,7 +76,7 @@ class TagGroup:
 
 @dataclass(frozen=True)
 class Reference:
-    """All that the page about the API shows; ``first``: a command to begin with."""
+    """Everything on the page about the API; ``first`` is a command to begin with."""
 
     first: str
     groups: Sequence[TagGroup]
@@ -85,78 +85,85 @@ class Reference:
 
 
 def reference(document: Json, limits: Limits, curl: Curl) -> Reference:
-    """What the page shows of an OpenAPI document, with the limits of a server."""
+    """Convert an OpenAPI document, with the limits of a server."""
     schemas = Schemas(document["components"]["schemas"])
-    told = [
-        (path, method, one)
+    operations = [
+        (path, method, operation)
         for path, methods in document["paths"].items()
-        for method, one in methods.items()
+        for method, operation in methods.items()
     ]
     groups = []
     for tag in document["tags"]:
-        own = [found for found in told if tag["name"] in found[2]["tags"]]
-        shared = _shared_parameters([one.get("parameters", []) for _, _, one in own])
+        own = [row for row in operations if tag["name"] in row[2]["tags"]]
+        shared = _shared_parameters([operation.get("parameters", []) for _, _, operation in own])
+        headers = [header for _, _, operation in own for header in _headers(operation)]
         groups.append(
             TagGroup(
                 tag["name"],
                 tag["description"],
-                [(one["in"], schemas.parameter(one)) for one in shared],
-                list(dict.fromkeys(head for _, _, one in own for head in _headers(one))),
-                [_operation(schemas, *found, shared, limits, curl) for found in own],
+                [(parameter["in"], schemas.parameter(parameter)) for parameter in shared],
+                list(dict.fromkeys(headers)),
+                [_operation(schemas, *row, shared, limits, curl) for row in own],
             )
         )
-    asked = [verb.question.__name__ for verb in VERBS.values()]
+    questions = [verb.question.__name__ for verb in VERBS.values()]
     refusals = {
         int(status): reply["description"]
-        for _, _, one in told
-        for status, reply in one["responses"].items()
+        for _, _, operation in operations
+        for status, reply in operation["responses"].items()
         if PROBLEM_JSON in reply.get("content", {})
     }
-    named = [(one, HTTPStatus(one).phrase, refusals[one]) for one in sorted(refusals)]
+    named = [(status, HTTPStatus(status).phrase, refusals[status]) for status in sorted(refusals)]
     first = curl.command("top", "post", "/v1/top")
-    return Reference(first, groups, named, list(schemas.types(asked)))
+    return Reference(first, groups, named, list(schemas.types(questions)))
 
 
 def _shared_parameters(parameters: Sequence[Sequence[Json]]) -> Sequence[Json]:
-    """The parameters that each of several operations has."""
+    """The parameters common to several operations."""
     if len(parameters) < 2:
         return ()
-    return [one for one in parameters[0] if all(one in others for others in parameters)]
+    return [
+        parameter
+        for parameter in parameters[0]
+        if all(parameter in others for others in parameters)
+    ]
 
 
 def _operation(
     schemas: Schemas,
     path: str,
     method: str,
-    told: Json,
+    operation: Json,
     shared: Sequence[Json],
     limits: Limits,
     curl: Curl,
 ) -> ApiOperation:
-    first, _, more = told["description"].partition("\n\n")
-    replies = told["responses"].items()
-    name = told["operationId"]
+    first, _, rest = operation["description"].partition("\n\n")
+    replies = operation["responses"].items()
+    name = operation["operationId"]
     return ApiOperation(
         id=name,
         method=method.upper(),
         path=path,
         says=render_sentences(first),
-        more=render_sentences(more),
-        scopes=list(dict.fromkeys(_scopes(told))),
+        more=render_sentences(rest),
+        scopes=list(dict.fromkeys(_scopes(operation))),
         parameters=[
-            (one["in"], schemas.parameter(one))
-            for one in told.get("parameters", ())
-            if one not in shared
+            (parameter["in"], schemas.parameter(parameter))
+            for parameter in operation.get("parameters", ())
+            if parameter not in shared
         ],
-        body=_body(schemas, name, told["requestBody"], limits) if "requestBody" in told else None,
-        replies=[_reply(schemas, *one) for one in replies if not _refuses(one[1])],
-        refusals=[int(status) for status, one in replies if _refuses(one)],
+        body=_body(schemas, name, operation["requestBody"], limits)
+        if "requestBody" in operation
+        else None,
+        replies=[_reply(schemas, *reply) for reply in replies if not _refuses(reply[1])],
+        refusals=[int(status) for status, reply in replies if _refuses(reply)],
         command=curl.command(name, method, path),
     )
 
 
-def _scopes(told: Json) -> Iterator[str]:
-    for way in told.get("security", ()):
+def _scopes(operation: Json) -> Iterator[str]:
+    for way in operation.get("security", ()):
         for scopes in way.values():
             yield from scopes
 
@@ -165,15 +172,15 @@ def _refuses(reply: Json) -> bool:
     return PROBLEM_JSON in reply.get("content", {})
 
 
-def _reply(schemas: Schemas, status: str, told: Json) -> SuccessReply:
-    kinds = [_kind(schemas, kind, one) for kind, one in told.get("content", {}).items()]
-    says = "" if told["description"] == _DEFAULT_DESCRIPTION else told["description"]
+def _reply(schemas: Schemas, status: str, reply: Json) -> SuccessReply:
+    kinds = [_kind(schemas, kind, content) for kind, content in reply.get("content", {}).items()]
+    says = "" if reply["description"] == _DEFAULT_DESCRIPTION else reply["description"]
     return SuccessReply(int(status), render_sentences(says), Markup(" or ").join(kinds))
 
 
-def _kind(schemas: Schemas, media: str, told: Json) -> Markup:
-    """What is sent as a media type: of JSON its type, of others that only if they have parts."""
-    schema = told.get("schema") or told["itemSchema"]
+def _kind(schemas: Schemas, media: str, content: Json) -> Markup:
+    """The type of content: for JSON its schema's, for others the media type and its parts."""
+    schema = content.get("schema") or content["itemSchema"]
     kind = schemas.kind(schema)
     if media == "application/json":
         return kind
@@ -182,17 +189,19 @@ def _kind(schemas: Schemas, media: str, told: Json) -> Markup:
     )
 
 
-def _headers(told: Json) -> Iterator[tuple[str, str]]:
-    for reply in told["responses"].values():
-        for name, one in reply.get("headers", {}).items():
-            yield name, one["description"]
+def _headers(operation: Json) -> Iterator[tuple[str, str]]:
+    for reply in operation["responses"].values():
+        for name, header in reply.get("headers", {}).items():
+            yield name, header["description"]
 
 
-def _body(schemas: Schemas, name: str, told: Json, limits: Limits) -> RequestBody:
-    content = told["content"]
+def _body(schemas: Schemas, name: str, body: Json, limits: Limits) -> RequestBody:
+    content = body["content"]
     schema = content["application/json"]["schema"]
     if name not in VERBS:
-        kinds = [_kind(schemas, media, one) for media, one in content.items()]
+        kinds = [
+            _kind(schemas, media, schema_of_media) for media, schema_of_media in content.items()
+        ]
         return RequestBody(Markup(" or ").join(kinds), [], 2 * limits.description_bytes)
     question = VERBS[name].question
     whole = schemas.named[question.__name__]
@@ -201,7 +210,7 @@ def _body(schemas: Schemas, name: str, told: Json, limits: Limits) -> RequestBod
 
 
 def _most(verb: str, limits: Limits) -> Mapping[str, str]:
-    """What a server limits beyond the schema, by the key of a question."""
+    """The limits of a server beyond the schema, by key of a question."""
     texts = {
         CostLimit.K: f"Here at most {limits.k:,}.",
         CostLimit.MAX_STEPS: f"Here at most {limits.max_steps}.",

@@ -1,4 +1,4 @@
-"""The route of the page about the API."""
+"""The route of the API reference."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/api")
 async def show_api(request: Request, caller: PageCaller) -> Response:
-    """Every route of the API with what it asks, what it answers, and a command of curl."""
+    """Show the API reference."""
     state, address = state_of(request), own_address(request)
-    return HTMLResponse(await state.broker.beside(caller.team, _page, request.app, state, address))
+    return HTMLResponse(
+        await state.broker.run_in_turn(caller.team, _page, request.app, state, address)
+    )
 
 
 def _page(app: FastAPI, state: AppState, address: str) -> str:
     keys, limits = state.keys is not None, state.settings.limits
-    found = reference(app.openapi(), limits, Curl(address, keys))
+    reference_page = reference(app.openapi(), limits, Curl(address, keys))
     shown = {"here": "api", "keys": keys, "address": address, "limits": limits}
-    return render("api.html", reference=found, wait=state.settings.wait_seconds, **shown)
+    return render("api.html", reference=reference_page, wait=state.settings.wait_seconds, **shown)

@@ -1,4 +1,4 @@
-"""Schemas of the OpenAPI document as rows that people read: name, type, default, meaning."""
+"""Schemas of the OpenAPI document as readable rows: name, type, default, meaning."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _AND, _OR = Markup(", "), Markup(" or ")
 class SchemaRow:
     """A key of an object, or a parameter.
 
-    ``kind``: its type with its bounds and its unit; ``usual``: its default as JSON, "required", or
-    empty where it is left out.
+    ``kind`` is its type with bounds and unit; ``usual`` its default as JSON, "required", or empty
+    if it has no default.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SchemaRow:
 
 @dataclass(frozen=True)
 class SchemaType:
-    """An object with a name, or one of some words; ``asked``: it is part of questions."""
+    """A named object or enumeration; ``asked``: it is part of questions."""
 
     name: str
     anchor: str
@@ -55,58 +55,69 @@ class SchemaType:
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a document by their names."""
+    """The schemas of a document by name."""
 
     named: Mapping[str, Json]
 
     def rows(self, schema: Json, most: Mapping[str, str] = MappingProxyType({})) -> list[SchemaRow]:
-        """The keys of an object, required ones first; ``most``: what a server limits beside."""
+        """Return the keys of an object, required ones first; ``most``: limits of a server."""
         required = schema.get("required", ())
-        found = [
+        rows = [
             SchemaRow(
                 name,
-                self._with_unit(name, one),
-                "required" if name in required else _default_text(one),
+                self._with_unit(name, key_schema),
+                "required" if name in required else _default_text(key_schema),
                 render_sentences(
-                    one.get("description", ""), _size_notation(name, one), most.get(name, "")
+                    key_schema.get("description", ""),
+                    _size_notation(name, key_schema),
+                    most.get(name, ""),
                 ),
             )
-            for name, one in schema.get("properties", {}).items()
+            for name, key_schema in schema.get("properties", {}).items()
         ]
-        return sorted(found, key=lambda row: row.usual != "required")
+        return sorted(rows, key=lambda row: row.usual != "required")
 
-    def parameter(self, told: Json) -> SchemaRow:
-        """A parameter of an address or header."""
-        usual = "required" if told["required"] else _default_text(told["schema"])
-        name, schema = told["name"], told["schema"]
+    def parameter(self, parameter: Json) -> SchemaRow:
+        """Return the row of a parameter in the URL or a header."""
+        usual = "required" if parameter["required"] else _default_text(parameter["schema"])
+        name, schema = parameter["name"], parameter["schema"]
         return SchemaRow(
             name,
             self._with_unit(name, schema),
             usual,
-            render_sentences(told.get("description", "")),
+            render_sentences(parameter.get("description", "")),
         )
 
     def types(self, questions: Collection[str]) -> Iterator[SchemaType]:
-        """All of them by their names, but questions, which are told with their routes."""
-        asked = self._within(questions)
-        for name, one in sorted(self.named.items(), key=lambda found: short_name(found[0]).lower()):
+        """Yield all types by name, except questions, which are shown with their routes."""
+        within_questions = self._within(questions)
+        for name in sorted(self.named, key=lambda name: short_name(name).lower()):
             if name not in questions:
-                told, words = render_sentences(one.get("description", "")), one.get("enum", ())
+                schema = self.named[name]
+                text, words = (
+                    render_sentences(schema.get("description", "")),
+                    schema.get("enum", ()),
+                )
                 yield SchemaType(
-                    short_name(name), anchor(name), told, self.rows(one), words, name in asked
+                    short_name(name),
+                    anchor(name),
+                    text,
+                    self.rows(schema),
+                    words,
+                    name in within_questions,
                 )
 
     def _within(self, names: Collection[str]) -> Collection[str]:
-        """The names of all schemas that some refer to, and those of what these refer to."""
-        found, new = set[str](), set(names)
+        """The given names, and those of all schemas that they refer to, directly or not."""
+        names_within, new = set[str](), set(names)
         while new:
-            found |= new
+            names_within |= new
             texts = (json.dumps(self.named[name]) for name in new)
-            new = {name for text in texts for name in _REFERENCE.findall(text)} - found
-        return found
+            new = {name for text in texts for name in _REFERENCE.findall(text)} - names_within
+        return names_within
 
     def kind(self, schema: Json) -> Markup:
-        """A type in words, with its bounds; an object that has a name is a link to it."""
+        """Return a type in words, with its bounds; a named object becomes a link."""
         match schema:
             case {"$ref": ref}:
                 name = ref.rpartition("/")[2]
@@ -114,9 +125,9 @@ class Schemas:
                 link = Markup('<a href="#{}">{}</a>').format(anchor(name), short_name(name))
                 return _alternatives(words) if words else link
             case {"anyOf": ways} | {"oneOf": ways}:
-                several = [one for one in ways if one != {"type": "null"}]
-                kinds = _OR.join(dict.fromkeys(map(self.kind, several)))
-                return kinds + (", or null" if several != ways else "")
+                alternatives = [way for way in ways if way != {"type": "null"}]
+                kinds = _OR.join(dict.fromkeys(map(self.kind, alternatives)))
+                return kinds + (", or null" if alternatives != ways else "")
             case {"const": value}:
                 return _code(value)
             case {"enum": values}:
@@ -141,10 +152,10 @@ class Schemas:
         if keys := schema.get("properties"):
             parts = [Markup("{} {}").format(_code(name), self.kind(keys[name])) for name in keys]
             return Markup("object of {}").format(_AND.join(parts))
-        inner = schema.get("additionalProperties")
-        if isinstance(inner, Mapping):
+        value_schema = schema.get("additionalProperties")
+        if isinstance(value_schema, Mapping):
             bounds = _bounds(schema, "Properties")
-            return Markup("object{} of {} by name").format(bounds, self.kind(inner))
+            return Markup("object{} of {} by name").format(bounds, self.kind(value_schema))
         return Markup("object")
 
     def _with_unit(self, name: str, schema: Json) -> Markup:
@@ -155,27 +166,27 @@ class Schemas:
 
 
 def render_sentences(*texts: str) -> Markup:
-    """Sentences, with what stands between backquotes as code."""
-    found, at = Markup(""), 0
+    """Render sentences, with text between backquotes as code."""
+    rendered, at = Markup(""), 0
     text = " ".join(" ".join(filter(None, texts)).split())
-    for one in _CODE.finditer(text):
-        found += text[at : one.start()] + Markup("<code>{}</code>").format(one[1])
-        at = one.end()
-    return found + text[at:]
+    for match in _CODE.finditer(text):
+        rendered += text[at : match.start()] + Markup("<code>{}</code>").format(match[1])
+        at = match.end()
+    return rendered + text[at:]
 
 
 def short_name(name: str) -> str:
-    """A type's name without the modules that tell it from another of the same name."""
+    """Return a type's name without the module prefix that disambiguates it."""
     return name.rpartition("__")[2]
 
 
 def anchor(name: str) -> str:
-    """Where a type stands on the page."""
+    """Return the anchor of a type on the page."""
     return f"type-{name}"
 
 
 def _size_notation(name: str, schema: Json) -> str:
-    """How a size is written as a text."""
+    """The text notation of a size, for keys that accept one."""
     ways = schema.get("anyOf", ())
     if name != "bytes" or {"type": "string"} not in [{"type": way.get("type")} for way in ways]:
         return ""
@@ -198,17 +209,17 @@ def _code(value: Any) -> Markup:
 
 def _bounds(schema: Json, of: str = "") -> str:
     """Bounds of a number, of the length of a string or list, or of the number of keys."""
-    least, most = (f"min{of}", f"max{of}") if of else ("minimum", "maximum")
-    told = [
+    lower, upper = (f"min{of}", f"max{of}") if of else ("minimum", "maximum")
+    bounds = [
         f"{sign} {schema[key]:g}" if isinstance(schema[key], float) else f"{sign} {schema[key]}"
         for key, sign in (
             ("exclusiveMinimum", ">"),
-            (least, "≥"),
+            (lower, "≥"),
             ("exclusiveMaximum", "<"),
-            (most, "≤"),
+            (upper, "≤"),
         )
         if key in schema and (of, schema[key]) != ("Length", LONGEST_NAME)
     ]
-    if least in schema and schema[least] == schema.get(most):
-        return f" = {schema[least]}"
-    return f" {' '.join(told)}" if told else ""
+    if lower in schema and schema[lower] == schema.get(upper):
+        return f" = {schema[lower]}"
+    return f" {' '.join(bounds)}" if bounds else ""

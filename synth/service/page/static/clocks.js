@@ -1,5 +1,5 @@
-// Clocks of what runs go on from what the server said, whatever the time is here.
-function spoken(seconds) {
+// Clocks of running jobs, which continue from the server's seconds, independent of the local time.
+function format(seconds) {
   const whole = Math.floor(seconds);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
@@ -9,14 +9,14 @@ function spoken(seconds) {
 const begun = new Map();
 
 export function clocks(root = document) {
-  for (const one of root.querySelectorAll("[data-clock]")) {
-    begun.set(one, performance.now() - 1000 * Number(one.dataset.clock));
+  for (const clock of root.querySelectorAll("[data-clock]")) {
+    begun.set(clock, performance.now() - 1000 * Number(clock.dataset.clock));
   }
 }
 
 setInterval(() => {
-  for (const [one, start] of begun) {
-    if (one.isConnected && one.dataset.clock) one.textContent = spoken((performance.now() - start) / 1000);
-    else begun.delete(one);
+  for (const [clock, start] of begun) {
+    if (clock.isConnected && clock.dataset.clock) clock.textContent = format((performance.now() - start) / 1000);
+    else begun.delete(clock);
   }
 }, 1000);

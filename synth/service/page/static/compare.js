@@ -1,4 +1,4 @@
-// Two answers: the timelines of their plans.
+// The comparison of two answers: timelines of their plans.
 import { zoomAll } from "./timeline.js";
 
 zoomAll();

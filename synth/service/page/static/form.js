@@ -1,8 +1,8 @@
-// The form: rows of axes, a file read into the text, and what the server says as one types.
+// The form: rows of axes, a file read into the text, and the server's checks while the user types.
 import { byId, reveal } from "./parts.js";
 
 const form = byId("ask");
-// Tables of rows that come and go, if the form has such; its own collective is number 1.
+// Tables whose rows can be added and removed, if the form has any; the form's own collective is number 1.
 const tables = byId("add") ? [
   { rows: byId("axes"), add: byId("add"), template: byId("axis"), what: "axis", first: 1 },
   { rows: byId("sent"), add: byId("add-sent"), template: byId("collective"), what: "collective", first: 2 },
@@ -16,46 +16,46 @@ function number({ rows, what, first }) {
     }
     row.querySelector(".remove").setAttribute("aria-label", `Remove ${what} ${at + first}`);
   });
-  if (what === "collective") others(rows.rows.length > 0);
+  if (what === "collective") showWeights(rows.rows.length > 0);
 }
 
-// One collective has nothing to be weighed against: its weights go with the last of the others.
-function others(some) {
-  byId("others").hidden = !some;
-  if (!some) for (const name of ["times", "hidden"]) byId(name).value = "";
+// A single collective has no weights: they are cleared when the last further collective is removed.
+function showWeights(further) {
+  byId("others").hidden = !further;
+  if (!further) for (const name of ["times", "hidden"]) byId(name).value = "";
 }
 
 const namesOf = () => [...byId("axes").querySelectorAll("[name=axis_name]")].map((box) => box.value.trim());
-const axesOf = (box) => box.value.split(",").map((one) => one.trim());
+const axesOf = (box) => box.value.split(",").map((name) => name.trim());
 
-// An axis that is renamed keeps what is sent over it, unless another is called so while one types.
+// Renames an axis in the collectives over it, unless another axis has that name while the user types.
 function rename(box) {
   const [was, now] = [box.dataset.was ?? box.defaultValue.trim(), box.value.trim()];
   const names = namesOf();
   if (!now || now === was || names.filter((name) => name === now).length > 1) return;
   box.dataset.was = now;
   if (!was || names.includes(was)) return;
-  for (const sent of byId("sent").querySelectorAll("[name=sent_reduce]")) {
-    const over = axesOf(sent);
-    if (over.includes(was)) sent.value = over.map((one) => (one === was ? now : one)).join(", ");
+  for (const other of byId("sent").querySelectorAll("[name=sent_reduce]")) {
+    const over = axesOf(other);
+    if (over.includes(was)) other.value = over.map((name) => (name === was ? now : name)).join(", ");
   }
 }
 
-// What of the rows of collectives is to blame: axes that there are not, else all that is typed.
-function blamed() {
+// Returns the boxes of collectives to mark as invalid: those with unknown axes, else all in non-empty rows.
+function invalidBoxes() {
   const names = namesOf();
   const boxes = [...byId("sent").querySelectorAll("[data-label]")];
-  const strange = boxes.filter((box) => box.name === "sent_reduce" && box.value && !axesOf(box).every((one) => names.includes(one)));
-  if (strange.length) return strange;
-  return boxes.filter((box) => [...box.closest("tr").querySelectorAll("input")].some((one) => one.value));
+  const unknown = boxes.filter((box) => box.name === "sent_reduce" && box.value && !axesOf(box).every((name) => names.includes(name)));
+  if (unknown.length) return unknown;
+  return boxes.filter((box) => [...box.closest("tr").querySelectorAll("input")].some((input) => input.value));
 }
 
-// An axis that goes takes along what is sent over it alone, and leaves what is sent over others too.
+// Removes an axis from the collectives over it, and collectives over that axis alone.
 function forget(name) {
   if (!name || namesOf().includes(name)) return;
   for (const box of byId("sent").querySelectorAll("[name=sent_reduce]")) {
     const over = axesOf(box);
-    const left = over.filter((one) => one !== name);
+    const left = over.filter((axis) => axis !== name);
     if (left.length === over.length) continue;
     if (left.length) box.value = left.join(", ");
     else box.closest("tr").remove();
@@ -67,7 +67,7 @@ function show(checked) {
     const name = place.id.replace(/-said$/, "");
     const text = checked.wrong[name] ?? "";
     if (place.textContent !== text) place.textContent = text;
-    const rows = name === "sent" && byId("sent") ? blamed() : null;
+    const rows = name === "sent" && byId("sent") ? invalidBoxes() : null;
     for (const input of form.querySelectorAll(`[aria-describedby="${place.id}"]`)) {
       if (text && (!rows || rows.includes(input))) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
@@ -79,10 +79,10 @@ function show(checked) {
   }
 }
 
-let asked = 0;
+let checks = 0;
 let timer = 0;
 
-// Fields that nobody has chosen yet follow from others: the machine from the logs that are given.
+// Until the user chooses the machine, it follows from the logs.
 let chosen = false;
 form.addEventListener("input", ({ target }) => { chosen ||= ["system", "count", "own"].includes(target.name); });
 
@@ -94,17 +94,17 @@ function suit(values) {
   return true;
 }
 
-// At first nothing is wrong with what nobody has typed yet.
+// The first check shows no problems, as the user has not typed anything yet.
 async function check(first = false) {
-  const mine = ++asked;
+  const id = ++checks;
   const body = new URLSearchParams(new FormData(form));
   try {
     const response = await fetch(form.dataset.check, { method: "POST", body });
-    if (!response.ok || mine !== asked) return;
-    const found = await response.json();
-    if (suit(found.suits)) return soon();
-    show(first ? { ...found, wrong: {} } : found);
-  } catch { /* the answer of the form itself will say it */ }
+    if (!response.ok || id !== checks) return;
+    const checked = await response.json();
+    if (suit(checked.suits)) return soon();
+    show(first ? { ...checked, wrong: {} } : checked);
+  } catch { /* submitting the form will report it */ }
 }
 
 function soon() {
@@ -131,7 +131,7 @@ for (const table of tables) {
     soon();
   });
 }
-// The empty row is for those who have no script to add one.
+// The empty row is for browsers without scripts, which cannot add one.
 for (const row of [...byId("sent")?.rows ?? []]) if (![...row.querySelectorAll("input")].some((box) => box.value)) row.remove();
 tables.forEach(number);
 byId("axes")?.addEventListener("focusin", ({ target }) => { if (target.name === "axis_name") target.dataset.was = target.value.trim() || (target.dataset.was ?? ""); });
@@ -144,21 +144,21 @@ byId("file")?.addEventListener("change", async (event) => {
   soon();
 });
 
-// What was typed stays with this entry of the browser's history: it is there after Back and Reload, and nowhere else.
+// Keeps the typed values in this entry of the browser's history, so that they survive Back and Reload.
 function keep() {
   const typed = [...new FormData(form)].filter(([, value]) => typeof value === "string");
-  try { history.replaceState({ ...history.state, typed }, ""); } catch { /* more than a browser keeps */ }
+  try { history.replaceState({ ...history.state, typed }, ""); } catch { /* larger than the browser's limit */ }
 }
 
 function rowsOf(typed) {
   for (const table of tables) {
     const { name } = table.template.content.querySelector("input");
-    const wanted = typed.filter(([one]) => one === name).length;
-    while (table.rows.rows.length > wanted) table.rows.lastElementChild.remove();
-    while (table.rows.rows.length < wanted) table.rows.append(table.template.content.cloneNode(true));
+    const count = typed.filter(([key]) => key === name).length;
+    while (table.rows.rows.length > count) table.rows.lastElementChild.remove();
+    while (table.rows.rows.length < count) table.rows.append(table.template.content.cloneNode(true));
     number(table);
   }
-  const logs = typed.filter(([one]) => one === "log_name").length;
+  const logs = typed.filter(([key]) => key === "log_name").length;
   const last = () => [...form.querySelectorAll(".log")].at(-1);
   while (logs && form.querySelectorAll(".log").length > logs) last().remove();
   while (form.querySelectorAll(".log").length < logs) last().after(byId("log").content.cloneNode(true));
@@ -172,7 +172,7 @@ function restore(typed) {
     const ticks = box.type === "checkbox";
     const at = left.findIndex(([name, value]) => name === box.name && (!ticks || value === box.value));
     if (ticks) box.checked = at >= 0;
-    else if (at >= 0 && (!box.options || [...box.options].some((one) => one.value === left[at][1]))) box.value = left[at][1];
+    else if (at >= 0 && (!box.options || [...box.options].some((option) => option.value === left[at][1]))) box.value = left[at][1];
     if (at >= 0) left.splice(at, 1);
     const changed = ticks ? box.checked !== box.defaultChecked : box.value !== (box.defaultValue ?? box.value);
     const folded = box.closest("details");
@@ -180,8 +180,8 @@ function restore(typed) {
   }
 }
 
-const [came] = performance.getEntriesByType("navigation");
-if (history.state?.typed && came?.type !== "navigate" && !byId("problems")) restore(history.state.typed);
+const [navigation] = performance.getEntriesByType("navigation");
+if (history.state?.typed && navigation?.type !== "navigate" && !byId("problems")) restore(history.state.typed);
 form.addEventListener("input", soon);
 form.addEventListener("submit", keep);
 reveal();

@@ -1,4 +1,4 @@
-// A job: its progress and the best answers so far, as the server tells them.
+// A job: its progress and the best answers so far, from the server's events.
 import { byId, ended, fetchPart, reveal } from "./parts.js";
 import { clocks } from "./clocks.js";
 
@@ -14,7 +14,7 @@ function tell(kind, body) {
   const [progress, status] = [body.progress, document.querySelector(".facts .status")];
   if (status.textContent !== body.status) {
     if (status.textContent === "queued") {
-      for (const one of document.querySelectorAll("[data-clock]")) one.dataset.clock = 0;
+      for (const clock of document.querySelectorAll("[data-clock]")) clock.dataset.clock = 0;
       clocks();
     }
     status.textContent = body.status;

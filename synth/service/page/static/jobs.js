@@ -1,4 +1,4 @@
-// The list of jobs: what is chosen goes into the address at once, and what runs is looked at again.
+// The list of jobs: filters go into the URL at once, and running jobs are polled.
 import { byId } from "./parts.js";
 import { clocks } from "./clocks.js";
 
@@ -11,7 +11,7 @@ filters.addEventListener("formdata", ({ formData }) => {
 filters.addEventListener("change", (event) => { if (event.target.type !== "search") filters.requestSubmit(); });
 
 function ticked(place) {
-  return [...place.querySelectorAll("input:checked")].map((one) => one.value);
+  return [...place.querySelectorAll("input:checked")].map((box) => box.value);
 }
 
 async function look() {
@@ -21,14 +21,14 @@ async function look() {
     try {
       const response = await fetch(location.href);
       if (response.redirected && new URL(response.url).pathname === "/login") location.reload();
-      const found = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("jobs");
-      if (found) {
+      const list = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("jobs");
+      if (list) {
         const before = ticked(place);
-        place.replaceChildren(...found.childNodes);
-        for (const one of place.querySelectorAll("input")) one.checked = before.includes(one.value);
+        place.replaceChildren(...list.childNodes);
+        for (const box of place.querySelectorAll("input")) box.checked = before.includes(box.value);
         clocks(place);
       }
-    } catch { /* the server is away: later */ }
+    } catch { /* the server cannot be reached: try again later */ }
   }
   setTimeout(look, LOOK_AGAIN_MS);
 }

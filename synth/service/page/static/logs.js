@@ -1,4 +1,4 @@
-// Logs that are dropped or chosen become texts of the form: nothing else is sent.
+// Dropped or chosen logs become texts of the form: nothing else is sent.
 import { byId, reveal } from "./parts.js";
 
 const place = byId("logs");
@@ -7,7 +7,7 @@ const changed = () => byId("ask").dispatchEvent(new Event("input"));
 
 async function take(files) {
   for (const file of files) {
-    const empty = [...place.querySelectorAll(".log")].find((one) => !one.querySelector("textarea").value.trim());
+    const empty = [...place.querySelectorAll(".log")].find((entry) => !entry.querySelector("textarea").value.trim());
     const log = empty ?? byId("log").content.cloneNode(true).querySelector(".log");
     if (!empty) [...place.querySelectorAll(".log")].at(-1).after(log);
     log.querySelector("input").value = file.name;
@@ -31,6 +31,6 @@ place.addEventListener("click", (event) => {
   const log = event.target.closest(".remove")?.closest(".log");
   if (!log) return;
   if (place.querySelectorAll(".log").length > 1) log.remove();
-  else for (const one of log.querySelectorAll("input, textarea")) one.value = "";
+  else for (const box of log.querySelectorAll("input, textarea")) box.value = "";
   changed();
 });

@@ -1,15 +1,15 @@
-// The machine as boxes and links, its devices coloured by the groups that work together over an axis.
+// Draws the machine as boxes and links, with devices coloured by their groups over an axis.
 import { byId, style } from "./parts.js";
 
 let shown = null;
 let listening = null;
 const NARROW = 640;
 
-// Links that close a circle of boxes hang at their upper edges, or where these stand in a column at the right.
-const hangs = (edge) => {
-  const [one, other] = [edge.source(), edge.target()];
-  if (!one.isParent()) return "outside-to-node";
-  return Math.abs(one.position().y - other.position().y) < 1 ? "0 -50%" : "50% 0";
+// A link that closes a ring of boxes ends at their upper edges, or at the right if they form a column.
+const ringEnd = (edge) => {
+  const [source, target] = [edge.source(), edge.target()];
+  if (!source.isParent()) return "outside-to-node";
+  return Math.abs(source.position().y - target.position().y) < 1 ? "0 -50%" : "50% 0";
 };
 
 const look = () => [
@@ -23,7 +23,7 @@ const look = () => [
   { selector: "edge", style: { width: "data(wide)", "line-color": style("--wire"), "curve-style": "straight", label: "data(label)", "font-size": 10, color: style("--ink"), "text-background-color": style("--card"), "text-background-opacity": 0.9, "text-background-padding": 2 } },
   { selector: "edge[target ^= 'hub']", style: { "source-endpoint": "0 -50%", "target-endpoint": "0 50%" } },
   { selector: "edge[target = 'hubu']", style: { "z-compound-depth": "bottom" } },
-  { selector: "edge.wrap", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-distances": (edge) => [edge.data("aside"), edge.data("aside")], "segment-weights": [0.001, 0.999], "source-endpoint": hangs, "target-endpoint": hangs } },
+  { selector: "edge.wrap", style: { "curve-style": "segments", "edge-distances": "node-position", "segment-distances": (edge) => [edge.data("aside"), edge.data("aside")], "segment-weights": [0.001, 0.999], "source-endpoint": ringEnd, "target-endpoint": ringEnd } },
   { selector: "edge.worn", style: { "line-color": style("--bad"), "line-style": "dashed" } },
 ];
 
@@ -35,7 +35,7 @@ export function drawMachine(place, picture, choice, status) {
   const narrow = place.clientWidth < NARROW;
   const drawn = narrow ? picture.narrow : picture.wide;
   byId("left-out").textContent = drawn.left_out ? `${drawn.left_out}.` : "";
-  const elements = [...drawn.nodes, ...drawn.edges].map((one) => ({ ...one, data: { label: "", small: 11, fill: style("--card"), ink: style("--ink"), ...one.data } }));
+  const elements = [...drawn.nodes, ...drawn.edges].map((element) => ({ ...element, data: { label: "", small: 11, fill: style("--card"), ink: style("--ink"), ...element.data } }));
   const cy = cytoscape({
     container: place, elements, style: look(), layout: { name: "preset", padding: 12, fit: true },
     userZoomingEnabled: false, userPanningEnabled: true, autoungrabify: true, autounselectify: true,
@@ -101,8 +101,8 @@ export function drawMachine(place, picture, choice, status) {
   }
   addEventListener("resize", fit, { signal });
   choice.value = picture.first;
-  const wanted = devices.filter((node) => node.data("device") === picture.here);
-  if (wanted.length) point(wanted);
+  const highlighted = devices.filter((node) => node.data("device") === picture.here);
+  if (highlighted.length) point(highlighted);
   paint();
   fit();
   place.machine = cy;

@@ -1,9 +1,9 @@
-// What the scripts of all pages share: parts of pages, and waiting for jobs.
+// Shared by the scripts of all pages: parts of pages, and waiting for jobs.
 export const byId = (id) => document.getElementById(id);
 
 export function reveal(root = document) {
-  for (const one of root.querySelectorAll(".js[hidden]")) one.hidden = false;
-  for (const one of root.querySelectorAll(".nojs")) one.hidden = true;
+  for (const element of root.querySelectorAll(".js[hidden]")) element.hidden = false;
+  for (const element of root.querySelectorAll(".nojs")) element.hidden = true;
 }
 
 export async function fetchPart(url, options = {}) {
@@ -12,24 +12,24 @@ export async function fetchPart(url, options = {}) {
   return response.text();
 }
 
-const asked = new WeakMap(); // of each place the part that it was last asked to show
+const latest = new WeakMap(); // the latest request of each place
 
-// Puts a part into its place, unless that was asked to show another since; where the part is still
-// being worked out, waits for its job.
+// Puts a part into its place, unless a later request replaced this one; if the part is still being
+// computed, waits for its job.
 export async function fill(place, url, options) {
-  const mine = {};
-  asked.set(place, mine);
+  const request = {};
+  latest.set(place, request);
   place.setAttribute("aria-busy", "true");
   const put = async () => {
     const part = await fetchPart(url, options);
-    if (asked.get(place) === mine) place.innerHTML = part;
-    return asked.get(place) === mine;
+    if (latest.get(place) === request) place.innerHTML = part;
+    return latest.get(place) === request;
   };
   if (!await put()) return;
   const waiting = place.querySelector("[data-job]");
   if (waiting) {
     await ended(waiting.dataset.job);
-    if (asked.get(place) !== mine || !await put()) return;
+    if (latest.get(place) !== request || !await put()) return;
   }
   place.removeAttribute("aria-busy");
   reveal(place);

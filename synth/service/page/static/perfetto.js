@@ -1,5 +1,5 @@
-// Hands a trace to Perfetto as its documents say: open it, ask until it answers, then send the trace.
-// The trace goes from this window to that one; no server gets it.
+// Opens a trace in Perfetto as its documentation describes: open a window, ping it until it answers,
+// then post the trace. The trace goes from window to window; no server gets it.
 const PERFETTO = "https://ui.perfetto.dev";
 const PATIENCE_MS = 60_000;
 

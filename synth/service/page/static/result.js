@@ -1,4 +1,4 @@
-// A result: rows to choose from, the picture of the machine, curves, timeline and code.
+// A result: rows to choose from, a drawing of the machine, curves, timeline and code.
 import { byId, data, fetchPart, fill, reveal } from "./parts.js";
 import { drawMachine } from "./machine.js";
 import { tabs } from "./tabs.js";
@@ -9,15 +9,15 @@ const chosen = byId("chosen");
 const onMachine = byId("on-machine");
 
 function once(place, act) {
-  const seen = new IntersectionObserver((entries) => {
+  const observer = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;
-    seen.disconnect();
+    observer.disconnect();
     act();
   }, { rootMargin: "200px" });
-  seen.observe(place);
+  observer.observe(place);
 }
 
-// Worked out when that is asked for: what came by itself pushed away what was looked at below.
+// Curves are computed on request only: arriving by themselves, they would move the content below.
 function sizes(place) {
   place.querySelector("form")?.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -29,12 +29,12 @@ function drawn() {
   if (byId("picture")) drawMachine(byId("topology"), data("picture"), byId("axis-choice"), byId("device-said"));
 }
 
-// The machine is drawn anew around the rank that is looked for.
+// Redraws the machine around the rank in the form.
 async function find(form) {
-  const asked = new URLSearchParams(new FormData(form));
+  const query = new URLSearchParams(new FormData(form));
   const over = byId("axis-choice").value;
-  history.replaceState(null, "", `?${asked}`);
-  await fill(byId("machine"), `${form.dataset.machine}?${asked}`);
+  history.replaceState(null, "", `?${query}`);
+  await fill(byId("machine"), `${form.dataset.machine}?${query}`);
   drawn();
   byId("axis-choice").value = over;
   byId("axis-choice").dispatchEvent(new Event("change"));
@@ -56,18 +56,18 @@ function open(...roots) {
 
 async function choose(link) {
   const answer = link.dataset.answer;
-  for (const one of document.querySelectorAll("[data-answer]")) {
-    const row = one.closest("tr");
-    if (one === link) row.setAttribute("aria-current", "true");
+  for (const other of document.querySelectorAll("[data-answer]")) {
+    const row = other.closest("tr");
+    if (other === link) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
   }
   const rank = byId("rank")?.value ?? "";
-  const asked = new URLSearchParams(rank ? { answer, rank } : { answer });
-  history.replaceState(null, "", `?${asked}`);
+  const query = new URLSearchParams(rank ? { answer, rank } : { answer });
+  history.replaceState(null, "", `?${query}`);
   const parts = document.createElement("template");
-  parts.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?${asked}`);
+  parts.innerHTML = await fetchPart(`${chosen.dataset.base}/chosen?${query}`);
   const placed = [...parts.content.querySelectorAll("[data-place]")];
-  for (const one of placed) byId(one.dataset.place).replaceChildren(...one.childNodes);
+  for (const part of placed) byId(part.dataset.place).replaceChildren(...part.childNodes);
   if (!placed.length) { chosen.replaceChildren(parts.content); return; }
   open(chosen, onMachine);
   chosen.scrollTop = 0;

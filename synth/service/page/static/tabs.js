@@ -1,13 +1,13 @@
-// Tabs by mouse and by keyboard: each with a panel of its own, or all with one that is filled when a tab is chosen.
+// Tabs for mouse and keyboard: each with a panel of its own, or sharing one that is filled when a tab is chosen.
 import { byId, fill } from "./parts.js";
 
 const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
 
 async function choose(all, tab) {
-  for (const one of all) {
-    one.setAttribute("aria-selected", String(one === tab));
-    one.tabIndex = one === tab ? 0 : -1;
-    panelOf(one).hidden = panelOf(one) !== panelOf(tab);
+  for (const other of all) {
+    other.setAttribute("aria-selected", String(other === tab));
+    other.tabIndex = other === tab ? 0 : -1;
+    panelOf(other).hidden = panelOf(other) !== panelOf(tab);
   }
   const panel = panelOf(tab);
   panel.setAttribute("aria-labelledby", tab.id);
@@ -15,16 +15,16 @@ async function choose(all, tab) {
   if (tab.dataset.code) await fill(panel, tab.dataset.code);
 }
 
-// Which panel is looked at is in the address, so that it can be sent, and is there after Back.
-function noted(panel) {
+// Puts the visible panel into the URL, so that it can be shared and survives Back.
+function note(panel) {
   history.replaceState(history.state, "", `#${panel.id}`);
 }
 
-// "seen": calls what it is given when a panel comes into sight; of panels with files that is at once.
+// "seen" calls a function when a panel becomes visible; by default at once.
 export function tabs(root, seen = (panel, act) => act()) {
   for (const list of root.querySelectorAll("[role=tablist]")) {
     const all = [...list.querySelectorAll("[role=tab]")];
-    const act = (tab) => { choose(all, tab); if (!tab.dataset.code) noted(panelOf(tab)); };
+    const act = (tab) => { choose(all, tab); if (!tab.dataset.code) note(panelOf(tab)); };
     all.forEach((tab, at) => {
       tab.addEventListener("click", () => act(tab));
       tab.addEventListener("keydown", (event) => {
@@ -43,7 +43,7 @@ export function tabs(root, seen = (panel, act) => act()) {
     first.tabIndex = 0;
     const untouched = () => all.every((tab) => tab.getAttribute("aria-selected") !== "true");
     seen(panelOf(first), () => { if (untouched()) choose(all, first); });
-    const [came] = performance.getEntriesByType("navigation");
-    if (named && !named.dataset.code && came?.type === "navigate") list.scrollIntoView();
+    const [navigation] = performance.getEntriesByType("navigation");
+    if (named && !named.dataset.code && navigation?.type === "navigate") list.scrollIntoView();
   }
 }

@@ -1,9 +1,9 @@
-// Before anything is drawn: dark or light as chosen before, else as the system has it.
+// Sets dark or light before anything is drawn: the stored choice, else the system's.
 (() => {
   const root = document.documentElement;
   const preferred = matchMedia("(prefers-color-scheme: dark)");
   const read = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
-  const keep = (name) => { try { localStorage.setItem("theme", name); } catch { /* for this page */ } };
+  const keep = (name) => { try { localStorage.setItem("theme", name); } catch { /* applies to this page only */ } };
   const now = () => root.dataset.theme || (preferred.matches ? "dark" : "light");
   if (["dark", "light"].includes(read())) root.dataset.theme = read();
   addEventListener("DOMContentLoaded", () => {

@@ -1,4 +1,4 @@
-"""Views of answers that are no ranking: a headline, what it rests on, drawings, and files.
+"""Views of answers without a ranking: a headline, explanations, drawings, and files.
 
 >>> from synth.service.page.views import view_of_answer
 >>> view_of_answer("systems", {"schema_version": 1}) is None

@@ -1,11 +1,11 @@
-"""What goes from an answer to the next question: the machine, and what was measured on it.
+"""Keys that carry over from an answer to the next question: the machine and its measurements.
 
->>> carried("doctor", {"system": "dgx-h100:4", "files": ["a log"]}, {})
+>>> keys_for_next("doctor", {"system": "dgx-h100:4", "files": ["a log"]}, {})
 {'system': 'dgx-h100:4', 'files': ['a log']}
->>> found = {"findings": [{"tests": ["gpu-alone", "node-alone"]}, {"tests": ["gpu-alone"]}]}
->>> carried("doctor", {"system": "dgx-h100:4"}, found)
+>>> body = {"findings": [{"tests": ["gpu-alone", "node-alone"]}, {"tests": ["gpu-alone"]}]}
+>>> keys_for_next("doctor", {"system": "dgx-h100:4"}, body)
 {'system': 'dgx-h100:4', 'only': ['gpu-alone', 'node-alone']}
->>> carried("calibrate", {"system": "dgx-h100:4"}, {"files": ["the description, calibrated"]})
+>>> keys_for_next("calibrate", {"system": "dgx-h100:4"}, {"files": ["the description, calibrated"]})
 {'system': 'the description, calibrated'}
 >>> boxes("dgx-h100:4"), boxes({"name": "own.toml", "text": "..."})
 ({'own': '', 'system': 'dgx-h100', 'count': '4'}, {'own': '...', 'system': '', 'count': ''})
@@ -20,13 +20,13 @@ from typing import Any
 def keys_for_next(
     verb: str, question: Mapping[str, Any], body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The keys of a question that hold for the next one on the same machine.
+    """Return the keys of a question that hold for the next one on the same machine.
 
-    After a check the tests are those that would tell what it leaves open; after a calibration the
-    machine is the calibrated one, and its logs have been used.
+    After a diagnosis the tests are those that would settle its open findings; after a calibration
+    the machine is the calibrated one, without the logs, which have been used.
     """
     if verb != "calibrate":
-        named = (name for one in body.get("findings", ()) for name in one["tests"])
+        named = (name for finding in body.get("findings", ()) for name in finding["tests"])
         only = [*dict.fromkeys(named)]
         return {**question, **({"only": only} if only else {})}
     if "experiments" in body:
@@ -36,7 +36,7 @@ def keys_for_next(
 
 
 def boxes(system: str | Mapping[str, str]) -> dict[str, str]:
-    """A question's machine as the boxes of a form have it."""
+    """Return a question's machine as the texts in the boxes of a form."""
     text = "" if isinstance(system, str) else system["text"]
     name, _, count = (system if isinstance(system, str) else system["name"]).partition(":")
     return {"own": text, "system": "" if text else name, "count": count}

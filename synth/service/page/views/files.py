@@ -1,4 +1,4 @@
-"""The files of a plan by framework: a tab of the page each, and a folder to download."""
+"""The files of a plan by framework: each is a tab of the page and a folder to download."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from synth.step.frameworks import FRAMEWORKS
 
 _LOOSE = "in-full"
 _OTHER_TITLES = {"mscclpp": "MSCCL++", _LOOSE: "Plan in full"}
-"""What tabs of files are called that no framework is configured by, nor lie in a folder."""
+"""Titles of tabs whose files configure no framework or are in no folder."""
 _RUNS_IT = "launch.sh"
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What one framework takes.
+    """The files of one framework.
 
-    ``title``: what it is called in a tab, ``files_question``: with all of its version, and ``who``:
-    without; ``first``: the file that says the plan; ``files``: as the answer has them, by what they
-    are called inside of the folder.
+    ``title`` is the tab's; ``written_for`` includes the full version, ``who`` none. ``first`` is
+    the file that contains the plan; ``files`` are the answer's by their path in the folder.
     """
 
     name: str
@@ -39,39 +38,39 @@ class Folder:
 
 
 def folders(files: Sequence[Mapping[str, str]]) -> Sequence[Folder]:
-    """The folders of a plan's files, in their order; how it is started comes last in each."""
-    found: dict[str, dict[str, Mapping[str, str]]] = {}
-    for one in files:
-        folder, slash, inside = one["name"].partition("/")
+    """Return the folders of a plan's files, in their order; the launch script is last in each."""
+    by_folder: dict[str, dict[str, Mapping[str, str]]] = {}
+    for file in files:
+        folder, slash, inside = file["name"].partition("/")
         if slash:
-            found.setdefault(folder, {})[inside] = one
+            by_folder.setdefault(folder, {})[inside] = file
         else:
-            found.setdefault(_LOOSE, {})[folder] = one
-    return [_folder(name, inside) for name, inside in found.items()]
+            by_folder.setdefault(_LOOSE, {})[folder] = file
+    return [_folder(name, inside) for name, inside in by_folder.items()]
 
 
 def _folder(name: str, inside: Mapping[str, Mapping[str, str]]) -> Folder:
-    known = FRAMEWORKS.get(name)
-    written_for = known.title if known else _OTHER_TITLES.get(name, name)
+    framework = FRAMEWORKS.get(name)
+    written_for = framework.title if framework else _OTHER_TITLES.get(name, name)
     order = sorted(inside, key=lambda file: ("/" in file, file == _RUNS_IT))
     files = {file: inside[file] for file in order}
     return Folder(name, written_for.partition(" (")[0], written_for, order[0], files)
 
 
 def files_question(
-    framework: str, asked: Mapping[str, Any], answer: Mapping[str, Any], index: int
+    framework: str, question: Mapping[str, Any], answer: Mapping[str, Any], index: int
 ) -> dict[str, Any] | None:
-    """The question of ``train`` whose answer is a plan of an answer as files of a framework.
+    """Return the question of ``train`` that writes a plan of an answer for a framework.
 
-    ``asked`` is the question of the answer; plans count from 0, last the one asked why not. None
-    where there is no such plan or framework.
+    ``question`` is the answer's; plans count from 0, the ``why_not`` one is last. None if there is
+    no such plan or framework.
     """
     plans = [*answer["plans"], *filter(None, [answer["why_not"]])]
     if framework not in FRAMEWORKS or index >= len(plans):
         return None
-    known = TrainQuestion.model_fields.keys() - {"placement"}
+    keys = TrainQuestion.model_fields.keys() - {"placement"}
     return {
-        **{key: value for key, value in asked.items() if key in known},
+        **{key: value for key, value in question.items() if key in keys},
         "sizes": answer["sizes"],
         "plan": plans[index]["plan"],
         "placement": plans[index]["placement"],
@@ -80,9 +79,9 @@ def files_question(
 
 
 def zip_folder(folder: Folder) -> bytes:
-    """The folder as one file to download; the same bytes each time."""
+    """Return a folder as a ZIP archive with reproducible bytes."""
     whole = BytesIO()
-    with ZipFile(whole, "w", ZIP_DEFLATED) as made:
-        for file, one in folder.files.items():
-            made.writestr(ZipInfo(f"{folder.name}/{file}"), one["text"], ZIP_DEFLATED)
+    with ZipFile(whole, "w", ZIP_DEFLATED) as archive:
+        for file, content in folder.files.items():
+            archive.writestr(ZipInfo(f"{folder.name}/{file}"), content["text"], ZIP_DEFLATED)
     return whole.getvalue()

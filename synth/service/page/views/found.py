@@ -1,4 +1,4 @@
-"""What ``sweep``, ``cost``, ``doctor`` and ``calibrate`` come to, before their tables."""
+"""Summaries of the answers of ``sweep``, ``cost``, ``doctor`` and ``calibrate``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from synth.show.terminal.measured import (
 from synth.show.terminal.style import faults_text
 
 _MOST_RUNS = 12
-"""So many runs are drawn."""
+"""How many runs are drawn."""
 _CALIBRATE = "/ask/calibrate"
 _TESTS = "Print the tests that tell them apart", "/ask/tests"
 _RUN_TESTS_LINKS = ((LOOK_HEADING, "/ask/doctor"), (FIT_HEADING, _CALIBRATE))
@@ -41,9 +41,9 @@ _CALIBRATED_LINKS = (
 
 @dataclass(frozen=True)
 class AnswerView:
-    """A headline, what is said below it, and drawings, each under a heading.
+    """A headline, the lines below it, and drawings, each under a heading.
 
-    ``onward``: what may be asked next on the same machine, and the form that asks it.
+    ``onward``: links to the next questions on the same machine.
     """
 
     headline: str
@@ -53,12 +53,12 @@ class AnswerView:
 
 
 def view_of_answer(verb: str, body: Any) -> AnswerView | None:
-    """What an answer comes to; None for an answer of any other verb."""
+    """Return the summary of an answer; None for other verbs."""
     if verb not in ("sweep", "cost", "doctor", "calibrate"):
         return None
     match judge(verb).validate_python(body):
-        case SystemsRankedReply() as several:
-            return _systems(several)
+        case SystemsRankedReply() as ranked:
+            return _systems(ranked)
         case CostReply() as cost:
             return _cost(cost)
         case DoctorReply() as doctor:
@@ -70,28 +70,28 @@ def view_of_answer(verb: str, body: Any) -> AnswerView | None:
     return None
 
 
-def _systems(several: SystemsRankedReply) -> AnswerView:
-    """The fastest; then every system's best over the sizes, or at the one size."""
-    if ranges := ranges_of(several):
-        said = "the best answer of each system, size by size"
-        return AnswerView(headline_of(several), (said,), draw_over_sizes(ranges))
-    times = [StackedBar(name, {"time": took}) for name, took in seconds_of(several).items()]
+def _systems(ranked: SystemsRankedReply) -> AnswerView:
+    """The fastest system; then the best answer of each over the sizes, or at the one size."""
+    if ranges := ranges_of(ranked):
+        lines = "the best answer of each system, size by size"
+        return AnswerView(headline_of(ranked), (lines,), draw_over_sizes(ranges))
+    times = [StackedBar(name, {"time": seconds}) for name, seconds in seconds_of(ranked).items()]
     drawn = draw_bars("Time of the best answer", ["time"], times, format_duration)
     drawings = [("Machine against machine", drawn)] if times else []
-    return AnswerView(headline_of(several), (), drawings)
+    return AnswerView(headline_of(ranked), (), drawings)
 
 
 def draw_over_sizes(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Markup]]:
-    """Bus bandwidth and speed-up of several answers over sizes, a line for each by its name."""
+    """Draw bus bandwidth and speed-up of several answers over sizes, one line for each."""
     rate, gain = "Bus bandwidth against message size", "Speed-up against message size"
-    rates: Lines = {name: list(bandwidths_by_size(one)) for name, one in ranges.items()}
+    rates: Lines = {name: list(bandwidths_by_size(sweep)) for name, sweep in ranges.items()}
     gains: Lines = {
         name: [
             (float(size.bytes), size.baseline_seconds / size.seconds)
-            for size in sorted(one.sizes, key=lambda size: size.bytes)
+            for size in sorted(sweep.sizes, key=lambda size: size.bytes)
             if size.seconds
         ]
-        for name, one in ranges.items()
+        for name, sweep in ranges.items()
     }
     return [
         (rate, draw_bandwidths(rate, rates)),
@@ -101,46 +101,50 @@ def draw_over_sizes(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Mar
 
 def _cost(cost: CostReply) -> AnswerView:
     healthy, same, now = cost.healthy.seconds, cost.same_program_seconds, cost.best.seconds
-    what = faults_text(cost.system.exceptions) or "the smaller machine"
+    faults = faults_text(cost.system.exceptions) or "the smaller machine"
     times = {"healthy": healthy, "same program now": same, "the best now": now}
     drawn = draw_bars(
         "Time of a call",
         ["time"],
-        [StackedBar(name, {"time": took}) for name, took in times.items() if took is not None],
+        [
+            StackedBar(name, {"time": seconds})
+            for name, seconds in times.items()
+            if seconds is not None
+        ],
         format_duration,
     )
-    said = [
-        f"{what}: a call takes {format_duration(now)}, where it took {format_duration(healthy)}"
+    lines = [
+        f"{faults}: a call takes {format_duration(now)}, where it took {format_duration(healthy)}"
     ]
     if same is not None and now < same:
-        said.append(
+        lines.append(
             f"another program makes it less: with the same one it would be {format_duration(same)}"
         )
-    return AnswerView(headline_of(cost), said, [("Healthy and now", drawn)])
+    return AnswerView(headline_of(cost), lines, [("Healthy and now", drawn)])
 
 
 def _doctor(doctor: DoctorReply) -> AnswerView:
-    said = [
-        one.text + (f" ({' and '.join(one.tests)} would tell)" if one.tests else "")
-        for one in doctor.findings
+    lines = [
+        finding.text + (f" ({' and '.join(finding.tests)} would tell)" if finding.tests else "")
+        for finding in doctor.findings
     ]
-    said += [*doctor.left_out, *tests_to_run(doctor.findings), *fault_lines(doctor.findings)]
-    tests = [_TESTS] if any(one.tests for one in doctor.findings) else []
+    lines += [*doctor.left_out, *tests_to_run(doctor.findings), *fault_lines(doctor.findings)]
+    tests = [_TESTS] if any(finding.tests for finding in doctor.findings) else []
     return AnswerView(
         headline_of(doctor),
-        said,
-        [(one.source, drawn) for one in doctor.runs[:_MOST_RUNS] if (drawn := _run(one))],
+        lines,
+        [(run.source, drawn) for run in doctor.runs[:_MOST_RUNS] if (drawn := _run(run))],
         [*tests, ("Calibrate with these logs", _CALIBRATE)],
     )
 
 
 def _run(run: DiagnosedRun) -> Markup:
-    """Bus bandwidth as measured, as predicted, and that nothing can beat."""
-    rows = [one for one in run.rows if not one.in_place] or run.rows
+    """Draw bus bandwidth: measured, predicted, and its upper bound."""
+    rows = [row for row in run.rows if not row.in_place] or run.rows
     rates = {
-        "measured": [(one.bytes, one.busbw_GB_per_s) for one in rows],
-        "predicted": [(one.bytes, one.predicted_busbw_GB_per_s) for one in rows],
-        "bound": [(one.bytes, one.bound_busbw_GB_per_s) for one in rows],
+        "measured": [(row.bytes, row.busbw_GB_per_s) for row in rows],
+        "predicted": [(row.bytes, row.predicted_busbw_GB_per_s) for row in rows],
+        "bound": [(row.bytes, row.bound_busbw_GB_per_s) for row in rows],
     }
     lines: Lines = {
         name: [(float(size), rate) for size, rate in sorted(line) if rate]
@@ -152,7 +156,7 @@ def _run(run: DiagnosedRun) -> Markup:
 
 def _calibration_view(answer: CalibratedReply) -> AnswerView:
     since = "to see what that costs" if answer.short else "from now on"
-    said = [
+    lines = [
         *fault_lines(answer.short),
         *ambiguity_lines(answer),
         *carried_share_lines(answer),
@@ -168,10 +172,10 @@ def _calibration_view(answer: CalibratedReply) -> AnswerView:
         ),
         *_count_lines(answer.warnings, "was left out of the logs", "were left out of the logs"),
     ]
-    return AnswerView(headline_of(answer), said, (), _CALIBRATED_LINKS)
+    return AnswerView(headline_of(answer), lines, (), _CALIBRATED_LINKS)
 
 
-def _count_lines(lines: Sequence[str], one: str, several: str) -> Iterator[str]:
-    """How many there are of what is listed below; nothing if there is none."""
+def _count_lines(lines: Sequence[str], singular: str, plural: str) -> Iterator[str]:
+    """The number of lines listed below; nothing if there are none."""
     if lines:
-        yield f"{len(lines)} {one if len(lines) == 1 else several}: see below"
+        yield f"{len(lines)} {singular if len(lines) == 1 else plural}: see below"

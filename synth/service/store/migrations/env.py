@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, in the transaction of the caller."""
+"""Alembic's entry point: runs the migrations in the caller's transaction."""
 
 from alembic import context
 

@@ -1,6 +1,6 @@
-"""A sharded step in PyTorch: the language of its files, and what PyTorch has no function for.
+"""A sharded step in PyTorch: the language of its files, and functions that PyTorch lacks.
 
-What torch has of JAX's element types:
+The torch types of JAX's element types:
 
 >>> from synth.step.emit.torch import DTYPES
 >>> DTYPES["bf16"]

@@ -1,4 +1,4 @@
-"""Looking up and writing by indices in PyTorch's words: gather and the scatters."""
+"""Gather and scatter in PyTorch."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from synth.step.factors.parameters import read_entry
 
 
 def _indexing(call: PrimitiveCall, windows: str, places: str) -> str:
-    """Of a gather or a scatter, which entry of an index is of which dimension, and the rest."""
+    """Spells which entry of an index is of which dimension, for a gather or scatter."""
     names = ("operand_batching_dims", "start_indices_batching_dims")
     if places == "scatter_dims_to_operand_dims":
         names = ("operand_batching_dims", "scatter_indices_batching_dims")
     keys = (windows, places, *names)
-    found = [read_entry(call.operation, "dimension_numbers", key) for key in keys]
-    return ", ".join(map(str, found))
+    entries = [read_entry(call.operation, "dimension_numbers", key) for key in keys]
+    return ", ".join(map(str, entries))
 
 
 def _gather(call: PrimitiveCall) -> str:
     operand, indices = call.operands
     mode = str(call.operation.parameter["mode"])
-    told_ = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.told('slice_sizes')}"
-    told_ += f", {read_entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
+    arguments = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.spell('slice_sizes')}"
+    arguments += f", {read_entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
     fill = call.operation.parameter.get("fill_value", _find_fill_value(call.made.dtype))
     if mode == "fill_or_drop":
-        told_ += f", fill={spell_parameter(fill, call.language.dtypes)}"
-    return f"gather({operand}, {indices}, {told_}{_index_own(call)})"
+        arguments += f", fill={spell_parameter(fill, call.language.dtypes)}"
+    return f"gather({operand}, {indices}, {arguments}{_index_own(call)})"
 
 
 def _find_fill_value(dtype: str) -> Parameter:
-    """What JAX fills in where nothing is said: nan, the least of signed numbers, the largest."""
+    """JAX's default fill value: nan, the least signed number, or the largest unsigned one."""
     if dtype.startswith(("f", "bf")):
         return float("nan")
     if dtype == "bool":
@@ -49,15 +49,15 @@ def _index_own(call: PrimitiveCall) -> str:
 
 
 def _scatter(how: str) -> Writer:
-    """``how`` the elements of an index are put together: see ``scatter`` in the template."""
+    """Returns the writer of a scatter; ``how``: see ``scatter`` in the template."""
 
     def write(call: PrimitiveCall) -> str:
         operand, indices, updates = call.operands
-        told_ = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
+        arguments = _indexing(call, "update_window_dims", "scatter_dims_to_operand_dims")
         inserted = read_entry(call.operation, "dimension_numbers", "inserted_window_dims")
         clip = ", clip=True" if call.operation.parameter["mode"] == "clip" else ""
-        told_ += f', {inserted}, how="{how}"{clip}{_index_own(call)}'
-        return f"scatter({operand}, {indices}, {updates}, {told_})"
+        arguments += f', {inserted}, how="{how}"{clip}{_index_own(call)}'
+        return f"scatter({operand}, {indices}, {updates}, {arguments})"
 
     return write
 

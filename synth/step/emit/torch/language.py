@@ -33,7 +33,7 @@ DTYPES: Mapping[str, str] = {
     "f8_e4m3fn": "torch.float8_e4m3fn",
     "f8_e5m2": "torch.float8_e5m2",
 }
-"""With other unsigned numbers torch computes little; words and keys: ``random.py`` beside this."""
+"""Torch computes little with other unsigned numbers; for u32 and keys see ``random.py``."""
 
 _INFIX = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<"}
 _INFIX |= {"le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^"}
@@ -47,10 +47,10 @@ _BINARY = {"rem": "fmod", "max": "maximum", "min": "minimum"}
 
 
 def _div(call: PrimitiveCall) -> str:
-    one, other = call.plain
+    left, right = call.plain
     if _is_float(call.made.dtype):
-        return f"{one} / {other}"
-    return f'torch.div({one}, {other}, rounding_mode="trunc")'
+        return f"{left} / {right}"
+    return f'torch.div({left}, {right}, rounding_mode="trunc")'
 
 
 def _round(call: PrimitiveCall) -> str:
@@ -60,16 +60,16 @@ def _round(call: PrimitiveCall) -> str:
 
 
 def _select(call: PrimitiveCall) -> str:
-    which, found, *others = call.operands
+    which, selected, *others = call.operands
     for at, case in enumerate(others, 1):
         chosen = which if call.dtype() == "bool" else f"{which} == {at}"
-        found = f"torch.where({chosen}, {case}, {found})"
-    return found
+        selected = f"torch.where({chosen}, {case}, {selected})"
+    return selected
 
 
 def _convert(call: PrimitiveCall) -> str:
-    """PyTorch leaves open what a float beyond the ends of whole numbers becomes; JAX does not."""
-    text, dtype, made = call.operands[0], call.told("new_dtype"), call.made.dtype
+    """PyTorch leaves undefined what a float outside the range of integers becomes; JAX does not."""
+    text, dtype, made = call.operands[0], call.spell("new_dtype"), call.made.dtype
     if made == "bool" or _is_float(made) or not _is_float(call.dtype()):
         return f"{text}.to({dtype})"
     ends = f", 0, {_neutral(ReductionKind.MIN, made)}" if made.startswith("u") else ""
@@ -94,22 +94,22 @@ def _broadcast(call: PrimitiveCall) -> str:
 
 
 def _slice(call: PrimitiveCall) -> str:
-    starts, limits = (read_numbers(call.operation, f"{one}_indices") for one in ("start", "limit"))
+    starts, limits = (read_numbers(call.operation, f"{end}_indices") for end in ("start", "limit"))
     steps = (1,) * len(starts)
     if "strides" in call.operation.parameter:
         steps = read_numbers(call.operation, "strides")
-    found = [
+    ranges = [
         ":"
         if (start, limit, step) == (0, size, 1)
         else f"{start}:{limit}" + f":{step}" * (step > 1)
         for start, limit, step, size in zip(starts, limits, steps, call.shape(), strict=True)
     ]
-    return f"{call.operands[0]}[{', '.join(found)}]"
+    return f"{call.operands[0]}[{', '.join(ranges)}]"
 
 
 def _dynamic_slice(call: PrimitiveCall) -> str:
     operand, *starts = call.operands
-    return f"dynamic_slice({operand}, {spell_tuple(starts)}, {call.told('slice_sizes')})"
+    return f"dynamic_slice({operand}, {spell_tuple(starts)}, {call.spell('slice_sizes')})"
 
 
 def _dynamic_update_slice(call: PrimitiveCall) -> str:
@@ -120,7 +120,7 @@ def _dynamic_update_slice(call: PrimitiveCall) -> str:
 def _iota(call: PrimitiveCall) -> str:
     shape, along = call.made.shape, read_number(call.operation, "dimension")
     spread = tuple(size if at == along else 1 for at, size in enumerate(shape))
-    made = f"torch.arange({shape[along]}, dtype={call.told('dtype')})"
+    made = f"torch.arange({shape[along]}, dtype={call.spell('dtype')})"
     if call.offset is not None:
         made = f"({made} + number({spell_words(call.offset.axes)}) * {call.offset.extent})"
     return made if len(shape) == 1 else f"{made}.reshape({spread}).expand({shape})"
@@ -136,29 +136,29 @@ def _reduce(name: str) -> Callable[[PrimitiveCall], str]:
 
 
 def _logic(name: str, of_bits: str) -> Writer:
-    """Of booleans a reduction that torch has; it has none of the bits of numbers."""
+    """Torch reduces booleans logically, but has no reduction of the bits of integers."""
 
     def write(call: PrimitiveCall) -> str:
         if call.made.dtype == "bool":
             return _reduce(name)(call)
-        return f'reduce_bits({call.operands[0]}, {call.told("axes")}, "{of_bits}")'
+        return f'reduce_bits({call.operands[0]}, {call.spell("axes")}, "{of_bits}")'
 
     return write
 
 
 def _product(call: PrimitiveCall) -> str:
-    found = call.operands[0]
+    product = call.operands[0]
     for axis in sorted(read_numbers(call.operation, "axes"), reverse=True):
-        found += f".prod({axis}, dtype={DTYPES[call.made.dtype]})"
-    return found
+        product += f".prod({axis}, dtype={DTYPES[call.made.dtype]})"
+    return product
 
 
 def _arg_extreme(name: str) -> Writer:
     def write(call: PrimitiveCall) -> str:
         (axis,) = read_numbers(call.operation, "axes")
-        # Of booleans torch has no largest one.
+        # Torch has no argmax of booleans.
         operand = call.operands[0] + (".to(torch.uint8)" if call.dtype() == "bool" else "")
-        return f"{operand}.{name}({axis}).to({call.told('index_dtype')})"
+        return f"{operand}.{name}({axis}).to({call.spell('index_dtype')})"
 
     return write
 
@@ -177,12 +177,12 @@ def _dtype(call: PrimitiveCall) -> str:
 
 
 def _sort(call: PrimitiveCall) -> str:
-    keys, along = call.told("num_keys"), call.told("dimension")
+    keys, along = call.spell("num_keys"), call.spell("dimension")
     return f"sort_together({spell_tuple(call.operands)}, {along}, {keys})"
 
 
 def _einsum(letters: Sequence[Sequence[int]], call: PrimitiveCall, operands: Sequence[str]) -> str:
-    spelled = ["".join(ascii_letters[one] for one in each) for each in letters]
+    spelled = ["".join(ascii_letters[index] for index in indices) for indices in letters]
     wanted = DTYPES[call.made.dtype]
     given = [
         text if call.dtype(at) == call.made.dtype else f"{text}.to({wanted})"
@@ -192,23 +192,23 @@ def _einsum(letters: Sequence[Sequence[int]], call: PrimitiveCall, operands: Seq
 
 
 def _dot_letters(
-    told_: tuple[tuple[tuple[int, ...], ...], ...], ranks: Sequence[int]
+    dots: tuple[tuple[tuple[int, ...], ...], ...], ranks: Sequence[int]
 ) -> list[list[int]]:
-    """Of both operands and the result, an index for each dimension."""
-    (left, right), (batch_left, batch_right) = told_
-    one = list(range(ranks[0]))
-    other = list(range(ranks[0], sum(ranks)))
+    """Numbers the dimensions of both operands and the result for an einsum."""
+    (left, right), (batch_left, batch_right) = dots
+    first = list(range(ranks[0]))
+    second = list(range(ranks[0], sum(ranks)))
     for at, place in zip((*left, *batch_left), (*right, *batch_right), strict=True):
-        other[place] = one[at]
-    result = [one[at] for at in batch_left]
-    result += [index for at, index in enumerate(one) if at not in (*left, *batch_left)]
-    result += [index for at, index in enumerate(other) if at not in (*right, *batch_right)]
-    return [one, other, result]
+        second[place] = first[at]
+    result = [first[at] for at in batch_left]
+    result += [index for at, index in enumerate(first) if at not in (*left, *batch_left)]
+    result += [index for at, index in enumerate(second) if at not in (*right, *batch_right)]
+    return [first, second, result]
 
 
 def _dots(value: object) -> tuple[tuple[tuple[int, ...], ...], ...]:
     assert isinstance(value, tuple)
-    return tuple(tuple(parse_numbers(one) for one in pair) for pair in value)
+    return tuple(tuple(parse_numbers(numbers) for numbers in pair) for pair in value)
 
 
 def _dot_general(call: PrimitiveCall) -> str:
@@ -218,39 +218,44 @@ def _dot_general(call: PrimitiveCall) -> str:
 
 
 def _ragged_dot_general(call: PrimitiveCall) -> str:
-    """A product for each group of rows: one after the other, or in a stack if rows are summed."""
+    """A product for each group of rows: consecutive rows, or a stack if rows are summed."""
     left, right, groups = call.operands
-    said = parse_entries(call.operation.parameter["ragged_dot_dimension_numbers"])
-    dots = _dots(said["dot_dimension_numbers"])
-    (ragged,) = parse_numbers(said["lhs_ragged_dimensions"])
-    group = parse_numbers(said.get("rhs_group_dimensions", ()))
+    entries = parse_entries(call.operation.parameter["ragged_dot_dimension_numbers"])
+    dots = _dots(entries["dot_dimension_numbers"])
+    (ragged,) = parse_numbers(entries["lhs_ragged_dimensions"])
+    group = parse_numbers(entries.get("rhs_group_dimensions", ()))
     if len(call.operation.operands[2].type.shape) != 1 or ragged in dots[1][0]:  # type: ignore[union-attr]
         raise call.refused("with groups of their own for each batch")
     rank = len(call.shape(1)) - len(group)
     if group:
         dots = tuple(
-            (pair[0], tuple(at - sum(one < at for one in group) for at in pair[1])) for pair in dots
+            (pair[0], tuple(at - sum(place < at for place in group) for at in pair[1]))
+            for pair in dots
         )
     letters = _dot_letters(dots, [len(call.shape(0)), rank])
-    spelled = ["".join(ascii_letters[one] for one in each) for each in letters]
+    spelled = ["".join(ascii_letters[index] for index in indices) for indices in letters]
     equation = f'"{spelled[0]},{spelled[1]}->{spelled[2]}"'
     if ragged in dots[0][0]:
         other = dots[0][1][dots[0][0].index(ragged)]
         return f"product_of_groups({equation}, {left}, {right}, {groups}, {ragged}, {other})"
     result = letters[2].index(letters[0][ragged])
-    told_ = f"{groups}, {ragged}, {group[0]}, {result}"
-    return f"products_by_group({equation}, {left}, {right}, {told_})"
+    arguments = f"{groups}, {ragged}, {group[0]}, {result}"
+    return f"products_by_group({equation}, {left}, {right}, {arguments})"
 
 
 def _convolution(call: PrimitiveCall) -> str:
     specs = ("lhs_spec", "rhs_spec", "out_spec")
     places = tuple(read_entry(call.operation, "dimension_numbers", name) for name in specs)
     names = ("padding", "window_strides", "lhs_dilation", "rhs_dilation")
-    told_ = [*call.operands, f"places={places}", *(f"{name}={call.told(name)}" for name in names)]
+    arguments = [
+        *call.operands,
+        f"places={places}",
+        *(f"{name}={call.spell(name)}" for name in names),
+    ]
     for name in ("feature_group_count", "batch_group_count"):
         if read_number(call.operation, name) != 1:
-            told_.append(f"{name}={call.told(name)}")
-    return f"convolution({', '.join(told_)})"
+            arguments.append(f"{name}={call.spell(name)}")
+    return f"convolution({', '.join(arguments)})"
 
 
 def _windows(call: PrimitiveCall) -> str:
@@ -260,7 +265,7 @@ def _windows(call: PrimitiveCall) -> str:
         }:
             raise call.refused("of dilated windows")
     names = ("window_dimensions", "window_strides", "padding")
-    return ", ".join(call.told(name) for name in names)
+    return ", ".join(call.spell(name) for name in names)
 
 
 def _reduce_window(kind: ReductionKind, name: str) -> Writer:
@@ -293,8 +298,8 @@ def _pad(call: PrimitiveCall) -> str:
 
 PRIMITIVES: Mapping[str, Writer] = {
     **{name: f"{{p0}} {sign} {{p1}}" for name, sign in _INFIX.items()},
-    **{name: f"torch.{one}({{0}})" for name, one in _UNARY.items()},
-    **{name: f"torch.{one}({{0}}, {{1}})" for name, one in _BINARY.items()},
+    **{name: f"torch.{function}({{0}})" for name, function in _UNARY.items()},
+    **{name: f"torch.{function}({{0}}, {{1}})" for name, function in _BINARY.items()},
     "div": _div,
     "clamp": "torch.minimum(torch.maximum({1}, {0}), {2})",
     "neg": "-{0}",
@@ -349,14 +354,14 @@ PRIMITIVES: Mapping[str, Writer] = {
     **RANDOM,
     **TORCH_WHOLE,
 }
-"""Of every primitive its words in PyTorch."""
+"""How each primitive is written in PyTorch."""
 
 CONTIGUOUS = "{0}.contiguous()"
-"""A transposed value is brought in order first: that is this rank's own work."""
+"""A transposed value is copied into order first, which is this rank's own work."""
 
 
 def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int]) -> str:
-    """One move of a value of which a device holds a part of this type."""
+    """Spells one move of a value; ``held`` is the type of a device's part."""
     axes = spell_words(move.axes)
     match move.how:
         case MoveKind.SLICE:
@@ -387,7 +392,7 @@ def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int
 
 
 def _reduce_operation(kind: ReductionKind, held: Type) -> str:
-    """How a collective reduces: a sum of words of 32 bits, kept in 64, is cut to its 32."""
+    """How a collective reduces: a sum of 32-bit words, kept in 64 bits, is cut to its 32."""
     return "words" if kind is ReductionKind.SUM and held.dtype == "u32" else kind.value
 
 

@@ -1,9 +1,9 @@
 """JAX's random numbers in PyTorch, bit for bit: words of 32 bits, keys, and Threefry.
 
-PyTorch hardly computes with unsigned words, so one of 32 bits is kept in a whole number of 64 and
-cut to its 32 after what may have left them. A key is such a number as well, its first word in the
-upper half: so an array of keys has the shape that it has in JAX, and moves like any other. The
-bits are those of ``jax_threefry_partitionable``, JAX's default: each is made of its own place.
+PyTorch hardly computes with unsigned integers, so a word of 32 bits is kept in an int64 and cut to
+32 bits after operations that may exceed them. A key is an int64, too, its first word in the upper
+half: so an array of keys has the same shape as in JAX, and is redistributed like any other. The
+bits are those of ``jax_threefry_partitionable``, JAX's default: each depends on its own index.
 
 Threefry-2x32 of 20 rounds: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as
 1, 2, 3* (SC'11), as in ``jax/_src/prng.py``.
@@ -26,13 +26,13 @@ _LEAVE_32_BITS = frozenset(
 _LEAVE_32_BITS |= {"scatter-mul"}
 _SIGNED = {"u32": "i32", "i32": "i32", "f32": "i32", "f16": "i16", "bf16": "i16", "i16": "i16"}
 _SIGNED |= {"f64": "i64", "i64": "i64", "i8": "i8", "u8": "i8", "f8_e4m3fn": "i8", "f8_e5m2": "i8"}
-"""Of element types the signed one of as many bits."""
+"""For each element type the signed one of as many bits."""
 _BITS = {8: "u8", 32: "u32"}
 THREEFRY = "fry"
 
 
 def wrap_to_32_bits(call: PrimitiveCall, text: str) -> str:
-    """What an operation on words of 32 bits gives, without what it carried beyond them."""
+    """Cuts the result of an operation on 32-bit words to its 32 bits."""
     if call.made.dtype != "u32" or call.operation.primitive not in _LEAVE_32_BITS:
         return text
     return f"({text}) & 0xFFFFFFFF"
@@ -49,9 +49,9 @@ def _bitcast(call: PrimitiveCall) -> str:
 
 
 def _shift_right_logical(call: PrimitiveCall) -> str:
-    one, by = call.plain
+    value, by = call.plain
     if call.made.dtype in ("u8", "u32"):
-        return f"{one} >> {by}"
+        return f"{value} >> {by}"
     bits = {"i8": 8, "i16": 16, "i32": 32}.get(call.made.dtype)
     if bits is None:
         raise call.refused(f"of {call.made.dtype}")
@@ -63,8 +63,8 @@ def _random_bits(call: PrimitiveCall) -> str:
     bits = read_number(call.operation, "bit_width")
     if bits not in _BITS:
         raise call.refused(f"of {bits} bits")
-    found = f"random_bits({call.operands[0]}, {call.told('shape')})"
-    return found if bits == 32 else f"({found} & 0xFF).to(torch.uint8)"
+    drawn = f"random_bits({call.operands[0]}, {call.spell('shape')})"
+    return drawn if bits == 32 else f"({drawn} & 0xFF).to(torch.uint8)"
 
 
 def _random_seed(call: PrimitiveCall) -> str:
@@ -79,7 +79,7 @@ def _random_wrap(call: PrimitiveCall) -> str:
 
 
 def _check_kind(call: PrimitiveCall) -> None:
-    """Raises InputError for keys of another kind of random numbers."""
+    """Raises InputError for keys of another generator."""
     kind = call.operation.parameter.get("impl", THREEFRY)
     if kind != THREEFRY:
         raise call.refused(f"of keys of kind {kind}: Threefry's only")

@@ -1,4 +1,4 @@
-"""Special functions, bits and orders of floats in PyTorch's words."""
+"""Special functions, bits and total orders of floats in PyTorch."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _reduce_precision(call: PrimitiveCall) -> str:
 
 
 def _approx_top_k(call: PrimitiveCall) -> str:
-    """Exact, which is a better approximation than was asked for."""
+    """Exact, which is a better approximation than was requested."""
     if not read_number(call.operation, "aggregate_to_topk"):
         raise call.refused("of candidates that are not put together")
     smallest = "" if read_number(call.operation, "is_max_k") else ", smallest=True"
     axis = read_number(call.operation, "reduction_dimension") % len(call.shape())
-    return f"largest({call.operands[0]}, {call.told('k')}, {axis}{smallest})"
+    return f"largest({call.operands[0]}, {call.spell('k')}, {axis}{smallest})"
 
 
 SPECIAL: Mapping[str, Writer] = {

@@ -1,9 +1,9 @@
-"""Many plans of one model at once: what their parts do, read off two layers, put together.
+"""Prices many plans of one model at once, composed of what their parts do in two layers.
 
-``reading`` writes the inside of a stage out once for each way to cut it, ``inside`` is what comes
-of that, ``staged`` a recipe by its stages and ranks, ``sending`` what links take for gradients and
-parameters, ``composer`` seconds and memory, and ``clock`` puts the passes of many plans in the
-order of their schedule at once:
+``reading`` writes the inside of a stage out once for each way to cut it, and ``inside`` is what it
+reads; ``staged`` is a recipe by its stages and ranks, ``sending`` seconds of gradients and
+parameters, ``composer`` seconds and memory, and ``clock`` times the passes of many plans at once in
+the order of their schedule:
 
 >>> from synth.step.search.composing.clock import PassSeconds, time_plans, lay_out_stages
 >>> each, links = (1.0, 1.0, 1.0), [0.0, 0.0, 0.0]

@@ -1,11 +1,11 @@
-"""Which cut of the layers is fastest: the ends of a model may be as much as several layers.
+"""Balances layers over stages: the ends of a model may take as long as several layers.
 
-Layers are alike, so each but the first of a stage goes to the rank that has least to do. What ranks
-take depends on where the axes lie that cut the inside of a stage, and on no others: so a family of
+Layers are alike, so each but the first of a stage goes to the rank that has least to do. Seconds of
+ranks depend only on the placement of the axes that divide the inside of a stage, so a family of
 plans has few cuts.
 
 >>> from synth.step.search.composing.inside import ModelPart
->>> fastest(8, 4, 1, {ModelPart.FIRST: 0.0, ModelPart.LAYER: 1.0, ModelPart.LAST: 1.5})
+>>> balance_layers(8, 4, 1, {ModelPart.FIRST: 0.0, ModelPart.LAYER: 1.0, ModelPart.LAST: 1.5})
 ((3, 2, 2, 1), 3.0)
 """
 
@@ -28,29 +28,27 @@ from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import share_layers
 
 LEAST_GAIN = 0.01
-"""So much faster than by stages as equal as can be the slowest rank must be for others."""
+"""The share of the slowest rank's seconds that an uneven cut must save."""
 
 Layers = tuple[int, ...]
-"""Of each stage; empty for as many as can be the same."""
+"""Layers of each stage; empty for as equal as possible."""
 
 Rows = tuple[Row, ...]
-"""Of the axes that cut the inside of a stage, in their order."""
+"""Rows of the axes that divide the inside of a stage, in their order."""
 
 
 @dataclass
 class LayerBalancer:
-    """Cuts of plans, by what ranks compute and send between operations; no more memory is needed
-    than there is.
-    """
+    """Balances layers of plans by the seconds of ranks, within the memory of a device."""
 
     composed: Composition
     memory_bytes: float
     _known: dict[tuple[InsideKey, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
-        """The same plans with their layers cut as is fastest, where that pays and fits.
+        """Yields the same plans with the fastest cut of their layers, where that pays and fits.
 
-        A recipe that cannot be composed stays as it is, for the search to tell.
+        A recipe that cannot be composed stays as it is; the search reports it.
         """
         recipe = family.recipe
         if dict(recipe.axes).get(PIPE, 1) == 1:
@@ -62,50 +60,50 @@ class LayerBalancer:
             yield family
             return
         known = self._known.setdefault((plan.cut, plan.sizes[PIPE], recipe.chunks), {})
-        alike: defaultdict[Layers, list[int]] = defaultdict(list)
+        by_layers: defaultdict[Layers, list[int]] = defaultdict(list)
         for rows, places in _group_by_inside(family).items():
             if rows not in known:
                 known[rows] = self._fastest(plan, rows)
-            alike[known[rows]] += places
-        whole: list[int] = []
-        for layers, places in alike.items():
-            found = replace(recipe, layers=layers) if layers else recipe
-            if found == recipe or not self._fits(found):
-                whole += places
+            by_layers[known[rows]] += places
+        unchanged: list[int] = []
+        for layers, places in by_layers.items():
+            balanced = replace(recipe, layers=layers) if layers else recipe
+            if balanced == recipe or not self._fits(balanced):
+                unchanged += places
             else:
-                yield family.some(places, found)
-        if whole:
-            yield family.some(sorted(whole), recipe)
+                yield family.select(places, balanced)
+        if unchanged:
+            yield family.select(sorted(unchanged), recipe)
 
     def _fits(self, recipe: Recipe) -> bool:
         return self.composed.composer.size_bytes(recipe) <= self.memory_bytes
 
     def _fastest(self, plan: StagedRecipe, rows: Rows) -> Layers:
-        """The layers of each stage with which the slowest rank is fastest; none if as they are."""
+        """The fastest layers of each stage; empty to keep them as equal as possible."""
         axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
         forward, backward = self.composed.working(plan, dict(zip(axes, rows, strict=True)))
-        lies = plan.lies
+        layout = plan.layout
         seconds = {part: forward[part] + backward[part] for part in ModelPart}
-        took = lies.of_ranks(lies.of_stages(seconds))
-        pays = (1 - LEAST_GAIN) * max(took)
-        if sum(took[kind] for kind in lies.rank_kind_of) > pays * len(lies.of_rank):
-            return ()  # no cut is faster than all ranks alike
-        if (plan.all_layers // len(lies.of_rank) + 1) * seconds[ModelPart.LAYER] >= pays:
-            return ()  # another cut has a rank with a layer more than the least of all as equal
+        seconds_of_ranks = layout.of_ranks(layout.of_stages(seconds))
+        most = (1 - LEAST_GAIN) * max(seconds_of_ranks)
+        if sum(seconds_of_ranks[kind] for kind in layout.rank_kind_of) > most * len(layout.of_rank):
+            return ()  # not even equal seconds on all ranks would pay
+        if (plan.all_layers // len(layout.of_rank) + 1) * seconds[ModelPart.LAYER] >= most:
+            return ()  # a rank with one layer more than the equal share is too slow
         chunks = plan.recipe.chunks
         layers, slowest = balance_layers(
-            plan.all_layers, len(lies.of_rank), chunks, seconds, folded=plan.folded
+            plan.all_layers, len(layout.of_rank), chunks, seconds, folded=plan.folded
         )
-        return layers if slowest < pays else ()
+        return layers if slowest < most else ()
 
 
 def _group_by_inside(family: Family) -> Mapping[Rows, list[int]]:
-    """The places of its plans, by the rows of the axes that cut the inside of a stage."""
+    """The indices of a family's plans, by the rows of the axes that divide the inside."""
     inside = [name in INSIDE and size > 1 for name, size in family.recipe.axes]
-    found: defaultdict[Rows, list[int]] = defaultdict(list)
+    places_by_rows: defaultdict[Rows, list[int]] = defaultdict(list)
     for place, matrix in enumerate(family.matrices):
-        found[tuple(compress(matrix, inside))].append(place)
-    return found
+        places_by_rows[tuple(compress(matrix, inside))].append(place)
+    return places_by_rows
 
 
 def balance_layers(
@@ -116,13 +114,12 @@ def balance_layers(
     *,
     folded: bool = False,
 ) -> tuple[Layers, float]:
-    """The layers of each stage with which the slowest rank is fastest, and its seconds.
+    """Returns the fastest layers of each stage, and the seconds of the slowest rank.
 
-    As layers are alike, each but the first of a stage goes to the rank that has least to do; of
-    equal ones to the earlier, for whose passes fewer wait. So none gets far less than what would
-    end all at once, and that far it needs no turns. What a rank has goes to its chunks in as equal
-    numbers as can be. There is a layer for each stage. ``folded``: the last stage is on the first
-    rank, as in a V.
+    Greedy: each layer but the first of a stage goes to the rank that has least to do; of equal ones
+    to the earlier, for whose passes fewer wait. No rank gets far less than the mean, so layers up
+    to that are dealt at once. A rank's layers are divided among its chunks as equally as possible,
+    at least one for each stage. ``folded``: the last stage is on the first rank, as in a V.
     """
     layer = seconds[ModelPart.LAYER]
     ends = [0.0] * ranks
@@ -130,14 +127,14 @@ def balance_layers(
     ends[0 if folded else -1] += seconds[ModelPart.LAST]
     level = (sum(ends) / layer + layers) / ranks - 2 if layer else 0.0
     counts = [max(chunks, int(level - end / layer)) if layer else chunks for end in ends]
-    if sum(counts) > layers:  # as some have more to do than all would at once
+    if sum(counts) > layers:  # some ends alone exceed the mean
         counts = [chunks] * ranks
     waiting = [(ends[rank] + count * layer, rank) for rank, count in enumerate(counts)]
     heapify(waiting)
     for _ in range(layers - sum(counts)):
-        took, rank = waiting[0]
+        seconds_so_far, rank = waiting[0]
         counts[rank] += 1
-        heapreplace(waiting, (took + layer, rank))
+        heapreplace(waiting, (seconds_so_far + layer, rank))
     share = {count: share_layers(count, chunks) for count in {*counts}}
     turns = [*zip(*map(share.__getitem__, counts), strict=True)]
     if folded:

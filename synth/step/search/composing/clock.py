@@ -1,21 +1,22 @@
-"""The passes of plans in the order of a schedule: on one clock for many, or bounded without one.
+"""Times the passes of plans in the order of a schedule, or bounds them without a clock.
 
-A stage has some layers; the first has what comes before them, too, and the last what comes after,
-which of a large vocabulary is as much as several layers. Most do all the same, so plans are told by
-*kinds* of stages and of ranks, as they are ``lay_out_stages``. What no order of the passes can beat
-needs no clock: a rank waits for the stages before its own, does all its passes, and those stages
-end after it. Four equal stages and eight microbatches by 1F1B reach that:
+A stage has some layers; the first also has what comes before them, the last what comes after, which
+for a large vocabulary is as much as several layers. Most stages are alike, so plans are described
+by *kinds* of stages and of ranks (``lay_out_stages``). The lower bound needs no clock: a rank waits
+for the stages before its own, does all its passes, and those stages end after it. Four equal stages
+and eight microbatches by 1F1B attain it:
 
 >>> each = (1.0, 1.0, 1.0)
 >>> links = [0.0, 0.0, 0.0]
->>> plan = Seconds(lying(4, 4, 1), each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
->>> plan.bound(8, whole=True), *clocked((4, "1f1b", 8, 1), [plan])
+>>> layout = lay_out_stages(4, 4, 1)
+>>> plan = PassSeconds(layout, each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
+>>> plan.bound(8, whole=True), *time_plans((4, "1f1b", 8, 1), [plan])
 (22.0, 22.0)
 
->>> lies = lying(126, 16, 1, (7, *(8,) * 14, 7))
->>> lies.kinds
+>>> layout = lay_out_stages(126, 16, 1, (7, *(8,) * 14, 7))
+>>> layout.kinds
 ((7, True, False), (8, False, False), (7, False, True))
->>> lies.turns
+>>> layout.turns
 ((0, (0, 0, 0)), (14, (1, 13, 0)), (15, (1, 14, 0)))
 """
 
@@ -45,47 +46,47 @@ from synth.step.schedules import (
 from synth.step.search.composing.inside import ModelPart
 
 Structure = tuple[int, str, int, int]
-"""Ranks of stages, schedule, microbatches, chunks: which passes there are, and their order."""
+"""Pipeline ranks, schedule, microbatches, chunks: which passes there are, and their order."""
 
 
 StageKind = tuple[float, bool, bool]
-"""Of a stage: how many layers, whether it is the first, and whether the last."""
+"""A kind of stage: how many layers, whether it is the first, and whether the last."""
 
 KindValues = tuple[float, ...]
-"""What each kind of stages or ranks has, or takes."""
+"""A value for each kind of stages or of ranks."""
 
 
 @dataclass(frozen=True)
 class StageLayout:
-    """The kind of each of the ``stages``, and of each rank the stages that it has."""
+    """The kind of each of the ``stages``, and the stages of each rank."""
 
     stages: tuple[StageKind, ...]
     of_rank: tuple[tuple[int, ...], ...]
 
     @cached_property
     def kinds(self) -> tuple[StageKind, ...]:
-        """Of stages, each once."""
+        """The distinct kinds of stages."""
         return tuple(dict.fromkeys(self.stages))
 
     @cached_property
     def kind_of(self) -> tuple[int, ...]:
-        """The place of each stage among kinds."""
+        """The index of each stage's kind."""
         return tuple(map(self.kinds.index, self.stages))
 
     @cached_property
     def _counted(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each rank how many stages it has of which kinds."""
-        each = (Counter(self.kind_of[stage] for stage in has) for has in self.of_rank)
-        return tuple(tuple(sorted(one.items())) for one in each)
+        """For each rank the number of its stages of each kind."""
+        counts = (Counter(self.kind_of[stage] for stage in stages) for stages in self.of_rank)
+        return tuple(tuple(sorted(count.items())) for count in counts)
 
     @cached_property
     def ranks(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The kinds of ranks: how many stages they have of which kinds."""
+        """The distinct kinds of ranks: how many stages of each kind they have."""
         return tuple(dict.fromkeys(self._counted))
 
     @cached_property
     def rank_kind_of(self) -> tuple[int, ...]:
-        """The place of each rank among kinds of ranks."""
+        """The index of each rank's kind."""
         return tuple(map(self.ranks.index, self._counted))
 
     @cached_property
@@ -95,41 +96,48 @@ class StageLayout:
 
     @cached_property
     def turns(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """The last of each run of ranks of one kind, and of the stages before its own, as many as
-        there are of each kind.
+        """The last rank of each run of ranks of one kind, and for each kind the number of stages
+        before that rank's own.
         """
-        of = self.rank_kind_of
-        last = [at for at, kind in enumerate(of) if of[at + 1 : at + 2] != (kind,)]
-        each = range(len(self.kinds))
-        return tuple((at, tuple(map(self.kind_of[:at].count, each))) for at in last)
+        kinds = self.rank_kind_of
+        last = [rank for rank, kind in enumerate(kinds) if kinds[rank + 1 : rank + 2] != (kind,)]
+        stage_kinds = range(len(self.kinds))
+        return tuple((rank, tuple(map(self.kind_of[:rank].count, stage_kinds))) for rank in last)
 
-    def of_stages(self, of: Mapping[ModelPart, float]) -> KindValues:
-        """What each kind of stages has, by what parts have."""
+    def of_stages(self, values: Mapping[ModelPart, float]) -> KindValues:
+        """Sums the values of parts for each kind of stages."""
         return tuple(
-            first * of[ModelPart.FIRST] + layers * of[ModelPart.LAYER] + last * of[ModelPart.LAST]
+            first * values[ModelPart.FIRST]
+            + layers * values[ModelPart.LAYER]
+            + last * values[ModelPart.LAST]
             for layers, first, last in self.kinds
         )
 
     def of_ranks(self, stages: KindValues) -> KindValues:
-        """What each kind of ranks has, by what kinds of stages have."""
-        return tuple(sum(times * stages[kind] for kind, times in has) for has in self.ranks)
+        """Sums the values of kinds of stages for each kind of ranks."""
+        return tuple(sum(times * stages[kind] for kind, times in counts) for counts in self.ranks)
 
     def of_last(self, stages: KindValues) -> KindValues:
-        """What the stage of each kind of ranks has whose backward pass is its last: its first."""
+        """The value of each kind of ranks' first stage, whose backward pass is its last."""
         return tuple(stages[self.kind_of[rank]] for rank in self.firsts)
 
 
 @lru_cache(4096)
 def lay_out_stages(
-    layers: int, ranks: int, chunks: int, said: tuple[int, ...] = (), *, folded: bool = False
+    layers: int,
+    ranks: int,
+    chunks: int,
+    stage_layers: tuple[int, ...] = (),
+    *,
+    folded: bool = False,
 ) -> StageLayout:
-    """Stages in turn on ranks, ``chunks`` on each; of ``said`` layers, or of as many each.
+    """Lays stages out on ranks in turn, ``chunks`` on each, with ``stage_layers`` or equal layers.
 
-    ``folded``: stages go down the ranks and back up, as those of a schedule in a V.
+    ``folded``: stages go down the ranks and back up, as those of a V-shaped schedule.
     """
     count = ranks * chunks
-    each: Sequence[float] = said or (layers / count,) * count
-    stages = ((size, not at, at == count - 1) for at, size in enumerate(each))
+    sizes: Sequence[float] = stage_layers or (layers / count,) * count
+    stages = ((size, not stage, stage == count - 1) for stage, size in enumerate(sizes))
     if folded:
         return StageLayout(tuple(stages), tuple((rank, count - 1 - rank) for rank in range(ranks)))
     return StageLayout(
@@ -139,12 +147,12 @@ def lay_out_stages(
 
 @dataclass(frozen=True)
 class PassSeconds:
-    """Of a plan: a microbatch's ``forward`` and ``backward`` pass by kind of stage; by kind of rank
-    what it does of one microbatch (``busy``) and ``once``; and of what is handed from each rank to
-    the next.
+    """Seconds of a plan: of a microbatch's ``forward`` and ``backward`` pass by kind of stage; by
+    kind of rank of one microbatch (``busy``) and of what is done ``once``; and of handing values
+    from each rank to the next (``handed``).
     """
 
-    lies: StageLayout
+    layout: StageLayout
     forward: KindValues
     backward: KindValues
     busy: KindValues
@@ -152,15 +160,15 @@ class PassSeconds:
     handed: Sequence[float]
 
     def bound(self, microbatches: int, *, whole: bool) -> float:
-        """What no order of the passes is faster than, if backward passes are ``whole``.
+        """Lower bound over all orders of the passes, if backward passes are ``whole``.
 
         Rank r begins when the first microbatch has come through the stages before its own, and has
         all its passes to do; the last of them is the backward pass of stage r, and those of the
         stages before it come after.
         """
         sent, least = [0.0, *accumulate(self.handed)], 0.0
-        for rank, before in self.lies.turns:
-            kind = self.lies.rank_kind_of[rank]
+        for rank, before in self.layout.turns:
+            kind = self.layout.rank_kind_of[rank]
             ahead = sent[rank] + sum(map(mul, before, self.forward))
             behind = sent[rank] + sum(map(mul, before, self.backward))
             done = ahead + microbatches * self.busy[kind]
@@ -170,11 +178,11 @@ class PassSeconds:
 
 @dataclass(frozen=True)
 class _ScheduleClock:
-    """An order as tasks, for many plans that differ in seconds only.
+    """A schedule as tasks, for many plans that differ in seconds only.
 
-    A search meets hundreds of orders of thousands of actions each, so numbers are kept and no
-    action: of each its stage, and how much of a forward and of a backward pass it is; of each
-    transfer its link; and the last action of each rank.
+    A search meets hundreds of schedules of thousands of actions, so arrays are kept and no actions:
+    the stage of each action, its share of a forward and of a backward pass; the link of each
+    transfer; and the last action of each rank.
     """
 
     levels: Levels
@@ -189,30 +197,30 @@ class _ScheduleClock:
         actions = graph.order.actions
         return cls(
             graph.tasks.levels,
-            np.array([one.stage for one in actions]),
-            np.array([float(one.kind is Pass.FORWARD) for one in actions]),
-            np.array([_BACKWARD_SHARES[one.kind] for one in actions]),
+            np.array([action.stage for action in actions]),
+            np.array([float(action.kind is Pass.FORWARD) for action in actions]),
+            np.array([_BACKWARD_SHARES[action.kind] for action in actions]),
             np.array([_link(graph.order, *pair) for pair in graph.transfers], np.int64),
             np.array([queue[-1] for queue in graph.queues]),
         )
 
-    def seconds(self, several: Sequence[PassSeconds]) -> list[float]:
-        """Of each plan, until the last rank has done what it does once."""
-        forward = np.array([np.take(one.forward, one.lies.kind_of) for one in several])
-        backward = np.array([np.take(one.backward, one.lies.kind_of) for one in several])
-        took = (self.ahead * forward[:, self.stages] + self.back * backward[:, self.stages]).T
+    def seconds(self, plans: Sequence[PassSeconds]) -> list[float]:
+        """Seconds of each plan, until the last rank has done what it does once."""
+        forward = np.array([np.take(plan.forward, plan.layout.kind_of) for plan in plans])
+        backward = np.array([np.take(plan.backward, plan.layout.kind_of) for plan in plans])
+        seconds = (self.ahead * forward[:, self.stages] + self.back * backward[:, self.stages]).T
         if len(self.links):
-            handed = np.array([[*one.handed, max(one.handed)] for one in several])
-            took = np.concatenate([took, handed[:, self.links].T])
-        last = self.levels.ends(took)[self.last]
-        once = np.array([np.take(one.once, one.lies.rank_kind_of) for one in several])
-        found: list[float] = (last.T + once).max(axis=1).tolist()
-        return found
+            handed = np.array([[*plan.handed, max(plan.handed)] for plan in plans])
+            seconds = np.concatenate([seconds, handed[:, self.links].T])
+        last = self.levels.ends(seconds)[self.last]
+        once = np.array([np.take(plan.once, plan.layout.rank_kind_of) for plan in plans])
+        steps: list[float] = (last.T + once).max(axis=1).tolist()
+        return steps
 
 
 def _link(order: PipelineSchedule, source: Action, target: Action) -> int:
-    """Between which ranks, by the lower; from the last rank to the first, the last of all."""
-    ends = [order.rank_of[one.stage] for one in (source, target)]
+    """The lower of two neighbouring ranks; from the last rank to the first, the last index."""
+    ends = [order.rank_of[action.stage] for action in (source, target)]
     return min(ends) if abs(ends[0] - ends[1]) == 1 else len(order.ranks) - 1
 
 
@@ -220,9 +228,9 @@ _BACKWARD_SHARES = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass
 """How much of a backward pass each kind is."""
 
 
-def time_plans(structure: Structure, several: Sequence[PassSeconds]) -> list[float]:
-    """Seconds of a step by each of several plans of one structure, on its clock."""
-    return _clock(*structure).seconds(several)
+def time_plans(structure: Structure, plans: Sequence[PassSeconds]) -> list[float]:
+    """Returns the seconds of a step for each of several plans of one structure."""
+    return _clock(*structure).seconds(plans)
 
 
 @lru_cache(4096)

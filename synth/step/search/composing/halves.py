@@ -1,9 +1,8 @@
-"""What backward passes in halves keep of a microbatch, read off two stages of a layer each.
+"""Memory that split backward passes keep of a microbatch, read off two stages of a layer each.
 
-The half for weights needs activations and gradients that the half for inputs leaves: with layers
-computed again these are most of the memory, as little else is kept. The first of the two stages
-waits for nobody's gradient, so all of its backward pass is for weights; the second is as all others
-are.
+The half for weights needs activations and gradients that the half for inputs leaves. With recompute
+this is most of the memory, as little else is kept. Nobody waits for the gradient of the first of
+the two stages, so its backward pass is all for weights; the second is as all others are.
 """
 
 from __future__ import annotations
@@ -31,27 +30,28 @@ def strip_stages(recipe: Recipe) -> Recipe:
 
 
 def read_halves(device: DeviceTasks) -> Halves:
-    """Reads the tasks of a step of two layers on ``STAGES`` stages."""
-    found = {span: Counter[ModelPart]() for span in combinations(MICROBATCH_PHASES, 2)}
+    """Reads the bytes kept between passes off a step of two layers on ``STAGES`` stages."""
+    kept = {span: Counter[ModelPart]() for span in combinations(MICROBATCH_PHASES, 2)}
     for span, buffer in Passes(device).saved(STAGES - 1):
         part = ModelPart.LAYER if device.tasks[buffer.maker].layer >= 0 else ModelPart.LAST
-        found[span][part] += buffer.size_bytes
-    return {span: {part: float(sizes[part]) for part in ModelPart} for span, sizes in found.items()}
+        kept[span][part] += buffer.size_bytes
+    return {span: {part: float(sizes[part]) for part in ModelPart} for span, sizes in kept.items()}
 
 
 def find_peak_kept(
     order: PipelineSchedule, kept: Callable[[int], Mapping[tuple[StepPhase, StepPhase], float]]
 ) -> tuple[float, ...]:
-    """The most bytes that each rank keeps between its passes; ``kept`` is of a stage's microbatch.
+    """Returns the most bytes that each rank keeps between its passes.
 
-    A pass allocates what it leaves before it frees what it was the last to read.
+    ``kept`` maps a stage to bytes of one microbatch between two passes. A pass allocates what it
+    leaves before it frees what it was the last to read.
     """
 
     def changes(action: Action) -> Iterator[float]:
-        of = kept(action.stage)
-        until_input = of[StepPhase.FORWARD, StepPhase.BACKWARD]
-        until_weight = of[StepPhase.FORWARD, StepPhase.WEIGHT]
-        waiting = of[StepPhase.BACKWARD, StepPhase.WEIGHT]
+        spans = kept(action.stage)
+        until_input = spans[StepPhase.FORWARD, StepPhase.BACKWARD]
+        until_weight = spans[StepPhase.FORWARD, StepPhase.WEIGHT]
+        waiting = spans[StepPhase.BACKWARD, StepPhase.WEIGHT]
         match action.kind:
             case Pass.FORWARD:
                 yield until_input + until_weight

@@ -23,17 +23,17 @@ from synth.step.simulation.groups import CAST
 from synth.step.simulation.passes import Passes, PassKey
 
 ADD_PRIMITIVES = ("add", "add_any")
-"""What sums the gradients of a parameter that is read in two places."""
+"""Primitives that sum the gradients of a parameter that is read in two places."""
 
 LAYERS = 2
-"""Of the model that is traced: with one there is nothing between layers."""
+"""Layers of the traced model: with one there is nothing between layers."""
 
 
 @dataclass(frozen=True)
 class StageReader:
-    """A step as the tasks of a device, to be read by parts: of ``LAYERS``, or in one piece.
+    """A step of ``LAYERS`` layers, or in one piece, as the tasks of a device, to be read by parts.
 
-    ``batch``: the axes that cut it.
+    ``batch``: the axes that divide it.
     """
 
     step: Step
@@ -47,10 +47,10 @@ class StageReader:
         parameters, experts = self._parameters(experts=False), self._parameters(experts=True)
         stored = sum(
             (LAYERS if part is ModelPart.LAYER else 1) * sum(sizes)
-            for several in (parameters, experts)
-            for part, sizes in several.items()
+            for by_part in (parameters, experts)
+            for part, sizes in by_part.items()
         )
-        moments = (one for one in self.device.buffers if one.kind is BufferKind.MOMENTS)
+        moments = (buffer for buffer in self.device.buffers if buffer.kind is BufferKind.MOMENTS)
         update = sum(
             task.seconds
             for task in self.device.tasks
@@ -65,7 +65,7 @@ class StageReader:
             self._waiting_bytes(),
             self._tied(),
             self._boundary(),
-            sum(one.size_bytes for one in moments if one.maker < 0) / stored,
+            sum(buffer.size_bytes for buffer in moments if buffer.maker < 0) / stored,
             sum(self._lasting(StepPhase.BACKWARD, StepPhase.AFTER).values()) / stored,
             sum(self._lasting(StepPhase.BEFORE, StepPhase.FORWARD, StepPhase.BACKWARD).values())
             / stored,
@@ -73,177 +73,179 @@ class StageReader:
             self._summing(),
         )
 
-    def _each(self, found: Counter[ModelPart]) -> Mapping[ModelPart, float]:
-        """Of one layer, where it is of all."""
-        return {one: found[one] / (LAYERS if one is ModelPart.LAYER else 1) for one in ModelPart}
+    def _each(self, totals: Counter[ModelPart]) -> Mapping[ModelPart, float]:
+        """Divides totals of all layers by their number."""
+        return {
+            part: totals[part] / (LAYERS if part is ModelPart.LAYER else 1) for part in ModelPart
+        }
 
     @cached_property
     def _parts(self) -> Sequence[ModelPart]:
-        """The part of each task: forward what comes before the layers is first, backward last."""
-        found, seen = [], set[StepPhase]()
+        """The part of each task: before the layers is first in a forward pass, last backward."""
+        parts, seen = [], set[StepPhase]()
         for task in self.device.tasks:
-            when = task.place.when
-            early = when not in seen
+            phase = task.place.when
+            before_layers = phase not in seen
             if task.layer >= 0:
-                seen.add(when)
-                found.append(ModelPart.LAYER)
-            elif when is StepPhase.BACKWARD:
-                found.append(ModelPart.LAST if early else ModelPart.FIRST)
+                seen.add(phase)
+                parts.append(ModelPart.LAYER)
+            elif phase is StepPhase.BACKWARD:
+                parts.append(ModelPart.LAST if before_layers else ModelPart.FIRST)
             else:
-                found.append(ModelPart.FIRST if early else ModelPart.LAST)
-        return found
+                parts.append(ModelPart.FIRST if before_layers else ModelPart.LAST)
+        return parts
 
     def _work(self) -> Mapping[tuple[StepPhase, ModelPart], PassWork]:
         seconds: defaultdict[tuple[StepPhase, ModelPart], float] = defaultdict(float)
         sent: defaultdict[tuple[StepPhase, ModelPart], defaultdict[PartCollective, float]] = (
             defaultdict(lambda: defaultdict(float))
         )
-        beside = self._beside()
+        hiding_seconds = self._beside()
         for number, (task, part) in enumerate(zip(self.device.tasks, self._parts, strict=True)):
             key = task.place.when, part
             share = 1 / LAYERS if part is ModelPart.LAYER else 1.0
             if task.stream == COMPUTE:
                 seconds[key] += task.seconds * (1 - self._summed(task)) * share
-            for one in collectives_of(task, self.plan):
-                sent[key][PartCollective(*one, beside.get(number, 0.0))] += share
+            for collective in collectives_of(task, self.plan):
+                sent[key][PartCollective(*collective, hiding_seconds.get(number, 0.0))] += share
         return {
-            (when, part): PassWork(seconds[when, part], sent[when, part])
-            for when in (StepPhase.FORWARD, StepPhase.BACKWARD)
+            (phase, part): PassWork(seconds[phase, part], sent[phase, part])
+            for phase in (StepPhase.FORWARD, StepPhase.BACKWARD)
             for part in ModelPart
         }
 
     def _beside(self) -> Mapping[int, float]:
-        """Of what a layer sends and reads: seconds of its computing between the two.
+        """For each task that sends for a layer, seconds of the layer's computing before its reader.
 
-        What it sends next on the same stream ends that, too: it would go as late.
+        The next task on its stream ends that window, too, as it would be delayed.
         """
-        tasks, found = self.device.tasks, dict[int, float]()
+        tasks, hiding = self.device.tasks, dict[int, float]()
         of_layers = defaultdict[tuple[object, str], list[int]](list)
-        for stream, several in self.device.streams.items():
-            for one in several:
-                of_layers[(tasks[one].layer, tasks[one].place), stream].append(one)
-        for (layer, stream), several in of_layers.items():
-            own = [tasks[one] for one in of_layers.get((layer, COMPUTE), ())]
-            if stream == COMPUTE or tasks[several[0]].layer < 0:
+        for stream, queue in self.device.streams.items():
+            for number in queue:
+                of_layers[(tasks[number].layer, tasks[number].place), stream].append(number)
+        for (layer, stream), queue in of_layers.items():
+            compute = [tasks[number] for number in of_layers.get((layer, COMPUTE), ())]
+            if stream == COMPUTE or tasks[queue[0]].layer < 0:
                 continue
-            for one, after in zip_longest(several, several[1:]):
-                read = next((each.issue for each in own if one in each.before), 0)
+            for number, after in zip_longest(queue, queue[1:]):
+                read = next((task.issue for task in compute if number in task.before), 0)
                 end = read if after is None else min(read, tasks[after].issue)
-                window = range(tasks[one].issue, end)
-                found[one] = sum(each.seconds for each in own if each.issue in window)
-        return found
+                window = range(tasks[number].issue, end)
+                hiding[number] = sum(task.seconds for task in compute if task.issue in window)
+        return hiding
 
     def _summing(self) -> float:
-        """Seconds of a layer's gradients."""
-        tasks = (one for one in self.device.tasks if one.stream == COMPUTE)
-        return sum(one.seconds * self._summed(one) for one in tasks) / LAYERS
+        """Seconds of summing a layer's gradients."""
+        tasks = (task for task in self.device.tasks if task.stream == COMPUTE)
+        return sum(task.seconds * self._summed(task) for task in tasks) / LAYERS
 
     def _summed(self, task: Task) -> float:
-        """The share of a backward task that casts and adds up gradients of layers, by bytes.
+        """The share, in bytes, of a backward task that casts and sums gradients of layers.
 
-        It reads stacks of what the layers made, and is none of them.
+        Such a task is outside the layers and reads stacks of what they made.
         """
         if task.layer >= 0 or task.place.when is not StepPhase.BACKWARD:
             return 0.0
-        read = [self.device.buffers[one] for one in task.reads]
-        layers = [self.device.tasks[one.maker].layer if one.maker >= 0 else -1 for one in read]
-        times = Counter(one.name for one, layer in zip(read, layers, strict=True) if layer >= 0)
-        stacked = sum(one.size_bytes for one in read if times[one.name] == LAYERS)
-        return stacked / max(1, sum(one.size_bytes for one in read))
+        buffers = [self.device.buffers[number] for number in task.reads]
+        layers = [self.device.tasks[b.maker].layer if b.maker >= 0 else -1 for b in buffers]
+        times = Counter(b.name for b, layer in zip(buffers, layers, strict=True) if layer >= 0)
+        stacked = sum(buffer.size_bytes for buffer in buffers if times[buffer.name] == LAYERS)
+        return stacked / max(1, sum(buffer.size_bytes for buffer in buffers))
 
     @cached_property
     def _readers(self) -> Sequence[set[int]]:
-        """For each buffer the tasks that read it."""
-        found: list[set[int]] = [set() for _ in self.device.buffers]
+        """The tasks that read each buffer."""
+        readers: list[set[int]] = [set() for _ in self.device.buffers]
         for number, task in enumerate(self.device.tasks):
             for buffer in task.reads:
-                found[buffer].add(number)
-        return found
+                readers[buffer].add(number)
+        return readers
 
     @cached_property
     def _of_experts(self) -> frozenset[str]:
-        """Inputs that an axis cuts which cuts the batch, too."""
-        both = zip(self.step.graph.inputs, self.step.roles, self.plan.cuts.inputs, strict=True)
+        """Inputs other than samples that an axis of the batch divides."""
+        inputs = zip(self.step.graph.inputs, self.step.roles, self.plan.cuts.inputs, strict=True)
         return frozenset(
             value.name
-            for value, role, lies in both
-            if role not in SAMPLE_ROLES and not set(lies.axes).isdisjoint(self.batch)
+            for value, role, sharding in inputs
+            if role not in SAMPLE_ROLES and not set(sharding.axes).isdisjoint(self.batch)
         )
 
     def _parameters(self, *, experts: bool) -> Mapping[ModelPart, tuple[float, ...]]:
-        """Slices of stacks are of a layer; the others are where they are read first."""
+        """Bytes of the parameters of each part; slices of stacks are those of a layer."""
         stacked = find_stacks(self.step) if self.layers else ()
-        found: dict[ModelPart, list[float]] = {part: [] for part in ModelPart}
-        for one in self.device.buffers:
-            if one.maker >= 0 or one.kind is not BufferKind.PARAMETERS:
+        by_part: dict[ModelPart, list[float]] = {part: [] for part in ModelPart}
+        for buffer in self.device.buffers:
+            if buffer.maker >= 0 or buffer.kind is not BufferKind.PARAMETERS:
                 continue
-            if (one.name in self._of_experts) != experts:
+            if (buffer.name in self._of_experts) != experts:
                 continue
-            if one.name in stacked:
-                found[ModelPart.LAYER].append(one.size_bytes / LAYERS)
+            if buffer.name in stacked:
+                by_part[ModelPart.LAYER].append(buffer.size_bytes / LAYERS)
             else:
-                found[ModelPart.LAST if self._is_last(one.name) else ModelPart.FIRST].append(
-                    one.size_bytes
+                by_part[ModelPart.LAST if self._is_last(buffer.name) else ModelPart.FIRST].append(
+                    buffer.size_bytes
                 )
-        return {part: tuple(sizes) for part, sizes in found.items()}
+        return {part: tuple(sizes) for part, sizes in by_part.items()}
 
     def _is_last(self, name: str) -> bool:
-        """Whether an input, or casts of it, are read behind the first loop over layers only."""
+        """Whether an input, or casts of it, are read only after the first loop over layers."""
         if not self.layers:
             return False
         names, looped = {name}, False
-        for one in self.step.graph.operations:
-            if names.intersection(map(str, one.operands)):
-                if one.primitive == CAST:
-                    names.update(value.name for value in one.results)
+        for operation in self.step.graph.operations:
+            if names.intersection(map(str, operation.operands)):
+                if operation.primitive == CAST:
+                    names.update(value.name for value in operation.results)
                 else:
                     return looped
-            looped = looped or one.body is not None
+            looped = looped or operation.body is not None
         return False
 
     def _lasting(self, first: StepPhase, *later: StepPhase) -> Counter[ModelPart]:
-        """Bytes that are made in one pass and read in others, by the part that makes them."""
-        found = Counter[ModelPart]()
-        for number, one in enumerate(self.device.buffers):
-            if one.maker < 0 or self.device.tasks[one.maker].place.when is not first:
+        """Bytes made in one pass and read in others, by the part that makes them."""
+        sizes = Counter[ModelPart]()
+        for number, buffer in enumerate(self.device.buffers):
+            if buffer.maker < 0 or self.device.tasks[buffer.maker].place.when is not first:
                 continue
             if any(self.device.tasks[task].place.when in later for task in self._readers[number]):
-                found[self._parts[one.maker]] += one.size_bytes
-        return found
+                sizes[self._parts[buffer.maker]] += buffer.size_bytes
+        return sizes
 
     def _working(self) -> tuple[float, float]:
-        """The most that a pass needs of its own: in its layers alone, and in all of it.
+        """The most working memory of a pass: in its layers alone, and in all of it.
 
-        Without gradients that wait for the end of the pass, as these are as many as layers.
+        Without gradients that wait for the end of the pass, as their number depends on the layers.
         """
         most = [0.0, 0.0]
         for alone in (self._alone(StepPhase.FORWARD), self._backward):
             lives, waiting = simulate(alone).lives, _find_waiting(alone)
-            inner = np.array([alone.tasks[one.maker].layer >= 0 for one in alone.buffers], bool)
-            counted = np.array([at not in waiting for at in range(len(inner))], bool)
-            for at, chosen in enumerate((counted & inner, counted)):
-                some = BufferLifetimes(
+            inner = np.array([alone.tasks[b.maker].layer >= 0 for b in alone.buffers], bool)
+            counted = np.array([number not in waiting for number in range(len(inner))], bool)
+            for index, chosen in enumerate((counted & inner, counted)):
+                lifetimes = BufferLifetimes(
                     lives.begins[chosen], lives.ends[chosen], lives.sizes[chosen]
                 )
-                most[at] = max(most[at], some.largest()[1])
+                most[index] = max(most[index], lifetimes.largest()[1])
         return most[0], most[1]
 
     def _waiting_bytes(self) -> float:
-        """Gradients of a layer in the type of its products, until all are cast to be summed."""
+        """Bytes of a layer's gradients in the type of its products, until all are cast to sum."""
         alone = self._backward
         return sum(alone.buffers[number].size_bytes for number in _find_waiting(alone)) / LAYERS
 
-    def _alone(self, when: StepPhase) -> DeviceTasks:
-        """The tasks of one pass, with the buffers that no other reads."""
+    def _alone(self, phase: StepPhase) -> DeviceTasks:
+        """The tasks of one pass, with the buffers that no other pass reads."""
         passes = Passes(self.device)
-        return passes.part([PassKey(stage, when) for stage in passes.stages])
+        return passes.part([PassKey(stage, phase) for stage in passes.stages])
 
     @cached_property
     def _backward(self) -> DeviceTasks:
         return self._alone(StepPhase.BACKWARD)
 
     def _tied(self) -> Mapping[ModelPart, float]:
-        """Gradients whose sum with others of their parameter is done after all microbatches."""
+        """Bytes of gradients that are summed with others of their parameter after the last pass."""
         made, summed = set[str](), set[str]()
         # A step without microbatches has no places: nothing is summed after the last.
         for instruction, place in zip(self.program.instructions, self.program.places, strict=False):
@@ -259,29 +261,33 @@ class StageReader:
                 and names <= made
             ):
                 summed |= names
-        found = Counter[ModelPart]()
-        for one in self.device.buffers:
-            if one.name in summed and one.maker >= 0:
-                found[self._parts[one.maker]] += one.size_bytes
-        return {part: found[part] for part in ModelPart}
+        sizes = Counter[ModelPart]()
+        for buffer in self.device.buffers:
+            if buffer.name in summed and buffer.maker >= 0:
+                sizes[self._parts[buffer.maker]] += buffer.size_bytes
+        return {part: sizes[part] for part in ModelPart}
 
     def _boundary(self) -> float:
         """Bytes that a layer hands to the next: what the first loop over layers carries."""
-        for one in self.program.instructions if self.layers else ():
-            if isinstance(one, LocalOperation) and one.body is not None:
-                loop = scan_operands_of(one.operation.parameter)
+        for instruction in self.program.instructions if self.layers else ():
+            if isinstance(instruction, LocalOperation) and instruction.body is not None:
+                loop = scan_operands_of(instruction.operation.parameter)
                 carried = slice(loop.constants, loop.constants + loop.carried)
-                both = zip(one.operation.operands[carried], one.how.operands[carried], strict=True)
+                carried_values = zip(
+                    instruction.operation.operands[carried],
+                    instruction.how.operands[carried],
+                    strict=True,
+                )
                 return sum(
-                    Type(value.type.dtype, part_shape(value.type, lies, self.plan.parts)).bytes
-                    for value, lies in both
+                    Type(value.type.dtype, part_shape(value.type, sharding, self.plan.parts)).bytes
+                    for value, sharding in carried_values
                     if isinstance(value, Value)
                 )
         return 0.0
 
 
 def _find_waiting(alone: DeviceTasks) -> frozenset[int]:
-    """Gradients that layers of a pass make and only what follows the layers reads."""
+    """Gradients that layers of a pass make, and that only what follows the layers reads."""
     inside, behind = set[int](), set[int]()
     for task in alone.tasks:
         (inside if task.layer >= 0 else behind).update(task.reads)

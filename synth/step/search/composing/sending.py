@@ -1,7 +1,7 @@
-"""Seconds of putting parameters together and of summing gradients, by the parts of a model.
+"""Seconds of gathering parameters and of reducing gradients, by the parts of a model.
 
-Gradients are summed one by one or in buckets. Of several sizes of buckets the least is asked for
-part by part, so no size is below it.
+Gradients are reduced one by one or in buckets. Over several bucket sizes the least is taken part by
+part, which is a lower bound for each size.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ UNLIMITED_BYTES = 2**62
 """Bytes of a bucket that has room for all gradients."""
 
 SumRows = tuple[Row, Row]
-"""The rows of parameters, and of those of experts."""
+"""The rows over which parameters are sharded, and those for parameters of experts."""
 
 CallSizes = Callable[[ModelPart, Sequence[float]], Sequence[tuple[float, float]]]
-"""Bytes of each call for parameters of such sizes, and how often it is done."""
+"""Bytes of each call for parameters of these sizes, and how often it is made."""
 
 
 @dataclass
 class GradientSeconds:
-    """What some links take for it; what plans share is kept."""
+    """Seconds of gathers and reductions on links; what plans share is kept."""
 
     links: Links
     _known: dict[tuple[object, ...], Mapping[ModelPart, float]] = field(default_factory=dict)
 
     def gathers(self, plan: StagedRecipe, over: SumRows) -> Mapping[ModelPart, float]:
-        """Of the parameters of each part, one by one, or those of all layers at once."""
+        """Seconds of gathering the parameters of each part, one by one, or those of all layers."""
         layers = plan.layers if plan.in_stacks else 1.0
         key = plan.cut, over, layers
         if key not in self._known:
 
             def calls(part: ModelPart, sizes: Sequence[float]) -> Sequence[tuple[float, float]]:
-                several = layers if part is ModelPart.LAYER else 1.0
-                return [(several * plan.inside.gathered * one, 1 / several) for one in sizes]
+                stacked = layers if part is ModelPart.LAYER else 1.0
+                return [(stacked * plan.inside.gathered * size, 1 / stacked) for size in sizes]
 
             self._known[key] = self._seconds(plan, Goal.ALL_GATHER, over, calls)
         return self._known[key]
@@ -47,27 +47,27 @@ class GradientSeconds:
     def sums(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, buckets: Sequence[int]
     ) -> Mapping[ModelPart, float]:
-        """Of the gradients of each part, the least of those in ``buckets`` of such sizes."""
-        key = plan.cut, goal, over, tuple((one, plan.layers_in(one)) for one in buckets)
+        """Seconds of reducing the gradients of each part, in the fastest of these ``buckets``."""
+        key = plan.cut, goal, over, tuple((size, plan.layers_in(size)) for size in buckets)
         if key not in self._known:
-            each = [
+            by_bucket = [
                 self._seconds(
                     plan,
                     goal,
                     over,
-                    lambda part, sizes, most=one: plan.sums(part, sizes, most),  # type: ignore[misc]
+                    lambda part, sizes, most=most: plan.sums(part, sizes, most),  # type: ignore[misc]
                 )
-                for one in buckets
+                for most in buckets
             ]
-            self._known[key] = {part: min(one[part] for one in each) for part in ModelPart}
+            self._known[key] = {part: min(one[part] for one in by_bucket) for part in ModelPart}
         return self._known[key]
 
     def _seconds(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, calls: CallSizes
     ) -> dict[ModelPart, float]:
-        inside, found = plan.inside, dict.fromkeys(ModelPart, 0.0)
-        for row, several in zip(over, (inside.parameters, inside.experts), strict=True):
-            for part, sizes in several.items() if row else ():
+        inside, seconds = plan.inside, dict.fromkeys(ModelPart, 0.0)
+        for row, by_part in zip(over, (inside.parameters, inside.experts), strict=True):
+            for part, sizes in by_part.items() if row else ():
                 for size, times in calls(part, sizes):
-                    found[part] += times * self.links.seconds(goal, row, size)
-        return found
+                    seconds[part] += times * self.links.seconds(goal, row, size)
+        return seconds

@@ -1,4 +1,4 @@
-"""A recipe by its stages and ranks, wherever its axes lie: what they hold, and how it is sent."""
+"""A recipe by its stages and ranks, on any placement: the memory they need, how gradients go."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
 InsideKey = tuple[Recipe, int]
-"""What a recipe says of the inside of a stage, and samples of a microbatch on a device."""
+"""The recipe of the inside of a stage, and samples of a microbatch on a device."""
 
 
 @dataclass(frozen=True)
 class StagedRecipe:
-    """A recipe by its stages and ranks, wherever its axes lie."""
+    """A recipe by its stages and ranks, on any placement of its axes."""
 
     recipe: Recipe
     cut: InsideKey
@@ -29,12 +29,12 @@ class StagedRecipe:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """Of the axes."""
+        """The sizes of the axes."""
         return dict(self.recipe.axes)
 
     @cached_property
-    def lies(self) -> StageLayout:
-        """Which stages and which ranks do the same."""
+    def layout(self) -> StageLayout:
+        """Which stages and which ranks are alike."""
         ranks = self.sizes.get(PIPE, 1)
         recipe = self.recipe
         return lay_out_stages(
@@ -48,164 +48,175 @@ class StagedRecipe:
 
     @cached_property
     def layers(self) -> float:
-        """Of one stage, on average."""
-        return self.all_layers / len(self.lies.stages)
+        """Layers of a stage, on average."""
+        return self.all_layers / len(self.layout.stages)
 
     @cached_property
     def _alike(self) -> frozenset[ModelPart]:
-        """Whose parameters come, and whose gradients go, while others compute: all in one piece."""
+        """Parts whose communication overlaps with computing: layers, or a model in one piece."""
         return frozenset(
             {ModelPart.LAYER} if self.inside.parameters[ModelPart.LAYER] else ModelPart
         )
 
-    def alike(self, of: Mapping[ModelPart, float]) -> KindValues:
-        """What each kind of stages has in its layers."""
-        return self._of(lambda part: part in self._alike, of)
+    def alike(self, values: Mapping[ModelPart, float]) -> KindValues:
+        """For each kind of stages, the values of the parts that overlap."""
+        return self._of(lambda part: part in self._alike, values)
 
-    def ends(self, of: Mapping[ModelPart, float]) -> KindValues:
-        """What each kind of stages has before and after the layers: sent when none computes."""
-        return self._of(lambda part: part not in self._alike, of)
+    def ends(self, values: Mapping[ModelPart, float]) -> KindValues:
+        """For each kind of stages, the values of the parts whose communication is exposed."""
+        return self._of(lambda part: part not in self._alike, values)
 
-    def _of(self, which: Callable[[ModelPart], bool], of: Mapping[ModelPart, float]) -> KindValues:
-        return self.lies.of_stages({part: of[part] if which(part) else 0.0 for part in ModelPart})
+    def _of(
+        self, which: Callable[[ModelPart], bool], values: Mapping[ModelPart, float]
+    ) -> KindValues:
+        return self.layout.of_stages(
+            {part: values[part] if which(part) else 0.0 for part in ModelPart}
+        )
 
     @cached_property
     def pieces(self) -> float:
-        """In how many a stage's layers are sent while others compute.
+        """Number of pieces in which a stage's layers are sent while others compute.
 
-        Where parameters are put together between operations, one by one, gradients go so, too; else
-        a layer computes in two halves, and what each makes goes when it is done.
+        ZeRO-3 gathers parameters between operations, one by one, and gradients go so, too. Else a
+        layer computes in two halves, and the gradients of each go when it is done.
         """
-        several = self.inside.parameters, self.inside.experts
-        each = sum(len(sizes[ModelPart.LAYER]) for sizes in several) if self.recipe.zero == 3 else 2
-        return self.layers * max(1, each)
+        by_part = self.inside.parameters, self.inside.experts
+        pieces = (
+            sum(len(sizes[ModelPart.LAYER]) for sizes in by_part) if self.recipe.zero == 3 else 2
+        )
+        return self.layers * max(1, pieces)
 
     @property
     def in_stacks(self) -> bool:
-        """Whether parameters are put together for all layers of a stage at once.
+        """Whether parameters of all layers of a stage are gathered at once.
 
-        So are those that an update makes, and copies before the first of several microbatches.
+        This holds for what an update makes, and for copies before the first of several
+        microbatches.
         """
         one_by_one = self.inside.copies and self.recipe.microbatches == 1
         return 0 < self.recipe.zero < 3 and not one_by_one
 
     @property
     def gradient_bytes(self) -> float:
-        """Of all whole gradients of a rank, at most."""
-        lies = self.lies
-        return self.inside.gradients * max(lies.of_ranks(lies.of_stages(self.inside.stored)))
+        """Bytes of all whole gradients of the rank that has most."""
+        layout = self.layout
+        return self.inside.gradients * max(layout.of_ranks(layout.of_stages(self.inside.stored)))
 
     @cached_property
     def bucket_layers(self) -> int:
-        """Of how many layers a bucket of its gradients is."""
+        """Number of layers in a bucket of the recipe's gradients."""
         return self.layers_in(self.recipe.bucket_bytes)
 
     def layers_in(self, most: int) -> int:
-        """Of how many layers a bucket of so many bytes is: one, unless all of several fit."""
+        """Number of layers in a bucket of ``most`` bytes: one, unless several fit whole."""
         of_layer = self.inside.gradients * self.inside.stored[ModelPart.LAYER]
         return max(1, int(min(most / of_layer, self.layers))) if of_layer else 1
 
     def sums(
         self, part: ModelPart, sizes: Sequence[float], most: int
     ) -> Sequence[tuple[float, float]]:
-        """Of gradients of parameters of such sizes in buckets of so many bytes.
+        """Lists the bytes of each reduction of a part, and how many a layer has of it.
 
-        That is bytes of each sum, and how many a part has.
+        ``sizes`` are bytes of the part's parameters, ``most`` the bytes of a bucket.
         """
-        each = [self.inside.gradients * one for one in sizes]
+        gradients = [self.inside.gradients * size for size in sizes]
         layers = self.layers_in(most) if part is ModelPart.LAYER else 1
-        if each and layers > 1:
-            return [(layers * sum(each), 1 / layers)]
-        found: list[float] = []
-        for one in each:
-            if found and found[-1] + one <= most:
-                found[-1] += one
+        if gradients and layers > 1:
+            return [(layers * sum(gradients), 1 / layers)]
+        buckets: list[float] = []
+        for size in gradients:
+            if buckets and buckets[-1] + size <= most:
+                buckets[-1] += size
             else:
-                found.append(one)
-        return [(one, 1.0) for one in found]
+                buckets.append(size)
+        return [(size, 1.0) for size in buckets]
 
     @cached_property
     def sum_pieces(self) -> float:
-        """In how many gradients are sent: no more than there are buckets."""
+        """Number of pieces in which gradients are sent: no more than there are buckets."""
         if not (most := self.recipe.bucket_bytes):
             return self.pieces
-        several = self.inside.parameters, self.inside.experts
-        parts = ((part, of[part]) for of in several for part in self._alike)
-        sums = (one for part, sizes in parts for one in self.sums(part, sizes, most))
+        by_part = self.inside.parameters, self.inside.experts
+        parts = ((part, sizes[part]) for sizes in by_part for part in self._alike)
+        sums = (reduction for part, sizes in parts for reduction in self.sums(part, sizes, most))
         count = sum(times for _, times in sums)
         return min(self.pieces, count * (self.layers if self.inside.stored[ModelPart.LAYER] else 1))
 
     @cached_property
     def updating(self) -> Mapping[ModelPart, float]:
-        """Seconds of what is done once, by part: gradients of all microbatches, and the update."""
+        """Seconds of each part once a step: summing over microbatches, and the update."""
         inside, zero = self.inside, self.recipe.zero
-        own = self.own if zero else inside.stored
-        each = {part: inside.update_seconds * own[part] for part in ModelPart}
+        shards = self.own if zero else inside.stored
+        seconds = {part: inside.update_seconds * shards[part] for part in ModelPart}
         layer = inside.stored[ModelPart.LAYER]
         if self.recipe.microbatches > 1 and layer:
             share = self.own[ModelPart.LAYER] / layer if zero >= 2 else 1.0
-            each[ModelPart.LAYER] += inside.summing_seconds * share
-        return each
+            seconds[ModelPart.LAYER] += inside.summing_seconds * share
+        return seconds
 
     @cached_property
     def size_bytes(self) -> float:
-        """Memory of the fullest device: of ranks alike the first holds most, but in a V."""
+        """Memory of the fullest device. Of ranks alike the first holds most, except in a V."""
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
         layer = inside.stored[ModelPart.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
-        # Whose gradients are whole: of a bucket that is sent, and of the next while layers fill it.
+        # Whole gradients: of a bucket that is sent, and of the next while layers fill it.
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
         if recipe.zero >= self._cuts_gradients_from:
             ahead += beside * layer * inside.gradients
         if recipe.microbatches > 1 and not recipe.zero:
             ahead += self.layers * inside.waiting
-        lies = self.lies
-        looked_at = range(ranks) if self.folded or inside.halves else lies.firsts
-        kept, state = self._kept(looked_at), lies.of_ranks(lies.of_stages(self._state))
+        layout = self.layout
+        looked_at = range(ranks) if self.folded or inside.halves else layout.firsts
+        kept, state = self._kept(looked_at), layout.of_ranks(layout.of_stages(self._state))
         return ahead + max(
-            state[lies.rank_kind_of[rank]]
+            state[layout.rank_kind_of[rank]]
             + kept[rank]
-            + inside.working[len(lies.stages) - 1 in lies.of_rank[rank]]
+            + inside.working[len(layout.stages) - 1 in layout.of_rank[rank]]
             for rank in looked_at
         )
 
     @property
     def _cuts_gradients_from(self) -> int:
-        """The first stage of ZeRO that cuts gradients: ZeRO-1 keeps sums of microbatches whole."""
+        """The lowest ZeRO level that shards gradients; ZeRO-1 keeps sums of microbatches whole."""
         return 2 if self.recipe.microbatches > 1 else 1
 
     def _kept(self, ranks: Sequence[int]) -> Mapping[int, float]:
-        """Bytes that ranks keep for their backward passes, at most."""
-        recipe, inside, lies = self.recipe, self.inside, self.lies
+        """Most bytes that ranks keep for their backward passes."""
+        recipe, inside, layout = self.recipe, self.inside, self.layout
         structure = self.sizes.get(PIPE, 1), recipe.microbatches, recipe.chunks
-        saved = lies.of_stages(inside.saved)
+        saved = layout.of_stages(inside.saved)
         if not inside.halves:
-            passes, each = count_held(recipe.schedule or "1f1b", *structure), lies.of_ranks(saved)
+            passes, by_kind = (
+                count_held(recipe.schedule or "1f1b", *structure),
+                layout.of_ranks(saved),
+            )
             return {
-                rank: passes[rank] * each[lies.rank_kind_of[rank]] / recipe.chunks for rank in ranks
+                rank: passes[rank] * by_kind[layout.rank_kind_of[rank]] / recipe.chunks
+                for rank in ranks
             }
-        of = {key: lies.of_stages(each) for key, each in inside.halves.items()}
+        halves = {key: layout.of_stages(by_kind) for key, by_kind in inside.halves.items()}
 
         def kept(stage: int) -> Mapping[tuple[StepPhase, StepPhase], float]:
-            kind = lies.kind_of[stage]
+            kind = layout.kind_of[stage]
             if stage:
-                return {key: each[kind] for key, each in of.items()}
+                return {key: by_kind[kind] for key, by_kind in halves.items()}
             # Nobody waits for its gradient: all of its backward pass is the half for weights.
-            return dict.fromkeys(of, 0.0) | {(StepPhase.FORWARD, StepPhase.WEIGHT): saved[kind]}
+            return dict.fromkeys(halves, 0.0) | {(StepPhase.FORWARD, StepPhase.WEIGHT): saved[kind]}
 
         each_rank = find_peak_kept(SCHEDULES[recipe.schedule](*structure), kept)
         return {rank: each_rank[rank] for rank in ranks}
 
     @property
     def _state(self) -> Mapping[ModelPart, float]:
-        """Bytes of parameters and of what goes with them, by part."""
+        """Bytes of parameters and of what is stored with them, by part."""
         inside, recipe, zero = self.inside, self.recipe, self.recipe.zero
-        at = [self.own if zero >= one else inside.stored for one in range(4)]
+        stored = [self.own if zero >= level else inside.stored for level in range(4)]
         whole = 0.0 if zero == 3 else inside.copies
         return {
-            part: at[1 if inside.copies else 3][part]
-            + inside.moments * at[1][part]
-            + inside.gradients * at[self._cuts_gradients_from][part]
+            part: stored[1 if inside.copies else 3][part]
+            + inside.moments * stored[1][part]
+            + inside.gradients * stored[self._cuts_gradients_from][part]
             + (inside.tied[part] if recipe.microbatches > 1 and zero >= 2 else 0.0)
             + whole * size
             for part, size in inside.stored.items()
@@ -213,15 +224,16 @@ class StagedRecipe:
 
     @cached_property
     def own(self) -> Mapping[ModelPart, float]:
-        """Bytes of parameters of a part in parts: along all axes of samples and tokens.
+        """Bytes of a device's shard of each part's parameters, over all axes of ZeRO.
 
-        But for experts: of those each device of their axis has others.
+        Experts are not sharded over their own axis, whose devices have different experts.
         """
         inside, axes = self.inside, self.recipe.zero_axes
-        every, data = (
+        all_axes, without_experts = (
             prod(self.sizes[axis] for axis in axes if axis != other) for other in ("", "expert")
         )
         return {
-            part: (size - sum(inside.experts[part])) / every + sum(inside.experts[part]) / data
+            part: (size - sum(inside.experts[part])) / all_axes
+            + sum(inside.experts[part]) / without_experts
             for part, size in inside.stored.items()
         }

@@ -1,7 +1,7 @@
-"""Writes out two layers of a model as the tasks of a device, in two microbatches, to read a stage.
+"""Writes out two layers of a model in two microbatches as the tasks of a device, to read a stage.
 
-It is traced, cut and written out once for each way to cut it, as ``simulate`` writes a whole step;
-what comes of it stands for plans of any length.
+The model is traced, cut and written out once for each way to cut it, as ``simulate`` writes a whole
+step; the result stands for plans of any length.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from synth.step.simulation.predicting import group_operations
 from synth.step.simulation.sources import Rooflines
 
 MICROBATCHES = 2
-"""Of the step that is traced, if it has any: with them, forward and backward are told apart."""
+"""Of the traced step, if it has any: they tell its forward from its backward pass."""
 
 
 def batch_of(recipe: Recipe, samples: int) -> int:
-    """The batch of which a device has so many samples in each of its microbatches."""
+    """The batch that gives a device so many samples in each of its microbatches."""
     return samples * recipe.replicas * recipe.microbatches
 
 
@@ -48,37 +48,37 @@ def write_insides(
     *,
     layers: bool = True,
 ) -> list[Inside]:
-    """What ``recipe`` does with so many samples of a device in each of its microbatches.
+    """Returns what ``recipe`` does for each number of samples in a device's microbatch.
 
-    All are cut as for the first. ``traced`` gives a step of ``LAYERS`` layers for a batch; if not
-    ``layers``, a whole one, in one piece. Raises InputError for what the step cannot be cut by.
+    All are cut as for the first. ``traced`` returns a step of ``LAYERS`` layers for a batch; if not
+    ``layers``, a whole one in one piece. Raises InputError if the step cannot be cut so.
     """
     unstaged = strip_stages(recipe)
     steps = [traced(batch_of(unstaged, count)) for count in counts]
-    found = [
+    insides = [
         _read(step, plan, accelerator, layers=layers, batch=recipe.batch).inside()
         for step, plan in zip(steps, _plans(steps, unstaged), strict=True)
     ]
     if not recipe.schedule:
-        return found
-    kept = [
+        return insides
+    halves = [
         read_halves(_write(prepare_step(step, plan), plan, apply(step, plan), lambda section: 0.0))
         for step, plan in zip(steps, _plans(steps, recipe), strict=True)
     ]
-    return [replace(one, halves=several) for one, several in zip(found, kept, strict=True)]
+    return [replace(inside, halves=kept) for inside, kept in zip(insides, halves, strict=True)]
 
 
 def _plans(steps: Sequence[Step], recipe: Recipe) -> list[Plan]:
-    """The plans of steps that differ in their batch: all are cut as the first where they can be."""
+    """Plans of steps that differ in their batch: all are cut as the first where they can be."""
     first, *others = steps
     plan = plan_of(first, recipe)
-    return [plan, *(adapt_plan(plan, first, one) or plan_of(one, recipe) for one in others)]
+    return [plan, *(adapt_plan(plan, first, step) or plan_of(step, recipe) for step in others)]
 
 
 def _write(
     ready: Step, plan: Plan, program: StepProgram, computing: Callable[[Section], float]
 ) -> DeviceTasks:
-    """The tasks of a step that is prepared for its plan, where sending takes no time."""
+    """The tasks of a prepared step, with free communication."""
     runtime = StepRuntime(Overlap(sends=True))
     return write_device(
         ready,
@@ -106,25 +106,29 @@ def _read(
 
 
 def _split_passes(undivided: DeviceTasks, layers: bool) -> DeviceTasks:
-    """A step that is no microbatch, as passes: backward from where layers are done again.
+    """Divides a step without microbatches into passes: backward begins where layers repeat.
 
-    What is between, the loss, counts to the forward pass; behind, what reads moments, or what comes
-    of them, is the update. Without layers, all before that counts to the backward pass.
+    What is between, the loss, belongs to the forward pass; what reads moments after the layers, or
+    what comes of them, is the update. Without layers, all before that is the backward pass.
     """
-    begun, updated = (
+    passes_begun, update_buffers = (
         0 if layers else 2,
-        {number for number, one in enumerate(undivided.buffers) if one.kind is BufferKind.MOMENTS},
+        {
+            number
+            for number, buffer in enumerate(undivided.buffers)
+            if buffer.kind is BufferKind.MOMENTS
+        },
     )
     tasks, inside_before = [], False
-    made = defaultdict[int, list[int]](list)
-    for number, one in enumerate(undivided.buffers):
-        made[one.maker].append(number)
+    made_by = defaultdict[int, list[int]](list)
+    for number, buffer in enumerate(undivided.buffers):
+        made_by[buffer.maker].append(number)
     for number, task in enumerate(undivided.tasks):
-        begun += task.layer >= 0 and not inside_before
+        passes_begun += task.layer >= 0 and not inside_before
         inside_before = task.layer >= 0
-        when = StepPhase.FORWARD if begun < 2 else StepPhase.BACKWARD
-        if begun >= 2 and not inside_before and updated.intersection(task.reads):
+        when = StepPhase.FORWARD if passes_begun < 2 else StepPhase.BACKWARD
+        if passes_begun >= 2 and not inside_before and update_buffers.intersection(task.reads):
             when = StepPhase.AFTER
-            updated.update(made[number])
+            update_buffers.update(made_by[number])
         tasks.append(task._replace(place=replace(task.place, when=when)))
     return replace(undivided, tasks=tuple(tasks))

@@ -12,8 +12,8 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from hierarchies.devices import Device
 from hierarchies.units import format_bytes
-from synth.measure.profiles import Profile
 from synth.search.space import Budget, Infeasible, Price
+from synth.step.profiles import Profile
 from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.search.finalists import Finalist, known_of, rooflines_of, simulate_plan
 from synth.step.search.links import Links

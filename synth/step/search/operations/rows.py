@@ -19,8 +19,8 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section
 from synth.compute.roofline import estimate_operation
-from synth.measure.profiles import Profile
 from synth.search.space import Budget, Infeasible, NoneFound
+from synth.step.profiles import Profile
 from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
 from synth.step.redistribution.seconds import RequestAnswers

@@ -1,4 +1,4 @@
-"""How the gradients of a plan go: each sum by itself, or several in a bucket.
+"""How the gradients of a plan are reduced: one by one, or several in a bucket.
 
 >>> from synth.step.search.pins import pin_value_of
 >>> from synth.step.search.sums.choosing import BUCKETS

@@ -1,9 +1,9 @@
-"""Buckets of gradients for a plan that is simulated: some sizes tried, the best kept if it gains.
+"""Tries sizes of gradient buckets for a simulated plan, and keeps the best if it gains.
 
-A sum of few bytes is mostly latency, one of many waits for the last of its gradients. Which is
-worse the clock says: so where a step waits for sums, and where fewer of them would be shorter by
-more than prices can tell, the plan is simulated with buckets, too: of the size that is best as it
-is composed, then of larger and of smaller ones as long as the clock says that these are faster.
+A reduction of few bytes is mostly latency; one of many waits for the last of its gradients. Only
+the clock can weigh these. Where a step waits for reductions, and fewer of them would be shorter by
+more than the prediction error, the plan is simulated with buckets: first of the size that is best
+as composed, then of larger and of smaller ones as long as these are faster.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ def try_buckets(
     shorter: Callable[[], float],
     sizes: Callable[[], tuple[Sequence[int], int]],
 ) -> Finalist:
-    """The finalist with the buckets by which it is fastest; itself if prices cannot tell that.
+    """Returns the finalist with its fastest buckets, or ``alone`` if the gain is uncertain.
 
-    ``alone`` has none. ``shorter``: by how many seconds all its sums are shorter as one.
-    ``sizes``: what is tried, in bytes, the smallest first, and with which of them to begin.
+    ``alone`` has no buckets. ``shorter`` returns the seconds saved by reducing all gradients as
+    one. ``sizes`` returns the sizes to try in bytes, smallest first, and the index to start from.
     """
-    told = CLOCK_ERROR * alone.found.seconds
+    error = CLOCK_ERROR * alone.found.seconds
     exposed = max(rank.exposed_seconds for rank in alone.found.ranks)
-    if exposed <= told or shorter() <= told:
+    if exposed <= error or shorter() <= error:
         return alone
-    several, first = sizes()
+    bucket_bytes, first = sizes()
 
     @cache
-    def tried(at: int) -> Finalist | None:
-        """In buckets of a size, if that can be, and fits."""
+    def simulated_in(index: int) -> Finalist | None:
+        """The plan in buckets of one size; None if it is invalid or does not fit."""
         try:
-            one = simulated(alone.candidate.in_buckets(several[at]))
+            finalist = simulated(alone.candidate.in_buckets(bucket_bytes[index]))
         except InputError:
             return None
-        return one if one.size_bytes <= memory_bytes else None
+        return finalist if finalist.size_bytes <= memory_bytes else None
 
-    def seconds(at: int) -> float:
-        return one.found.seconds if (one := tried(at)) else inf
+    def seconds(index: int) -> float:
+        return finalist.found.seconds if (finalist := simulated_in(index)) else inf
 
-    at = _find_lowest(seconds, len(several), first)
-    saved = alone.found.seconds - seconds(at)
-    best = tried(at)
-    return replace(best, saved_seconds=saved) if best and saved > told else alone
+    index = _find_lowest(seconds, len(bucket_bytes), first)
+    saved = alone.found.seconds - seconds(index)
+    best = simulated_in(index)
+    return replace(best, saved_seconds=saved) if best and saved > error else alone
 
 
 def _find_lowest(of: Callable[[int], float], count: int, first: int) -> int:
-    """The place of the lowest of so many, from the first on as long as the next is lower."""
+    """Walks from ``first`` while the next value is lower; returns the index of the lowest."""
     at = first
     for step in (1, -1):
         while 0 <= at + step < count and of(at + step) < of(at):

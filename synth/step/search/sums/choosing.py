@@ -1,8 +1,8 @@
-"""Seconds of plans in the buckets that gain, as they are composed.
+"""Composed seconds of plans in the buckets that gain.
 
-A plan has each gradient summed by itself, unless buckets of some size save more than prices can
-tell. So each is put on the clock without buckets first, and in buckets of a size only where the
-bound of that size is so much lower.
+Gradients are reduced one by one unless buckets of some size save more than the prediction error.
+So each plan is timed without buckets first, and in buckets of a size only where its lower bound
+there is that much lower.
 """
 
 from __future__ import annotations
@@ -15,57 +15,58 @@ from synth.step.search.links import PlacedRecipe
 from synth.step.search.resolution import CLOCK_ERROR
 
 BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
-"""In bytes: from some gradients of a layer to several layers; 25 MB is what DDP has, and 40 million
-elements what Megatron has."""
+"""In bytes, from some gradients of a layer to several layers. The default of DDP is 25 MB, that of
+Megatron 40 million elements."""
 
 
 @dataclass(frozen=True)
 class BucketChooser:
-    """Plans composed, each in the best of some ``sizes`` of buckets, in bytes, that fits."""
+    """Composes plans, each in the best of the bucket ``sizes`` (bytes) that fits in memory."""
 
     composed: Composition
     sizes: Sequence[int]
     memory_bytes: float
 
-    def bound(self, one: PlacedRecipe) -> float:
-        """What the plan is not below in any of the sizes. Raises InputError as composing does."""
-        return self.composed.bound(one, self.sizes)
+    def bound(self, candidate: PlacedRecipe) -> float:
+        """Lower bound in seconds over all sizes. Raises InputError as composing does."""
+        return self.composed.bound(candidate, self.sizes)
 
-    def best(self, several: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
-        """Each plan as it is best, with its seconds. Raises InputError as composing does."""
-        found = list(zip(several, self.composed.seconds(several), strict=True))
+    def best(self, candidates: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
+        """Returns each plan in its best buckets with its seconds. Raises as composing does."""
+        best = list(zip(candidates, self.composed.seconds(candidates), strict=True))
         others = [
-            (number, each)
-            for number, (one, seconds) in enumerate(found)
-            for each in self._worth(one, (1 - CLOCK_ERROR) * seconds)
+            (number, bucketed)
+            for number, (candidate, seconds) in enumerate(best)
+            for bucketed in self._worth(candidate, (1 - CLOCK_ERROR) * seconds)
         ]
-        took = self.composed.seconds([one for _, one in others])
-        for (number, one), seconds in zip(others, took, strict=True):
-            most = found[number][1]
-            if not found[number][0].recipe.bucket_bytes:
+        times = self.composed.seconds([candidate for _, candidate in others])
+        for (number, candidate), seconds in zip(others, times, strict=True):
+            most = best[number][1]
+            if not best[number][0].recipe.bucket_bytes:
                 most *= 1 - CLOCK_ERROR
             if seconds < most:
-                found[number] = one, seconds
-        return found
+                best[number] = candidate, seconds
+        return best
 
-    def _worth(self, one: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
-        """In such buckets that it fits and may be below so many seconds."""
-        if not self.sizes or self.bound(one) >= most_seconds:
+    def _worth(self, candidate: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
+        """Yields the plan in buckets that fit and may take fewer seconds than ``most_seconds``."""
+        if not self.sizes or self.bound(candidate) >= most_seconds:
             return
         for size in self.sizes:
-            each = one.in_buckets(size)
-            fits = self.composed.composer.size_bytes(each.recipe) <= self.memory_bytes
-            if fits and self.composed.bound(each) < most_seconds:
-                yield each
+            bucketed = candidate.in_buckets(size)
+            fits = self.composed.composer.size_bytes(bucketed.recipe) <= self.memory_bytes
+            if fits and self.composed.bound(bucketed) < most_seconds:
+                yield bucketed
 
 
 def find_nearest_size(
-    composed: Composition, one: PlacedRecipe, sizes: Sequence[int] = BUCKETS
+    composed: Composition, candidate: PlacedRecipe, sizes: Sequence[int] = BUCKETS
 ) -> tuple[Sequence[int], int]:
-    """The sizes that differ for a plan, and which of them is the best as it is composed: one that
-    holds all gradients is as any larger one.
+    """Returns the sizes that differ for a plan, and the index of the best as composed.
+
+    A bucket that holds all gradients behaves as any larger one.
     """
-    whole = composed.composer.staged(one.recipe).gradient_bytes
+    whole = composed.composer.staged(candidate.recipe).gradient_bytes
     fewer = [size for size, less in zip(sizes, (0, *sizes), strict=False) if less < whole]
-    seconds = composed.seconds([one.in_buckets(size) for size in fewer])
+    seconds = composed.seconds([candidate.in_buckets(size) for size in fewer])
     return fewer, seconds.index(min(seconds))

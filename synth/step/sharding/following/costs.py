@@ -1,6 +1,7 @@
-"""What a row costs along an axis: of what is held, of how sums are completed, of the batch, of all.
+"""Costs of rows along one axis, as tuples that are compared lexicographically.
 
-Where it costs the same, results that samples or tokens no longer cut, or that are not as wished.
+First bytes of held values, then how sums are completed, then bytes of the batch, then all bytes.
+Ties are broken by results that samples or tokens no longer cut, and by unfulfilled wishes.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from synth.step.sharding.lineage import narrows
 from synth.step.sharding.plan import TIME
 
 GROWING_PRIMITIVES = ("broadcast_in_dim", "scatter-add")
-"""These make much of little: they look ahead at how that lies with which it is put together."""
+"""Their results are larger than their operands, so they look ahead to what those are used with."""
 
 LOOKUP_PRIMITIVES = ("gather", "scatter-add")
-"""These need not have all that they look up or add to, and then make parts of sums."""
+"""They can work on a part of the table that they read or add to; results are then partial sums."""
 
 
 def count_sent_bytes(before: AxisSharding, after: AxisSharding, parts: int) -> float:
-    """Of the whole value, what one device must send or receive along an axis: design section 5."""
+    """Returns the share of a whole value that a device must send or receive along an axis."""
     share = (parts - 1) / parts
     match before, after:
         case (ReductionKind(), None):
@@ -32,111 +33,112 @@ def count_sent_bytes(before: AxisSharding, after: AxisSharding, parts: int) -> f
             return share
         case (Split() | Flat(), None):
             return share
-        case (Flat(one), Flat(other)) if one != other:
+        case (Flat(lead), Flat(other)) if lead != other:
             return share
         case (Flat(), Split()) | (Split(), Flat()):
             return share
-        case (Split(one), Split(other)) if one != other:
+        case (Split(dimension), Split(other)) if dimension != other:
             return share / parts
     return 0.0
 
 
 def count_uncut(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
-    """How many results could be cut by samples or tokens and are not, nor are sums that will be.
+    """Counts results that could be cut by samples or tokens and are not, nor are (``kept``) sums.
 
-    A flat result does not count: the plan asks for it.
+    Flat results do not count: the plan requires them.
     """
     return sum(
         bool(places)
-        and not isinstance(lie, Flat)
-        and lie not in (*((ReductionKind.SUM,) if kept else ()), *map(Split, places))
-        for lie, places in zip(row.results, over, strict=True)
+        and not isinstance(sharding, Flat)
+        and sharding not in (*((ReductionKind.SUM,) if kept else ()), *map(Split, places))
+        for sharding, places in zip(row.results, over, strict=True)
     )
 
 
 def needs_masks(known: KnownValues, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
-    """Of each operand whether it would be made a part of a sum that it need not be."""
+    """Yields for operands whether a row would needlessly turn them into partial sums."""
     added_to = row.factor.partial if row.factor is not None else ()
-    gradients = operation.primitive == "add_any" and ReductionKind.SUM in [
-        known.lies(one).along(axis) for one in operation.operands
+    adds_gradients = operation.primitive == "add_any" and ReductionKind.SUM in [
+        known.sharding(operand).along(axis) for operand in operation.operands
     ]
-    for at, (operand, lie) in enumerate(zip(operation.operands, row.operands, strict=True)):
-        if isinstance(operand, Value) and at not in added_to and not gradients:
-            yield isinstance(lie, ReductionKind) and known.lies(operand).along(axis) is not lie
+    for at, (operand, target) in enumerate(zip(operation.operands, row.operands, strict=True)):
+        if isinstance(operand, Value) and at not in added_to and not adds_gradients:
+            source = known.sharding(operand).along(axis)
+            yield isinstance(target, ReductionKind) and source is not target
 
 
 def price_row(
     known: KnownValues, operation: Operation, row: Row, axis: str, over: Sequence[frozenset[int]]
 ) -> tuple[float, ...]:
-    """What is held, then how sums are completed, then what comes of the batch, then bytes.
+    """Returns the cost of a row: of held values, of sums, of the batch, then of all bytes.
 
-    ``over``: the dimensions of each result that run over what the axis cuts of the batch.
+    ``over`` has the dimensions of each result that run over samples or tokens along the axis.
     """
     shared = axis in known.rules.holding
-    held, first, total, local, unlike = 0.0, 0.0, 0.0, 0, 0
-    for operand, lie in zip(operation.operands, row.operands, strict=True):
+    held, batch, total, changed, miscompleted = 0.0, 0.0, 0.0, 0, 0
+    for operand, target in zip(operation.operands, row.operands, strict=True):
         if isinstance(operand, Literal):
             continue
-        before = known.lies(operand).along(axis)
-        cost = _redistribution_bytes(known, before, lie, axis) * operand.type.bytes
+        before = known.sharding(operand).along(axis)
+        cost = _redistribution_bytes(known, before, target, axis) * operand.type.bytes
         total += cost
-        local += before != lie
+        changed += before != target
         if isinstance(before, ReductionKind):
-            fit = (before, known.completed(operand, axis), *((None,) if shared else ()))
-            unlike += lie not in fit
+            fitting = (before, known.completed(operand, axis), *((None,) if shared else ()))
+            miscompleted += target not in fitting
         if operand.name in known.lineage.moving and axis in known.batch:
-            first += cost
+            batch += cost
         if (operand.name, axis) in known.lineage.held:
             held += cost
     if operation.primitive in (*GROWING_PRIMITIVES, *LOOKUP_PRIMITIVES):
-        first += _reader_bytes(known, operation, row.results[0], axis, over[0])
-    names, narrow = [one.name for one in operation.results], narrows(operation)
-    before = known.lies(operation.operands[0]).along(axis) if narrow else None
-    away = [
+        batch += _reader_bytes(known, operation, row.results[0], axis, over[0])
+    names, narrow = [value.name for value in operation.results], narrows(operation)
+    before = known.sharding(operation.operands[0]).along(axis) if narrow else None
+    unfulfilled = [
         name
-        for name, lie in zip(names, row.results, strict=True)
-        if known.wishes.get((name, axis), before if narrow else None) != lie
+        for name, target in zip(names, row.results, strict=True)
+        if known.wishes.get((name, axis), before if narrow else None) != target
     ]
     firm = sum(
-        (name, axis) in known.firm and ((name, axis) in known.wishes or _gathers(operation, row))
-        for name in away
+        (name, axis) in known.firm and ((name, axis) in known.wishes or _stays_cut(operation, row))
+        for name in unfulfilled
     )
     if axis in known.batch and not known.lineage.moves(operation.operands):
-        return (firm, held, len(away), total, local)
-    partial = sum(isinstance(one, ReductionKind) for one in row.results)
-    cheap, away_from = (first, total), count_uncut(row, over, kept=not total)
-    order = (*cheap, away_from) if shared else (away_from, *cheap)
-    return (firm, held, unlike, *order, local, partial)
+        return (firm, held, len(unfulfilled), total, changed)
+    partial = sum(isinstance(target, ReductionKind) for target in row.results)
+    sent, uncut = (batch, total), count_uncut(row, over, kept=not total)
+    order = (*sent, uncut) if shared else (uncut, *sent)
+    return (firm, held, miscompleted, *order, changed, partial)
 
 
 def _redistribution_bytes(
     known: KnownValues, before: AxisSharding, after: AxisSharding, axis: str
 ) -> float:
-    """Over microbatches sums cost nothing outside loops, and all else cannot be."""
+    """Along time, sums outside loops are free; other redistributions are impossible (``inf``)."""
     share = count_sent_bytes(before, after, known.rules.sizes[axis])
     if axis != TIME or not share:
         return share
     return 0.0 if before is ReductionKind.SUM and after is None and not known.nested else inf
 
 
-def _gathers(operation: Operation, row: Row) -> bool:
-    """Whether an update would go on with a part of what is to be whole in the end."""
+def _stays_cut(operation: Operation, row: Row) -> bool:
+    """Whether an update would continue on a part of a value that must end up whole."""
     return operation.primitive in WISH_PRIMITIVES and isinstance(row.results[0], Split | Flat)
 
 
 def _reader_bytes(
-    known: KnownValues, operation: Operation, lie: AxisSharding, axis: str, over: frozenset[int]
+    known: KnownValues, operation: Operation, made: AxisSharding, axis: str, over: frozenset[int]
 ) -> float:
-    """What it would cost a result to lie as what its only reader puts it together with.
+    """Returns the bytes to redistribute a result to the sharding of its reader's other operands.
 
-    If that is not known, sums that come of the batch will be completed: to be cut by samples or
-    tokens, if they may be; of what is looked up to be whole. (What is added up may be a
-    gradient, and stay a sum.)
+    If that is unknown, partial sums of the batch will be completed: cut by samples or tokens if
+    possible, else whole for a gather. (The result of a scatter-add may be a gradient, and stay
+    a sum.)
     """
     value, grows = operation.results[0], operation.primitive in GROWING_PRIMITIVES
-    beside = [one.along(axis) for one in known.beside(value)] if grows else []
-    looks = operation.primitive in LOOKUP_PRIMITIVES and axis in known.batch
-    if not beside and looks and isinstance(lie, ReductionKind):
-        beside = [*map(Split, over)] or [None] * (not grows)
-    costs = [_redistribution_bytes(known, lie, other, axis) for other in beside if lie != other]
-    return value.type.bytes * min(costs, default=0.0) if lie not in beside else 0.0
+    targets = [other.along(axis) for other in known.beside(value)] if grows else []
+    looks_up = operation.primitive in LOOKUP_PRIMITIVES and axis in known.batch
+    if not targets and looks_up and isinstance(made, ReductionKind):
+        targets = [*map(Split, over)] or [None] * (not grows)
+    costs = [_redistribution_bytes(known, made, target, axis) for target in targets]
+    return value.type.bytes * min(costs, default=0.0) if made not in targets else 0.0

@@ -1,15 +1,15 @@
-"""Completes a plan whose inputs are said: every operation follows how its operands lie.
+"""Completes a plan from the shardings of its inputs: operations follow their operands.
 
-Along each axis an operation takes the row that moves least: first of weights that are *held*, to
-which all else adapts, then of what comes of the batch, if the axis cuts the batch, and then of the
-rest. The rest, parameters that are stored in parts and moments, is made whole where it is first
-read, unless what comes of it is *wished* to be cut: as the input is cut as which it comes back.
-What is cast to a narrower type stays as it lies, so that less is sent.
+Along each axis an operation takes the row that sends least: first of weights that are *held*, to
+which all else adapts, then of values that depend on the batch, if the axis cuts it, and then of the
+rest. The rest, moments and parameters that are only stored in parts, is gathered where it is first
+read, unless its result is *wished* to be cut, as the input to which it returns is. A value that is
+cast to a narrower type keeps its sharding, so that fewer bytes are sent.
 
-A sum that several read, or that no row takes as it is, is completed: to be cut by samples or
-tokens, if it runs over what the axis cuts of the batch; or (``scatters``) as it is wished; or to be
-whole. Other values become parts of a sum only where gradients of one value are added up, so that
-the sum is completed once, and as what a scatter-add adds to, the zeros of an embedding's gradient.
+A partial sum with several readers, or which no row accepts, is completed: cut by samples or tokens
+if the axis cuts these and the value runs over them; or (``scatters``) as it is wished; or whole.
+Other values become partial sums only where gradients of one value are added, so that the sum is
+completed once, and as the operand of a scatter-add, the zeros of an embedding's gradient.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from synth.step.sharding.plan import SAMPLE_ROLES, Cuts, Rows, scan_operands_of,
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
-    """How all is cut if the inputs lie so. Raises InputError where one cannot."""
+    """Returns the cuts of a step with given input shardings. Raises InputError for unfit ones."""
     ends = {out: inputs[place] for out, place in step.updates}
     lineage = Lineage(tuple(rules.sizes))
     batch = set()
@@ -61,8 +61,8 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:
-    lie = sharding.along(axis)
-    return frozenset((lie.dimension,)) if isinstance(lie, Split) else frozenset()
+    cut = sharding.along(axis)
+    return frozenset((cut.dimension,)) if isinstance(cut, Split) else frozenset()
 
 
 def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
@@ -78,8 +78,8 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
-    What was ``chosen`` in a situation, and ``followed`` of a body, is kept: stages, and weights of
-    one shape, are alike.
+    ``chosen`` and ``followed`` cache the rows by situation and the cuts of bodies, since stages,
+    and weights of one shape, are alike.
     """
 
     known: KnownValues
@@ -98,46 +98,48 @@ class _RowChooser:
         for value, sharding in zip(self.known.graph.inputs, inputs, strict=True):
             self.known.make(value, sharding)
         chosen = tuple(
-            self._rows(one) if one.body is None else self._loop(one, one.body)
-            for one in self.known.graph.operations
+            self._rows(operation)
+            if operation.body is None
+            else self._loop(operation, operation.body)
+            for operation in self.known.graph.operations
         )
         return Cuts(tuple(inputs), chosen)
 
     def _rows(self, operation: Operation) -> Rows:
-        factors = [one.factor for one in list_rows(operation) if one.factor is not None]
+        factors = [row.factor for row in list_rows(operation) if row.factor is not None]
         situation = self._situation(operation)
         if situation not in self.chosen:
-            self.chosen[situation] = self._choice(operation, factors)
+            self.chosen[situation] = self._choose(operation, factors)
         chosen = self.chosen[situation]
         how = shard_operation(operation, dict(chosen), self.rules.sizes)
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self.known.make(value, sharding)
         if narrows(operation) and not self.lineage.moves(operation.operands):
-            self._keep(operation.results[0])
+            self._gather_copy(operation.results[0])
         return chosen
 
     def _situation(self, operation: Operation) -> object:
-        """All that the rows of an operation depend on."""
+        """Returns a key of all that the rows of an operation depend on."""
         axes, scatters = self.rules.sizes, self.rules.scatters
         read = tuple(
             (
-                self.known.lies(one),
-                self.lineage.of(one),
-                *(self.known.wishes.get((str(one), axis)) for axis in scatters),
+                self.known.sharding(operand),
+                self.lineage.of(operand),
+                *(self.known.wishes.get((str(operand), axis)) for axis in scatters),
             )
-            for one in operation.operands
+            for operand in operation.operands
         )
         made = tuple(
-            (self.known.wishes.get((one.name, axis)), (one.name, axis) in self.known.firm)
-            for one in operation.results
+            (self.known.wishes.get((value.name, axis)), (value.name, axis) in self.known.firm)
+            for value in operation.results
             for axis in axes
         )
         grows = operation.primitive in GROWING_PRIMITIVES
         beside = tuple(self.known.beside(operation.results[0])) if grows else ()
         return operation.form, self.known.nested, read, made, beside
 
-    def _choice(self, operation: Operation, factors: Sequence[Factor]) -> Rows:
+    def _choose(self, operation: Operation, factors: Sequence[Factor]) -> Rows:
         chosen: Rows = ()
         legal = list_rows(operation)
         for axis in self.rules.sizes:
@@ -151,51 +153,54 @@ class _RowChooser:
                     continue
                 chosen = (*chosen, (axis, row))
                 break
-        return tuple(one for one in chosen if one[1] != legal[0])
+        return tuple((axis, row) for axis, row in chosen if row != legal[0])
 
     def _cheapest(
         self, operation: Operation, axis: str, over: Sequence[frozenset[int]]
     ) -> Iterator[Row]:
-        """The rows by their prices; for those that cost nothing no other is waited for."""
-        dear = []
+        """Yields the rows by price; free rows at once, before the others are priced."""
+        priced = []
         for row in self._legal(operation, axis):
             cost = price_row(self.known, operation, row, axis, over)
             if any(cost):
-                dear.append((cost, row))
+                priced.append((cost, row))
             else:
                 yield row
-        yield from (row for _, row in sorted(dear, key=itemgetter(0)))
+        yield from (row for _, row in sorted(priced, key=itemgetter(0)))
 
     def _legal(self, operation: Operation, axis: str) -> Sequence[Row]:
-        """Rows along the axis; those of flat values where an operand is, or a result is to be."""
-        lies = [self.known.lies(one).along(axis) for one in operation.operands]
-        lies += [self.known.wishes.get((one.name, axis)) for one in operation.results]
-        flat = any(isinstance(one, Flat) for one in lies)
-        return list_all_rows(operation) if flat else list_rows(operation)
+        """Returns the rows along an axis, with flat ones if an operand or wished result is flat."""
+        cuts = [self.known.sharding(operand).along(axis) for operand in operation.operands]
+        cuts += [self.known.wishes.get((value.name, axis)) for value in operation.results]
+        is_flat = any(isinstance(cut, Flat) for cut in cuts)
+        return list_all_rows(operation) if is_flat else list_rows(operation)
 
-    def _keep(self, copy: Value) -> None:
-        """A copy of what is stored is read whole, unless it is what is stored."""
+    def _gather_copy(self, copy: Value) -> None:
+        """Gathers a narrower copy of a stored value at once, along ``kept`` axes of the rules.
+
+        Copies that are held, or that are stored themselves, stay cut.
+        """
         for axis in self.rules.kept:
             key = copy.name, axis
             wished = key in self.known.wishes or key in self.lineage.held
-            cut = isinstance(self.known.lies(copy).along(axis), Split | Flat)
-            if cut and not wished:
-                self.known.read[copy.name] = self.known.lies(copy).laid(axis, None)
+            is_cut = isinstance(self.known.sharding(copy).along(axis), Split | Flat)
+            if is_cut and not wished:
+                self.known.read[copy.name] = self.known.sharding(copy).laid(axis, None)
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
-        """What is carried lies as it comes in, but as the body makes it if that came in whole.
+        """Follows a loop: carried values keep their sharding, or take that of the body if whole.
 
-        Parts of a sum only, if the body does nothing but add to it.
+        They become partial sums only if the body does nothing but add to them.
         """
         divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
-        inputs = [self.known.lies(one) for one in loop.operands]
-        inputs[kept:] = [one.slice() for one in inputs[kept:]]
-        for at, one in enumerate(inputs[divided.constants : kept], divided.constants):
-            for _, axis in one.partial:
+        inputs = [self.known.sharding(operand) for operand in loop.operands]
+        inputs[kept:] = [stack.slice() for stack in inputs[kept:]]
+        for at, carried in enumerate(inputs[divided.constants : kept], divided.constants):
+            for _, axis in carried.partial:
                 inputs[at] = inputs[at].laid(axis, None)
         lineage = self.lineage.inside(loop, body)
-        wishes, firm = self._inner(loop, body)
+        wishes, firm = self._inner_wishes(loop, body)
         entering = tuple(map(lineage.of, body.inputs))
         wished = frozenset(wishes.items()), frozenset(firm)
         situation = id(body), divided, tuple(inputs), entering, wished
@@ -219,7 +224,7 @@ class _RowChooser:
         lineage: Lineage,
         wished: tuple[Wishes, set[tuple[str, str]]],
     ) -> tuple[KnownValues, Cuts]:
-        """The body followed until it carries out what it carries in."""
+        """Follows a body repeatedly, until its carried outputs have the shardings of the inputs."""
         divided, (wishes, firm) = scan_operands_of(loop.parameter), wished
         while True:
             inside = KnownValues(
@@ -235,33 +240,33 @@ class _RowChooser:
             before = list(inputs)
             for at in range(divided.carried):
                 place = divided.constants + at
-                lies, name = inside.lies(body.outputs[at]), body.inputs[place].name
+                sharding, name = inside.sharding(body.outputs[at]), body.inputs[place].name
                 added_up = inside.readers[name] == 1 and inside.reader[name].primitive == "add_any"
-                inputs[place] = _shard_like(inputs[place], lies, added_up=added_up)
+                inputs[place] = _shard_like(inputs[place], sharding, added_up=added_up)
             earlier = deepcopy(lineage)
             lineage.carried(loop, body, inside.lineage)
             if before == inputs and earlier == lineage:
                 return inside, cuts
 
-    def _inner(self, loop: Operation, body: Graph) -> tuple[Wishes, set[tuple[str, str]]]:
-        """The wishes of what the body stacks, and which of them are firm."""
+    def _inner_wishes(self, loop: Operation, body: Graph) -> tuple[Wishes, set[tuple[str, str]]]:
+        """Returns the wishes of values that the body stacks, and which of them are firm."""
         carried = scan_operands_of(loop.parameter).carried
-        found: Wishes = {}
+        wishes: Wishes = {}
         firm = set()
         for value, output in list(zip(loop.results, body.outputs, strict=True))[carried:]:
             for axis in self.rules.sizes:
                 wish = self.known.wishes.get((value.name, axis))
-                inner = _slice_lie(wish)
+                inner = _slice_sharding(wish)
                 if inner is not None and isinstance(output, Value):
-                    found[output.name, axis] = inner
+                    wishes[output.name, axis] = inner
                     if (value.name, axis) in self.known.firm:
                         firm.add((output.name, axis))
-        return found, firm
+        return wishes, firm
 
 
-def _slice_lie(lie: AxisSharding) -> AxisSharding:
-    """How the slices of a stack lie along an axis that cuts them."""
-    match lie:
+def _slice_sharding(stack: AxisSharding) -> AxisSharding:
+    """Returns the sharding of a stack's slices along an axis; None if it does not cut them."""
+    match stack:
         case Split(dimension) if dimension:
             return Split(dimension - 1)
         case Flat(lead) if lead:
@@ -269,8 +274,8 @@ def _slice_lie(lie: AxisSharding) -> AxisSharding:
     return None
 
 
-def _shard_like(one: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
+def _shard_like(sharding: Sharding, other: Sharding, *, added_up: bool) -> Sharding:
     for axis in other.axes if added_up else other.cutting:
-        if one.along(axis) is None:
-            one = one.laid(axis, other.along(axis))
-    return one
+        if sharding.along(axis) is None:
+            sharding = sharding.laid(axis, other.along(axis))
+    return sharding

@@ -1,7 +1,7 @@
-"""What is known of the values of a graph while a plan is completed, operation after operation.
+"""State of the values of a graph while a plan is completed, operation after operation.
 
-How each is read and made so far; how it is wished to lie in the end, and whether that is firm; and
-where a sum is completed.
+It has the shardings in which values are made and read so far, the shardings that are wished for in
+the end and whether a wish is firm, and it decides where partial sums are completed.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ WISH_PRIMITIVES = (
     "broadcast_in_dim",
     *("add", "add_any", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "integer_pow", "square"),
 )
-"""Through these a wish is passed on, from the result to the operands."""
+"""Primitives that pass a wish on from the result to the operands."""
 
 SUM_PRIMITIVES = (*LAYOUT_PRIMITIVES, "reduce_sum")
-"""What may be done to parts of a sum, as it is to the sum, and takes next to no time."""
+"""Linear primitives that commute with a sum over devices, and cost next to no time."""
 
 Wishes = dict[tuple[str, str], AxisSharding]
-"""How a value is to lie along an axis in the end, by its name and the axis."""
+"""The sharding that a value should have along an axis in the end, by its name and the axis."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The axes, and along which of them what is done; ``held`` are inputs by place, and an axis.
+    """The sizes of all axes, and which rules apply along them.
 
-    A weight that is held stays as it lies along the axis, and so does its gradient; one that is not
-    is only stored so. Along ``scatters`` completed sums of gradients are cut as they are wished.
-    Narrower copies of what is stored are made whole at once along ``kept``, else where they are
-    read. ``narrow``: sums that are widened are completed before that, else after.
+    ``held`` has pairs of an input's index and an axis: such a weight keeps its sharding along the
+    axis, and so does its gradient; other weights are only stored in theirs. Along ``scatters``
+    axes, completed sums of gradients are cut as they are wished. Along ``kept`` axes, narrower
+    copies of stored values are gathered at once, else where they are read. ``narrow``: sums are
+    completed before they are widened, else after.
     """
 
     sizes: Mapping[str, int]
@@ -58,16 +59,16 @@ class Rules:
 
     @cached_property
     def holding(self) -> frozenset[str]:
-        """The axes along which some input is held."""
+        """The axes along which any input is held."""
         return frozenset(axis for _, axis in self.held)
 
 
 @dataclass
 class KnownValues:
-    """How the values of a graph are read so far.
+    """The shardings of the values of a graph so far.
 
-    ``batch`` are the axes that cut the batch, ``firm`` the wishes of what is held; ``nested`` is a
-    graph inside a loop.
+    ``batch`` are the axes that cut the batch, ``firm`` the wishes of held values; ``nested`` is set
+    for a graph inside a loop.
     """
 
     graph: Graph
@@ -81,11 +82,11 @@ class KnownValues:
     made: dict[str, Sharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        operands = (one for op in self.graph.operations for one in op.operands)
+        operands = (operand for op in self.graph.operations for operand in op.operands)
         self.readers = Counter(
-            one.name for one in (*operands, *self.graph.outputs) if isinstance(one, Value)
+            value.name for value in (*operands, *self.graph.outputs) if isinstance(value, Value)
         )
-        self.reader = {str(one): op for op in self.graph.operations for one in op.operands}
+        self.reader = {str(value): op for op in self.graph.operations for value in op.operands}
         for operation in reversed(self.graph.operations):
             if operation.primitive in WISH_PRIMITIVES:
                 self._wish_back(operation)
@@ -96,58 +97,59 @@ class KnownValues:
             if (name, axis) not in self.wishes and (name, axis) not in self.firm:
                 continue
             wish = self.wishes.get((name, axis))
-            row = next((one for one in list_all_rows(operation) if one.results == (wish,)), None)
-            for operand, lie in zip(operation.operands, row.operands if row else (), strict=False):
-                if not isinstance(operand, Value) or type(lie) is not type(wish):
+            row = next((row for row in list_all_rows(operation) if row.results == (wish,)), None)
+            for operand, cut in zip(operation.operands, row.operands if row else (), strict=False):
+                if not isinstance(operand, Value) or type(cut) is not type(wish):
                     continue
                 if (name, axis) in self.firm and (operand.name, axis) not in self.wishes:
                     self.firm.add((operand.name, axis))
-                if lie is not None:
-                    self.wishes.setdefault((operand.name, axis), lie)
+                if cut is not None:
+                    self.wishes.setdefault((operand.name, axis), cut)
 
-    def lies(self, operand: Operand) -> Sharding:
-        """How an operand is read."""
+    def sharding(self, operand: Operand) -> Sharding:
+        """Returns the sharding in which an operand is read."""
         return self.read[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def made_as(self, operand: Operand) -> Sharding:
-        """How it is made, which may be as parts of a sum that is read whole."""
+        """Returns the sharding in which an operand is made, before a partial sum is completed."""
         return self.made[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def make(self, value: Value, sharding: Sharding) -> None:
-        """A sum of which there are several readers is completed, once for all of them.
+        """Records a new value, and completes a partial sum with several readers once for all.
 
-        Over microbatches every sum is, and none inside a loop: as soon as it is made, or, where it
-        is only moved about or cast to wider numbers, behind that.
+        Over microbatches every sum outside loops is completed: as soon as it is made, or behind the
+        layout changes and widening casts that follow it.
         """
         self.made[value.name] = self.read[value.name] = sharding
         for _, axis in sharding.partial:
-            if self._all_at_once(value, axis):
+            if self._is_completed(value, axis):
                 completed = self.completed(value, axis)
                 self.read[value.name] = self.read[value.name].laid(axis, completed)
         if self.read[value.name].flat != sharding.flat:
             self._flatten(value)
 
     def _flatten(self, value: Value) -> None:
-        """Cut it flat along all axes that it is wished to be, in their order: others pad otherwise.
+        """Cuts a value flat along all axes that are wished to, in their order, which sets padding.
 
-        It may be a sum along some of these only, and cut by tokens along others.
+        The value may stay a partial sum along some of these axes, and cut by tokens along others.
         """
-        found = self.read[value.name].unflattened()
+        sharding = self.read[value.name].unflattened()
         for axis in self.rules.sizes:
             wish = self.wishes.get((value.name, axis))
-            if isinstance(wish, Flat) and not isinstance(found.along(axis), ReductionKind):
-                found = found.laid(axis, wish)
-        self.read[value.name] = found
+            if isinstance(wish, Flat) and not isinstance(sharding.along(axis), ReductionKind):
+                sharding = sharding.laid(axis, wish)
+        self.read[value.name] = sharding
 
-    def _all_at_once(self, value: Value, axis: str) -> bool:
-        only = self.reader.get(value.name)
-        narrow = self.rules.narrow and only is not None and widens(only)
+    def _is_completed(self, value: Value, axis: str) -> bool:
+        """Whether a partial sum is completed as soon as it is made."""
+        reader = self.reader.get(value.name)
+        narrow = self.rules.narrow and reader is not None and widens(reader)
         if axis == TIME:
-            return not self.nested and (narrow or not self._passed_on(value))
+            return not self.nested and (narrow or not self._is_passed_on(value))
         return self.readers[value.name] > 1 or narrow
 
-    def _passed_on(self, value: Value) -> bool:
-        """Whether its only reader does what may be done to parts of a sum, and rounds no more."""
+    def _is_passed_on(self, value: Value) -> bool:
+        """Whether a partial sum's only reader can work on addends, and does not round them."""
         reader = self.reader.get(value.name)
         if (
             self.readers[value.name] != 1
@@ -158,19 +160,22 @@ class KnownValues:
         return reader.results[0].name in self.reader and not narrows(reader)
 
     def completed(self, value: Value, axis: str) -> AxisSharding:
-        """How a sum is to lie once it is completed: by samples or tokens, as wished, or whole."""
+        """Returns the sharding of a completed sum: by samples or tokens, as wished, or whole."""
         for place in sorted(self.lineage.over(value, axis)):
             if value.type.shape[place] % self._parts(value, place, axis) == 0:
                 return Split(place)
         return self.wishes.get((value.name, axis)) if axis in self.rules.scatters else None
 
     def _parts(self, value: Value, place: int, axis: str) -> int:
-        """In how many parts a dimension would be cut, if by this axis, too."""
+        """Returns the number of parts of a dimension if this axis cut it, too."""
         others = self.read[value.name].dimensions[place] if value.name in self.read else ()
-        return prod(self.rules.sizes[one] for one in {*others, axis})
+        return prod(self.rules.sizes[cutting] for cutting in {*others, axis})
 
     def beside(self, value: Value) -> list[Sharding]:
-        """How that lies which a value's only reader, casts aside, puts it together with."""
+        """Returns the shardings of operands of equal type that a value's only reader combines.
+
+        Casts between the value and that reader are skipped.
+        """
         reader = self.reader.get(value.name)
         while (
             reader is not None
@@ -182,7 +187,9 @@ class KnownValues:
         if reader is None or self.readers[value.name] > 1 or reader.body is not None:
             return []
         return [
-            self.lies(one)
-            for one in reader.operands
-            if str(one) in self.read and isinstance(one, Value) and one.type == value.type
+            self.sharding(operand)
+            for operand in reader.operands
+            if str(operand) in self.read
+            and isinstance(operand, Value)
+            and operand.type == value.type
         ]

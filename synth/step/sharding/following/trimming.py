@@ -1,10 +1,10 @@
-"""Computes only the part of a value that is read.
+"""Trims a plan so that only the part of a value that is read is computed.
 
 Following picks rows in program order, so an operation whose operands are whole makes a whole
 result, whatever reads it: the zeros that a ``scatter-add`` adds to, the gradient of a
 ``take_along_axis`` of logits, the mask of a one-hot. Each device then computes and stores all of
 it, and slices it. Trimming walks back from the readers: a result that is whole along an axis and
-that every reader takes in the same parts is made in these parts, if the operation has such a row
+that every reader slices in the same way is computed in these parts, if the operation has such a row
 and its operands need no communication for it.
 """
 
@@ -25,10 +25,10 @@ from synth.step.sharding.plan import Cuts, Rows, scan_operands_of, stack_shardin
 
 
 def trim_cuts(step: Step, cuts: Cuts, sizes: Mapping[str, int]) -> Cuts:
-    """The same cuts, where no operation computes more than what is read of its results.
+    """Returns the cuts without operations that compute more of a result than is read.
 
-    Shardings of inputs and outputs stay, and no redistribution sends more. ``sizes`` are those of
-    all axes, by name.
+    Shardings of inputs and outputs stay, and no redistribution sends more. ``sizes`` has the sizes
+    of all axes by name.
     """
     ends = {out: cuts.inputs[place] for out, place in step.updates}
     return _Trimmer(sizes).graph(step.graph, cuts, ends)[0]
@@ -44,16 +44,17 @@ class _Trimmer:
     def graph(
         self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]
     ) -> tuple[Cuts, tuple[Sharding, ...]]:
-        """The trimmed cuts of a graph, and the shardings of its outputs, which ``ends`` may set."""
+        """Returns trimmed cuts and the shardings of a graph's outputs; ``ends`` sets some."""
         typings = [*map(self._typing, graph.operations, cuts.operations)]
         made = {
             value.name: sharding for value, sharding in zip(graph.inputs, cuts.inputs, strict=True)
         }
         for operation, typing in zip(graph.operations, typings, strict=True):
-            made.update(zip((one.name for one in operation.results), typing.results, strict=True))
+            names = (value.name for value in operation.results)
+            made.update(zip(names, typing.results, strict=True))
         outputs = tuple(
-            ends.get(at, made[one.name]) if isinstance(one, Value) else Sharding(())
-            for at, one in enumerate(graph.outputs)
+            ends.get(at, made[output.name]) if isinstance(output, Value) else Sharding(())
+            for at, output in enumerate(graph.outputs)
         )
         read: defaultdict[str, set[Sharding]] = defaultdict(set)
         for output, sharding in zip(graph.outputs, outputs, strict=True):
@@ -94,20 +95,20 @@ class _Trimmer:
         made: dict[str, Sharding],
         read: Mapping[str, set[Sharding]],
     ) -> tuple[Rows, OperationSharding]:
-        """The rows of an operation along all axes, and its shardings; ``made`` is kept current."""
-        names = [one.name for one in operation.results]
+        """Returns an operation's trimmed rows and its shardings; updates ``made``."""
+        names = [value.name for value in operation.results]
         for axis in self._sizes:
             wanted = [_parts(read[name], axis) for name in names]
-            if None in wanted or any(one.along(axis) is not None for one in typing.results):
+            if None in wanted or any(result.along(axis) is not None for result in typing.results):
                 continue
             for row in list_rows(operation):
                 if list(row.results) != wanted:
                     continue
-                found = self._tried(operation, dict((*choice, (axis, row))))
-                if found is None or not self._is_free(operation, typing, found, made, read):
+                trimmed = self._tried(operation, dict((*choice, (axis, row))))
+                if trimmed is None or not self._is_free(operation, typing, trimmed, made, read):
                     continue
-                choice, typing = tuple(found.rows), found
-                made.update(zip(names, found.results, strict=True))
+                choice, typing = tuple(trimmed.rows), trimmed
+                made.update(zip(names, trimmed.results, strict=True))
                 break
         return choice, typing
 
@@ -119,9 +120,9 @@ class _Trimmer:
         made: Mapping[str, Sharding],
         read: Mapping[str, set[Sharding]],
     ) -> bool:
-        """Whether other rows need no communication that the present ones do not need.
+        """Whether other rows need no more communication than the present ones.
 
-        An operand is read as before, as another reader reads it, or in a part of what is there.
+        Each operand must be read as before, as another reader reads it, or as a slice of the value.
         """
         operands = zip(operation.operands, before.operands, after.operands, strict=True)
         results = zip(operation.results, before.results, after.results, strict=True)
@@ -137,7 +138,7 @@ class _Trimmer:
         )
 
     def _sent(self, value: Value, source: Sharding, target: Sharding) -> Fraction | float:
-        """The share of a value's bytes that one device sends at least; infinite where it cannot."""
+        """Returns the least share of a value's bytes that a device sends; ``inf`` if impossible."""
         if _slices(source, target):
             return 0.0
         try:
@@ -154,14 +155,14 @@ class _Trimmer:
 
 
 def _parts(shardings: set[Sharding], axis: str) -> Split | None:
-    """How all readers cut a value along an axis, if they agree."""
-    found = {one.along(axis) for one in shardings}
-    [only, *others] = found or {None}
+    """Returns how all readers cut a value along an axis, None if they differ."""
+    cuts = {sharding.along(axis) for sharding in shardings}
+    [only, *others] = cuts or {None}
     return only if isinstance(only, Split) and not others else None
 
 
 def _slices(source: Sharding, target: Sharding) -> bool:
-    """Whether a device only takes a part of what it has."""
+    """Whether a redistribution only slices what each device has."""
     pairs = zip(source.dimensions, target.dimensions, strict=True)
     return source.partial == target.partial and all(
         cut[: len(before)] == before for before, cut in pairs

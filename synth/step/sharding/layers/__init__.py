@@ -1,6 +1,6 @@
-"""Repeated layers rewritten as a plan wants them: done again, or apart for each stage.
+"""Rewrites repeated layers for a plan: recomputed, or taken apart for each stage.
 
-Both leave what a step computes as it is, so that whatever reads steps reads these.
+The results are ordinary steps that compute the same values.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding.layers.apart import split_layers

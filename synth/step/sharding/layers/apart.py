@@ -1,9 +1,9 @@
-"""Layers apart: a loop over layers as one loop for each stage, and their weights likewise.
+"""Splits a loop over layers, and the stacks of their weights, into one for each stage.
 
-Where layers are repeated, their parameters are stacks, one slice a layer. A stage needs its own
-slices only. So the loop, and whatever runs over the same dimension (moments, updates), is written
-once for each stage, of its share of the layers; what is carried goes from one to the next. The
-step computes what it did; what was one input is one for each stage, labelled ``0/layers/...``.
+Parameters of repeated layers are stacks with a slice for each layer, of which a stage needs its
+own. So the loop, and all that runs over the same dimension (moments, updates), is written once for
+each stage, for its share of the layers; carried values go from one loop to the next. The step
+computes the same values; a split input becomes one for each stage, labelled ``0/layers/...``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth.step.sharding.plan import scan_operands_of
 from synth.step.sharding.recipes import share_layers, spell_shares
 
 _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
-"""The label of a weight of one layer, where layers are written one by one."""
+"""The label of a weight of one layer in a step without a loop over layers."""
 
 _SPLIT_HINT = "a stage has its own layers only: leave out what works on all layers at once"
 
@@ -31,28 +31,28 @@ _SPLIT_HINT = "a stage has its own layers only: leave out what works on all laye
 def split_layers(
     step: Step, stages: int, layers: Sequence[int] = ()
 ) -> tuple[Step, dict[str, int]]:
-    """The step with its layers on so many stages, and of what is a layer's the stage, by name.
+    """Splits the layers of a step over stages; also returns the stage of each value of a layer.
 
-    ``layers`` are those of each stage, if they have not as many. Raises InputError where there are
-    no layers, where they are others or do not divide, and for what works on the layers of all
-    stages at once.
+    ``layers`` has the layers of each stage if they differ. Raises InputError if the step has no
+    layers, another number of them or one that stages do not divide, and if an operation works on
+    the layers of all stages at once.
     """
     loops = find_stacks(step)
     if loops:
         count = _layers(step, loops)
         return _LayerSplitter(step, count, _shares(count, stages, layers, step.name), loops).step()
     labelled = [_ONE_BY_ONE.fullmatch(label) for label in step.labels]
-    numbers = [int(one[1]) for one in labelled if one]
+    numbers = [int(match[1]) for match in labelled if match]
     if not numbers:
         hint = "layers are a loop over stacked parameters, or have labels as layers/0/..."
         raise InputError(f"{step.name} has no layers for {stages} stages", where="plan", hint=hint)
     ends = [*accumulate(_shares(max(numbers) + 1, stages, layers, step.name))]
-    found = zip(step.graph.inputs, labelled, strict=True)
-    return step, {value.name: bisect_right(ends, int(one[1])) for value, one in found if one}
+    pairs = zip(step.graph.inputs, labelled, strict=True)
+    return step, {value.name: bisect_right(ends, int(match[1])) for value, match in pairs if match}
 
 
 def find_stacks(step: Step) -> frozenset[str]:
-    """The values whose first dimension is layers: those of loops that scan parameters."""
+    """Returns the values whose first dimension is layers: the stacks of loops over parameters."""
     joined = _join_dimensions(step.graph)
     roots = {
         joined.root((value.name, 0))
@@ -60,16 +60,16 @@ def find_stacks(step: Step) -> frozenset[str]:
         if role == "parameter" and value.type.shape
     }
     scanned = {
-        joined.root((str(one), 0))
+        joined.root((str(stack), 0))
         for loop in step.graph.operations
         if loop.body is not None
-        for one in _stacked_of(loop)
+        for stack in _stacked_of(loop)
     }
-    found = roots & scanned
+    layer_roots = roots & scanned
     return frozenset(
         name
         for name, value in step.graph.values.items()
-        if value.type.shape and joined.root((name, 0)) in found
+        if value.type.shape and joined.root((name, 0)) in layer_roots
     )
 
 
@@ -78,49 +78,50 @@ Dimension = tuple[str, int]
 
 @dataclass
 class _JoinedDimensions:
-    """Dimensions of values that are one: an operation runs over them together."""
+    """Union-find of dimensions that some operation iterates over together."""
 
-    of: dict[Dimension, Dimension] = field(default_factory=dict)
+    parents: dict[Dimension, Dimension] = field(default_factory=dict)
 
-    def root(self, one: Dimension) -> Dimension:
-        while one in self.of:
-            one = self.of[one]
-        return one
+    def root(self, dimension: Dimension) -> Dimension:
+        while dimension in self.parents:
+            dimension = self.parents[dimension]
+        return dimension
 
-    def join(self, places: Sequence[Dimension]) -> None:
-        for one, other in pairwise(places):
-            first, second = self.root(one), self.root(other)
+    def join(self, dimensions: Sequence[Dimension]) -> None:
+        for dimension, other in pairwise(dimensions):
+            first, second = self.root(dimension), self.root(other)
             if first != second:
-                self.of[second] = first
+                self.parents[second] = first
 
 
 def _join_dimensions(graph: Graph) -> _JoinedDimensions:
-    found = _JoinedDimensions()
+    joined = _JoinedDimensions()
     for operation in graph.operations:
         if operation.body is not None:
-            found.join([(str(one), 0) for one in _stacked_of(operation)])
+            joined.join([(str(stack), 0) for stack in _stacked_of(operation)])
             continue
         for factor in factors_of(operation):
-            found.join(list(_places(operation, factor)))
-    return found
+            joined.join(list(_dimensions(operation, factor)))
+    return joined
 
 
-def _places(operation: Operation, factor: Factor) -> Iterator[Dimension]:
+def _dimensions(operation: Operation, factor: Factor) -> Iterator[Dimension]:
+    """Yields the dimensions of values that a factor covers entirely."""
     values = (*operation.operands, *operation.results)
-    for one, place in zip(values, (*factor.operands, *factor.results), strict=True):
-        if isinstance(one, Value) and place is not None and one.type.shape[place] == factor.size:
-            yield one.name, place
+    for value, at in zip(values, (*factor.operands, *factor.results), strict=True):
+        if isinstance(value, Value) and at is not None and value.type.shape[at] == factor.size:
+            yield value.name, at
 
 
 def _stacked_of(loop: Operation) -> tuple[Operand, ...]:
-    """What a loop scans, and what it stacks."""
+    """Returns the stacks that a loop scans, and those that it makes."""
     divided = scan_operands_of(loop.parameter)
     scanned = loop.operands[divided.constants + divided.carried :]
     return (*scanned, *loop.results[divided.carried :])
 
 
 def _layers(step: Step, loops: frozenset[str]) -> int:
-    """How many are repeated. Raises InputError for loops of several lengths."""
+    """Returns the number of repeated layers. Raises InputError for loops of several lengths."""
     sizes = {step.graph.values[name].type.shape[0] for name in loops}
     if len(sizes) > 1:
         problem = f"{step.name} has loops of {' and '.join(map(str, sorted(sizes)))}"
@@ -128,33 +129,33 @@ def _layers(step: Step, loops: frozenset[str]) -> int:
     return sizes.pop()
 
 
-def _shares(layers: int, stages: int, said: Sequence[int], name: str) -> Sequence[int]:
-    """The layers of each stage: as is said, or as many on all."""
+def _shares(layers: int, stages: int, given: Sequence[int], name: str) -> Sequence[int]:
+    """Returns the layers of each stage: as given, or else the same number on all."""
     if stages > layers:
         raise InputError(
             f"{stages} stages of the {layers} layers of {name}",
             where="plan",
             hint=f"every stage has a layer at least: {layers} stages at most",
         )
-    like = f"stages of {spell_shares(share_layers(layers, stages))} layers"
-    if said and sum(said) != layers:
+    example = f"stages of {spell_shares(share_layers(layers, stages))} layers"
+    if given and sum(given) != layers:
         raise InputError(
-            f"stages of {spell_shares(said)} layers, {sum(said)} in all, and {name} has {layers}",
+            f"stages of {spell_shares(given)} layers, {sum(given)} in all, and {name} has {layers}",
             where="plan",
-            hint=f"as in: {like}",
+            hint=f"as in: {example}",
         )
-    if not said and layers % stages:
+    if not given and layers % stages:
         raise InputError(
             f"{stages} stages do not divide the {layers} layers of {name}",
             where="plan",
-            hint=f"say how many each has: {like}",
+            hint=f"say how many each has: {example}",
         )
-    return said or (layers // stages,) * stages
+    return given or (layers // stages,) * stages
 
 
 @dataclass
 class _LayerSplitter:
-    """Writes a step again, stage by stage where it works on stacks of layers."""
+    """Rewrites a step, splitting all that works on stacks of layers by stage."""
 
     whole: Step
     layers: int
@@ -168,34 +169,36 @@ class _LayerSplitter:
 
     def step(self) -> tuple[Step, dict[str, int]]:
         graph = self.whole.graph
-        inputs = [self.pieces(one) for one in graph.inputs]
-        operations = [one for operation in graph.operations for one in self.operation(operation)]
-        outputs = [self.pieces(one) for one in graph.outputs]
+        inputs = [self.pieces(value) for value in graph.inputs]
+        operations = [piece for whole in graph.operations for piece in self.operation(whole)]
+        outputs = [self.pieces(output) for output in graph.outputs]
         first_input, first_output = _list_offsets(inputs), _list_offsets(outputs)
-        found = Step(
+        split = Step(
             self.whole.name,
             Graph(
-                tuple(one for some in inputs for one in some if isinstance(one, Value)),
+                tuple(piece for pieces in inputs for piece in pieces if isinstance(piece, Value)),
                 tuple(operations),
-                tuple(one for some in outputs for one in some),
+                tuple(piece for pieces in outputs for piece in pieces),
             ),
-            tuple(r for r, some in zip(self.whole.roles, inputs, strict=True) for _ in some),
             tuple(
-                f"{at}/{label}" if len(some) > 1 else label
-                for label, some in zip(self.whole.labels, inputs, strict=True)
-                for at in range(len(some))
+                role for role, pieces in zip(self.whole.roles, inputs, strict=True) for _ in pieces
+            ),
+            tuple(
+                f"{at}/{label}" if len(pieces) > 1 else label
+                for label, pieces in zip(self.whole.labels, inputs, strict=True)
+                for at in range(len(pieces))
             ),
             tuple(
                 (first_output[out] + at, first_input[place] + at)
                 for out, place in self.whole.updates
                 for at in range(len(inputs[place]))
             ),
-            tuple(part for one in self.whole.constants for part in self.constant(*one)),
+            tuple(piece for constant in self.whole.constants for piece in self.constant(*constant)),
         )
-        return found, self.stage_of
+        return split, self.stage_of
 
     def constant(self, name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """The values of an input as its pieces have them."""
+        """Yields the pieces of a constant input, with their data."""
         if name not in self.stacks:
             yield name, data
             return
@@ -203,60 +206,60 @@ class _LayerSplitter:
         for at, (begin, end) in enumerate(pairwise(ends)):
             yield f"{name}.{at}", data[begin:end]
 
-    def pieces(self, one: Operand) -> list[Operand]:
-        """A stack for each stage; anything else as it is."""
-        if str(one) not in self.stacks:
-            return [one]
-        return [self.piece(one, at) for at in range(self.stages)]
+    def pieces(self, operand: Operand) -> list[Operand]:
+        """Returns a stack's piece for each stage; anything else as it is."""
+        if str(operand) not in self.stacks:
+            return [operand]
+        return [self.piece(operand, at) for at in range(self.stages)]
 
-    def piece(self, one: Operand, stage: int) -> Operand:
-        if not isinstance(one, Value) or one.name not in self.stacks:
-            return one
-        name = f"{one.name}.{stage}"
+    def piece(self, operand: Operand, stage: int) -> Operand:
+        if not isinstance(operand, Value) or operand.name not in self.stacks:
+            return operand
+        name = f"{operand.name}.{stage}"
         self.stage_of[name] = stage
-        shape = (self.shares[stage], *one.type.shape[1:])
-        return Value(name, Type(one.type.dtype, shape))
+        shape = (self.shares[stage], *operand.type.shape[1:])
+        return Value(name, Type(operand.type.dtype, shape))
 
-    def operation(self, one: Operation) -> list[Operation]:
-        if not any(str(value) in self.stacks for value in (*one.operands, *one.results)):
-            return [one]
-        if one.body is not None:
-            return self.loop(one)
-        for factor in factors_of(one):
-            if self.fits(one, factor):
-                return [self.share(one, factor, at) for at in range(self.stages)]
-        problem = f"{one.primitive} works on the layers of all {self.stages} stages"
-        raise InputError(problem, where=one.line, hint=_SPLIT_HINT)
+    def operation(self, whole: Operation) -> list[Operation]:
+        if not any(str(value) in self.stacks for value in (*whole.operands, *whole.results)):
+            return [whole]
+        if whole.body is not None:
+            return self.loop(whole)
+        for factor in factors_of(whole):
+            if self.fits(whole, factor):
+                return [self.share(whole, factor, at) for at in range(self.stages)]
+        problem = f"{whole.primitive} works on the layers of all {self.stages} stages"
+        raise InputError(problem, where=whole.line, hint=_SPLIT_HINT)
 
-    def fits(self, one: Operation, factor: Factor) -> bool:
-        """Whether the factor runs over the layers of all stacks, and over no other dimension."""
-        values = (*one.operands, *one.results)
-        over = zip(values, (*factor.operands, *factor.results), strict=True)
+    def fits(self, operation: Operation, factor: Factor) -> bool:
+        """Whether a factor covers the layers of all stacks, and no other dimension."""
+        values = (*operation.operands, *operation.results)
+        places = zip(values, (*factor.operands, *factor.results), strict=True)
         return (
             factor.index is None
             and not factor.partial
             and factor.size == self.layers
-            and all((place == 0) == (str(value) in self.stacks) for value, place in over)
+            and all((place == 0) == (str(value) in self.stacks) for value, place in places)
         )
 
-    def share(self, one: Operation, factor: Factor, stage: int) -> Operation:
-        results = tuple(self.piece(value, stage) for value in one.results)
+    def share(self, operation: Operation, factor: Factor, stage: int) -> Operation:
+        results = tuple(self.piece(value, stage) for value in operation.results)
         return replace(
-            one,
-            operands=tuple(self.piece(value, stage) for value in one.operands),
+            operation,
+            operands=tuple(self.piece(value, stage) for value in operation.operands),
             results=tuple(value for value in results if isinstance(value, Value)),
-            parameters=part_parameters(one, {factor: self.shares[stage]}),
+            parameters=part_parameters(operation, {factor: self.shares[stage]}),
         )
 
     def loop(self, loop: Operation) -> list[Operation]:
         divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried
-        if any(str(one) not in self.stacks for one in _stacked_of(loop)):
+        if any(str(stack) not in self.stacks for stack in _stacked_of(loop)):
             problem = f"{loop.primitive} scans layers and something else at once"
             raise InputError(problem, where=loop.line, hint=_SPLIT_HINT)
         carried: Sequence[Operand] = loop.operands[divided.constants : kept]
         order = range(self.stages)[:: -1 if loop.parameter.get("reverse") else 1]
-        found = []
+        loops = []
         for stage in order:
             made = [
                 value if stage == order[-1] else Value(f"{value.name}.{stage}", value.type)
@@ -264,21 +267,18 @@ class _LayerSplitter:
             ]
             self.stage_of.update((value.name, stage) for value in made)
             stacked = [self.piece(value, stage) for value in loop.results[divided.carried :]]
-            scanned = [self.piece(one, stage) for one in loop.operands[kept:]]
-            results = (*made, *(one for one in stacked if isinstance(one, Value)))
+            scanned = [self.piece(operand, stage) for operand in loop.operands[kept:]]
+            results = (*made, *(value for value in stacked if isinstance(value, Value)))
             operands = (*loop.operands[: divided.constants], *carried, *scanned)
-            told = tuple(
+            parameters = tuple(
                 (key, self.shares[stage] if key == "length" else value)
                 for key, value in loop.parameters
             )
-            found.append(replace(loop, operands=operands, results=results, parameters=told))
+            loops.append(replace(loop, operands=operands, results=results, parameters=parameters))
             carried = made
-        return found
+        return loops
 
 
-def _list_offsets(several: Sequence[Sequence[object]]) -> list[int]:
-    """Where each list begins if all are put one after the other."""
-    found = [0]
-    for one in several:
-        found.append(found[-1] + len(one))
-    return found
+def _list_offsets(lists: Sequence[Sequence[object]]) -> list[int]:
+    """Returns the offset of each list in their concatenation."""
+    return [0, *accumulate(map(len, lists))]

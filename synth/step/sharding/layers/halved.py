@@ -1,8 +1,8 @@
-"""Layers that go back in two loops, so that weight gradients may come later than input gradients.
+"""Splits backward loops over layers in two, so that weight gradients may be computed later.
 
-The loop that goes backward over layers carries the gradient of their inputs and stacks those of
-their weights. Written as two, the first does what is carried and stacks what the other reads of it;
-the second does the rest, and nobody but the update waits for that. The values are the same.
+The backward loop over layers carries the gradient of their inputs and stacks those of their
+weights. After the split the first loop computes what is carried and stacks what the second reads;
+the second computes the rest, for which only the update waits. The values are the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from synth.step.trace.pruning import prune
 
 
 def split_backward(step: Step) -> Step:
-    """The step with each loop that goes back over layers as two, where it makes both gradients."""
-    loops = [one for one in step.graph.operations if one.body is not None]
+    """Splits each backward loop over layers that computes both kinds of gradients."""
+    loops = [operation for operation in step.graph.operations if operation.body is not None]
     back = {
         id(second)
         for at, first in enumerate(loops)
@@ -28,8 +28,8 @@ def split_backward(step: Step) -> Step:
     }
     operations = [
         half
-        for one in step.graph.operations
-        for half in (_split_loop(one, one.body) if one.body and id(one) in back else [one])
+        for loop in step.graph.operations
+        for half in (_split_loop(loop, loop.body) if loop.body and id(loop) in back else [loop])
     ]
     if len(operations) == len(step.graph.operations):
         return step
@@ -37,93 +37,95 @@ def split_backward(step: Step) -> Step:
 
 
 def _split_loop(loop: Operation, body: Graph) -> list[Operation]:
-    """The loop that makes what is carried, and that of what it stacks besides; or the loop."""
+    """Returns the loop of carried values and the loop of the other stacks; or just the loop."""
     carried = scan_operands_of(loop.parameter).carried
     needed = _find_needed(body, body.outputs[:carried])
-    late = [one for one in body.operations if needed.isdisjoint(_names(one.results))]
-    made_late = {name for one in late for name in _names(one.results)}
+    late = [
+        operation for operation in body.operations if needed.isdisjoint(_names(operation.results))
+    ]
+    late_names = {name for operation in late for name in _names(operation.results)}
     stacked = list(zip(loop.results[carried:], body.outputs[carried:], strict=True))
-    later = [(result, out) for result, out in stacked if str(out) in made_late]
-    if not later or not carried:
+    late_stacks = [(result, out) for result, out in stacked if str(out) in late_names]
+    if not late_stacks or not carried:
         return [loop]
-    sooner = [(result, out) for result, out in stacked if str(out) not in made_late]
+    early_stacks = [(result, out) for result, out in stacked if str(out) not in late_names]
     kept = _find_kept(loop, body, late)
     first = replace(
         loop,
         results=(
             *loop.results[:carried],
-            *(result for result, _ in sooner),
+            *(result for result, _ in early_stacks),
             *(stack for stack, _ in kept),
         ),
         body=replace(
             body,
-            operations=tuple(one for one in body.operations if one not in late),
+            operations=tuple(operation for operation in body.operations if operation not in late),
             outputs=(
                 *body.outputs[:carried],
-                *(out for _, out in sooner),
-                *(one for _, one in kept),
+                *(out for _, out in early_stacks),
+                *(value for _, value in kept),
             ),
         ),
     )
-    return [first, _weight_loop(loop, body, late, later, kept)]
+    return [first, _weight_loop(loop, body, late, late_stacks, kept)]
 
 
 Stacks = list[tuple[Value, Value]]
-"""What a loop stacks, and what of its body that is."""
+"""Stacks of a loop, each with its slice's value in the body."""
 
 
 def _weight_loop(
     loop: Operation,
     body: Graph,
     late: list[Operation],
-    later: list[tuple[Value, Operand]],
+    late_stacks: list[tuple[Value, Operand]],
     kept: Stacks,
 ) -> Operation:
-    """A loop that carries nothing and scans what is ``kept``."""
+    """Returns the loop of the late operations: it carries nothing and scans what is ``kept``."""
     divided = scan_operands_of(loop.parameter)
     begin, end = divided.constants, divided.constants + divided.carried
-    told = tuple((key, 0 if key == "num_carry" else value) for key, value in loop.parameters)
+    parameters = tuple((key, 0 if key == "num_carry" else value) for key, value in loop.parameters)
     return replace(
         loop,
         operands=(*loop.operands[:begin], *loop.operands[end:], *(stack for stack, _ in kept)),
-        results=tuple(result for result, _ in later),
-        parameters=told,
+        results=tuple(result for result, _ in late_stacks),
+        parameters=parameters,
         body=Graph(
-            (*body.inputs[:begin], *body.inputs[end:], *(one for _, one in kept)),
+            (*body.inputs[:begin], *body.inputs[end:], *(slice_ for _, slice_ in kept)),
             tuple(late),
-            tuple(out for _, out in later),
+            tuple(out for _, out in late_stacks),
         ),
     )
 
 
 def _find_kept(loop: Operation, body: Graph, late: list[Operation]) -> Stacks:
-    """What late operations read that earlier ones make, or that is carried in."""
+    """Returns stacks of what late operations read of earlier ones and of carried inputs."""
     divided = scan_operands_of(loop.parameter)
     carried = body.inputs[divided.constants : divided.constants + divided.carried]
-    own = {name for one in late for name in _names(one.results)}
-    there = {value.name for value in body.inputs} - {value.name for value in carried}
+    own = {name for operation in late for name in _names(operation.results)}
+    available = {value.name for value in body.inputs} - {value.name for value in carried}
     read = dict.fromkeys(
         operand
-        for one in late
-        for operand in one.operands
-        if isinstance(operand, Value) and operand.name not in own | there
+        for operation in late
+        for operand in operation.operands
+        if isinstance(operand, Value) and operand.name not in own | available
     )
     length = int(str(loop.parameter["length"]))
     name = loop.results[0].name
     return [
-        (Value(f"{name}.{one.name}", Type(one.type.dtype, (length, *one.type.shape))), one)
-        for one in read
+        (Value(f"{name}.{value.name}", Type(value.type.dtype, (length, *value.type.shape))), value)
+        for value in read
     ]
 
 
 def _find_needed(body: Graph, outputs: Iterable[Operand]) -> set[str]:
-    """The names of all that some outputs come of."""
+    """Returns the names of all values on which some outputs depend."""
     needed = _names(outputs)
-    for one in reversed(body.operations):
-        if not needed.isdisjoint(_names(one.results)):
-            needed |= _names(one.operands)
+    for operation in reversed(body.operations):
+        if not needed.isdisjoint(_names(operation.results)):
+            needed |= _names(operation.operands)
     return needed
 
 
-def _names(several: Iterable[Operand]) -> set[str]:
-    return {one.name for one in several if isinstance(one, Value)}
+def _names(operands: Iterable[Operand]) -> set[str]:
+    return {operand.name for operand in operands if isinstance(operand, Value)}

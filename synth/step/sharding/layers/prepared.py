@@ -1,4 +1,4 @@
-"""The step that a plan cuts: with layers done again, back in halves, and apart for stages."""
+"""The step that a plan cuts: layers recomputed, backward split, and taken apart for stages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from synth.step.sharding.plan import Plan
 
 
 def prepare_step(step: Step, plan: Plan) -> Step:
-    """The step as ``apply`` does it. Raises InputError where it has no layers for that."""
+    """Returns the step as ``apply`` cuts it. Raises InputError if it lacks the layers for that."""
     return _prepare_for_plan(step, plan)[0]
 
 
 def stage_hints(step: Step, plan: Plan) -> dict[str, int]:
-    """The stages of what belongs to layers, by the names of values of the prepared step."""
+    """Returns the stages of values that belong to layers, by their names in the prepared step."""
     return _prepare_for_plan(step, plan)[1]
 
 
@@ -32,7 +32,7 @@ def _prepare_for_plan(step: Step, plan: Plan) -> tuple[Step, dict[str, int]]:
 def _prepare_cached(
     step: IdentityKey[Step], remat: bool, halves: bool, stages: int, layers: tuple[int, ...]
 ) -> tuple[Step, dict[str, int]]:
-    """Plans that differ in sizes and in microbatches have one step."""
-    found = rematerialise(step.one) if remat else step.one
-    found = split_backward(found) if halves else found
-    return split_layers(found, stages, layers) if stages > 1 else (found, {})
+    # Plans that differ only in sizes or microbatches share a prepared step.
+    prepared = rematerialise(step.one) if remat else step.one
+    prepared = split_backward(prepared) if halves else prepared
+    return split_layers(prepared, stages, layers) if stages > 1 else (prepared, {})

@@ -1,6 +1,6 @@
-"""What of a program goes as one: requests in buckets, the update of all parameters.
+"""Joins parts of a program: requests into buckets, and updates of parameters into one kernel.
 
-All-gathers can go end to end as one request, all-to-alls cannot:
+Several all-gathers can be concatenated into one request, all-to-alls cannot:
 
 >>> from synth.step.sharding.together.buckets import FLAT
 >>> from synth.step.redistribution import MoveKind

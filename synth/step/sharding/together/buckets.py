@@ -1,10 +1,9 @@
-"""Buckets: redistributions of gradients that go together as one, to send fewer and larger ones.
+"""Buckets: redistributions of gradients that are joined, for fewer and larger requests.
 
-They change no value: a bucket is sent when its last member is made, before the first of them is
-read, so no member is made of the sum of another. Members go end to end in one request, of the same
-kind over the same axes. Of layers in a loop the members are stacks, a slice of
-each layer; as slices are sent when their layer has made them, those of a layer go together, or of
-as many layers as a bucket has room for.
+Buckets change no value: a bucket is sent when its last member is made, and before any of them is
+read, so no member may depend on the sum of another. Members are concatenated in one request, of one
+kind over the same axes. Members from a loop over layers are stacks, with a slice for each layer;
+the slices of one layer are joined when it has made them, or those of as many layers as fit.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ from synth.step.sharding.program import (
     keys_read_by,
 )
 
-Alike = tuple[object, ...]
+BucketKey = tuple[object, ...]
+"""What redistributions must share to be in one bucket."""
 
 FLAT = (
     MoveKind.ALL_REDUCE,
@@ -42,102 +42,101 @@ FLAT = (
     MoveKind.SLICE,
     MoveKind.MASK,
 )
-"""What may be done with values put end to end, as with each."""
+"""Moves that act on concatenated values as they do on each."""
 
 WHOLE = Fraction(1)
 
 
 def flatten_bucket(
-    several: Sequence[RedistributedValue], sizes: Mapping[str, int], share: Fraction = WHOLE
+    members: Sequence[RedistributedValue], sizes: Mapping[str, int], share: Fraction = WHOLE
 ) -> tuple[Type, RedistributionPath]:
-    """The members of a bucket end to end, of one dimension: its type, and move for move its path.
+    """Concatenates the members of a bucket in one dimension: returns its type and its path.
 
-    A device has as many elements of it as of all members, or of a ``share`` of their layers. Those
-    of members that are cut flat are counted with their padding.
+    The path has the moves of each member. A device has as many elements as it has of all members,
+    padding of flat cuts included, or of the ``share`` of their layers that is sent at once.
     """
-    several = [_pad_blocks(one, sizes) for one in several]
-    first, elements = several[0], sum(one.value.type.elements for one in several)
+    members = [_pad_blocks(member, sizes) for member in members]
+    first, elements = members[0], sum(member.value.type.elements for member in members)
     kind = Type(first.value.type.dtype, (int(share * elements),))
-    at = _flat_sharding(first.path.source.splitting, first.path.source)
-    moves, source = [], at
+    source = sharding = _concatenated_sharding(first.path.source.splitting, first.path.source)
+    moves = []
     for move in first.path.moves:
-        [before] = at.dimensions
-        stay = tuple(axis for axis in before if axis in move.after.splitting)
-        new = move.entering if move.how in (MoveKind.REDUCE_SCATTER, MoveKind.SLICE) else ()
-        after = _flat_sharding((*stay, *new), move.after)
-        moves.append(ShardingMove(move.how, move.axes, at, after))
-        at = after
-    return kind, RedistributionPath(source, at, tuple(moves))
+        [before] = sharding.dimensions
+        kept = tuple(axis for axis in before if axis in move.after.splitting)
+        added = move.entering if move.how in (MoveKind.REDUCE_SCATTER, MoveKind.SLICE) else ()
+        after = _concatenated_sharding((*kept, *added), move.after)
+        moves.append(ShardingMove(move.how, move.axes, sharding, after))
+        sharding = after
+    return kind, RedistributionPath(source, sharding, tuple(moves))
 
 
-def _pad_blocks(one: RedistributedValue, sizes: Mapping[str, int]) -> RedistributedValue:
-    """The same of the padded blocks of what is cut flat, whose last dimension the axes cut."""
-    ends = (one.path.source, *(move.after for move in one.path.moves))
+def _pad_blocks(moved: RedistributedValue, sizes: Mapping[str, int]) -> RedistributedValue:
+    """Turns a flat cut into a cut of the last dimension of its padded blocks."""
+    value, path = moved.value, moved.path
+    ends = (path.source, *(move.after for move in path.moves))
     cut = next((end for end in ends if end.flat), None)
     if cut is None:
-        return one
-    *lead, each = part_shape(one.value.type, cut, sizes)
-    length = each * prod(sizes[axis] for axis in cut.cutting)
+        return moved
+    *lead, block = part_shape(value.type, cut, sizes)
+    length = block * prod(sizes[axis] for axis in cut.cutting)
 
-    def along(end: Sharding) -> Sharding:
+    def pad(end: Sharding) -> Sharding:
         return Sharding(((),) * cut.lead + ((*end.splitting, *end.flat),), end.partial)
 
-    moves = (
-        replace(move, before=along(move.before), after=along(move.after)) for move in one.path.moves
-    )
-    path = RedistributionPath(along(one.path.source), along(one.path.target), tuple(moves))
-    kind = Type(one.value.type.dtype, (*lead, length))
-    return RedistributedValue(replace(one.value, type=kind), path)
+    moves = (replace(move, before=pad(move.before), after=pad(move.after)) for move in path.moves)
+    padded = RedistributionPath(pad(path.source), pad(path.target), tuple(moves))
+    return RedistributedValue(replace(value, type=Type(value.type.dtype, (*lead, length))), padded)
 
 
-def _flat_sharding(axes: Iterable[str], like: Sharding) -> Sharding:
+def _concatenated_sharding(axes: Iterable[str], like: Sharding) -> Sharding:
     return Sharding((tuple(axes),), like.partial)
 
 
 def buckets_of(
     step: Step, program: StepProgram, sizes: Mapping[str, int], most_bytes: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Gradients in the order of the program, in buckets of at most so many bytes on a device.
+    """Returns buckets of at most ``most_bytes`` on a device, in the order of the program.
 
-    One that is larger goes alone, and alone is no bucket. Of stacks those of one layer count, as
-    long as a bucket has no room for all layers. Gradients that are made of sums of gradients are in
-    other buckets than these, so that no buckets wait for each other.
+    A larger gradient is sent alone, and is no bucket. The bytes of a stack are those of one layer,
+    unless a bucket has room for all layers. A gradient that depends on sums of other gradients is
+    in another bucket than these, so that no two buckets wait for each other.
     """
     layers = _layers(step, program, sizes)
     depths = _depths(program, {at for at, _ in _find_sums(step, program, sizes)})
     of_layer = _layer_bytes(program, sizes, layers)
-    filled: dict[Alike, list[list[str]]] = {}
-    room: dict[Alike, int] = {}
-    for at, one in _find_sums(step, program, sizes):
+    filled: dict[BucketKey, list[list[str]]] = {}
+    room: dict[BucketKey, int] = {}
+    for at, moved in _find_sums(step, program, sizes):
         slices = layers.get(at, 1)
         if slices * of_layer[_place_of(program, at)] <= most_bytes:
             slices = 1
-        size, key = _bytes(one, sizes) // slices, (slices, depths[at], _key(program, at))
+        size, key = _bytes(moved, sizes) // slices, (slices, depths[at], _key(program, at))
         if room.get(key, 0) < size:
             filled.setdefault(key, []).append([])
             room[key] = most_bytes
-        filled[key][-1].append(one.value.name)
+        filled[key][-1].append(moved.value.name)
         room[key] -= size
-    return tuple(tuple(one) for some in filled.values() for one in some if len(one) > 1)
+    buckets = (bucket for similar in filled.values() for bucket in similar)
+    return tuple(tuple(bucket) for bucket in buckets if len(bucket) > 1)
 
 
 def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
-    """How many other sums precede each sum on the longest chain of sums that it is made of."""
+    """Returns the number of sums before each sum on the longest chain of sums it depends on."""
     below: dict[Key, int] = {}
-    found: dict[int, int] = {}
-    for at, one in enumerate(program.instructions):
-        depth = max((below.get(key, 0) for key in keys_read_by(one)), default=0)
+    depths: dict[int, int] = {}
+    for at, instruction in enumerate(program.instructions):
+        depth = max((below.get(key, 0) for key in keys_read_by(instruction)), default=0)
         if at in sums:
-            found[at], depth = depth, depth + 1
-        for key in _brings(one):
+            depths[at], depth = depth, depth + 1
+        for key in _keys_provided_by(instruction):
             below[key] = max(below.get(key, 0), depth)
-    return found
+    return depths
 
 
 def count_bucket_layers(
     step: Step, program: StepProgram, sizes: Mapping[str, int], most_bytes: int
 ) -> int:
-    """Of how many layers such buckets are: one, unless all gradients of several fit."""
+    """Returns the layers in each such bucket: 1, unless all gradients of more layers fit."""
     layers = _layers(step, program, sizes)
     of_layer = _layer_bytes(program, sizes, layers)
     fit = most_bytes // max(of_layer.values(), default=most_bytes)
@@ -145,58 +144,59 @@ def count_bucket_layers(
 
 
 def _layers(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> Mapping[int, int]:
-    """How many layers there are of each sum of a stack, by its place in the program."""
+    """Returns the number of layers of each sum of a stack, by its index in the program."""
     stacked = find_stacks(step)
     return {
-        at: one.value.type.shape[0]
-        for at, one in _find_sums(step, program, sizes)
-        if one.value.name in stacked
-        and slices_alike(one.path.source)
-        and slices_alike(one.path.target)
+        at: moved.value.type.shape[0]
+        for at, moved in _find_sums(step, program, sizes)
+        if moved.value.name in stacked
+        and slices_alike(moved.path.source)
+        and slices_alike(moved.path.target)
     }
 
 
 def _layer_bytes(
     program: StepProgram, sizes: Mapping[str, int], layers: Mapping[int, int]
 ) -> Counter[InstructionPlace | None]:
-    """Bytes of the gradients of a layer, by where they are summed."""
-    found = Counter[InstructionPlace | None]()
-    for at, several in layers.items():
-        one = program.instructions[at]
-        assert isinstance(one, RedistributedValue), one
-        found[_place_of(program, at)] += _bytes(one, sizes) // several
-    return found
+    """Returns the bytes of one layer's gradients, by the place where they are summed."""
+    totals = Counter[InstructionPlace | None]()
+    for at, count in layers.items():
+        moved = program.instructions[at]
+        assert isinstance(moved, RedistributedValue), moved
+        totals[_place_of(program, at)] += _bytes(moved, sizes) // count
+    return totals
 
 
-def _bytes(one: RedistributedValue, sizes: Mapping[str, int]) -> int:
-    """What a device has of it before it is sent."""
-    shape = part_shape(one.value.type, one.path.source, sizes)
-    return Type(one.value.type.dtype, shape).bytes
+def _bytes(moved: RedistributedValue, sizes: Mapping[str, int]) -> int:
+    """Returns the bytes that a device has before the redistribution."""
+    shape = part_shape(moved.value.type, moved.path.source, sizes)
+    return Type(moved.value.type.dtype, shape).bytes
 
 
 def _find_sums(
     step: Step, program: StepProgram, sizes: Mapping[str, int]
 ) -> Iterator[tuple[int, RedistributedValue]]:
-    """The sums of gradients that may go together, each with its place in the program.
+    """Yields the sums of gradients that may be in buckets, each with its index in the program.
 
-    Of a gradient that is sent several times the first counts, which its name stands for in a plan.
+    Only the first redistribution of a gradient counts: a plan refers to it by the gradient's name.
     """
-    changed = find_updated(step)
-    for at, one in enumerate(program.instructions):
-        if not isinstance(one, RedistributedValue) or one.value.name not in changed:
+    updated = find_updated(step)
+    for at, moved in enumerate(program.instructions):
+        if not isinstance(moved, RedistributedValue) or moved.value.name not in updated:
             continue
-        if not one.path.requests(sizes):
+        if not moved.path.requests(sizes):
             continue
-        changed.remove(one.value.name)
-        if ReductionKind.SUM in [kind for kind, _ in one.path.source.partial] and _is_flat(one):
-            yield at, one
+        updated.remove(moved.value.name)
+        kinds = [kind for kind, _ in moved.path.source.partial]
+        if ReductionKind.SUM in kinds and _can_be_joined(moved):
+            yield at, moved
 
 
 def group_buckets(program: StepProgram, plan: Plan) -> StepProgram:
-    """The program with the members of each bucket side by side, where the first of them was.
+    """Reorders a program so that the members of each bucket follow each other, at the first.
 
-    What the others are made of is done before. Raises InputError for members that are not
-    redistributed, or not alike, and for one that is made of the sum of another.
+    What the others depend on comes before. Raises InputError for members that are not
+    redistributed, that differ in kind, and for one that depends on the sum of another.
     """
     for names in plan.buckets:
         program = _group_members(program, names, plan.sizes)
@@ -212,10 +212,10 @@ def _group_members(
         problem = f"{', '.join(names)} are not redistributed alike"
         hint = "members of a bucket have one element type, one kind of request and the same axes"
         raise InputError(problem, where="plan", hint=hint)
-    if not all(_is_flat(program.instructions[at]) for at in places):
+    if not all(_can_be_joined(program.instructions[at]) for at in places):
         problem = f"{names[0]} goes from device to device in pieces of several dimensions"
         raise InputError(problem, where="plan", hint="leave it out of the bucket")
-    before = _made_of(program, places)
+    before = _find_dependencies(program, places)
     for name, at in zip(names, places, strict=True):
         if at in before:
             problem = f"others of its bucket are made of the sum of {name}: {', '.join(names)}"
@@ -224,64 +224,63 @@ def _group_members(
     rest = {*range(len(program.instructions))} - before - {*places}
     order = [*sorted(before), *sorted(places), *sorted(rest)]
     new = {old: at for at, old in enumerate(order)}
-    spots = tuple(program.places[at] for at in order) if program.places else ()
-    moved = tuple(tuple(new[at] for at in bucket) for bucket in program.buckets)
+    earlier = tuple(tuple(new[at] for at in bucket) for bucket in program.buckets)
     return replace(
         program,
         instructions=tuple(program.instructions[at] for at in order),
-        places=spots,
-        buckets=(*moved, tuple(new[at] for at in sorted(places))),
+        places=tuple(program.places[at] for at in order) if program.places else (),
+        buckets=(*earlier, tuple(new[at] for at in sorted(places))),
     )
 
 
 def _place(program: StepProgram, name: str, sizes: Mapping[str, int]) -> int:
-    for at, one in enumerate(program.instructions):
+    for at, instruction in enumerate(program.instructions):
         if (
-            isinstance(one, RedistributedValue)
-            and one.value.name == name
-            and one.path.requests(sizes)
+            isinstance(instruction, RedistributedValue)
+            and instruction.value.name == name
+            and instruction.path.requests(sizes)
         ):
             return at
     problem = f"{name} is in a bucket and not redistributed"
     raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
 
 
-def _key(program: StepProgram, at: int) -> Alike:
-    """Alike are redistributions of one element type, by the same moves, at one place."""
-    one = program.instructions[at]
-    assert isinstance(one, RedistributedValue), one
+def _key(program: StepProgram, at: int) -> BucketKey:
+    moved = program.instructions[at]
+    assert isinstance(moved, RedistributedValue), moved
     place = _place_of(program, at)
-    asked = tuple((move.how, move.axes) for move in one.path.moves)
-    return (one.value.type.dtype, asked, frozenset(one.path.source.splitting), place)
+    moves = tuple((move.how, move.axes) for move in moved.path.moves)
+    return (moved.value.type.dtype, moves, frozenset(moved.path.source.splitting), place)
 
 
 def _place_of(program: StepProgram, at: int) -> InstructionPlace | None:
     return program.places[at] if program.places else None
 
 
-def _is_flat(one: LocalOperation | RedistributedValue | SentValue) -> bool:
-    if not isinstance(one, RedistributedValue) or any(
-        move.how not in FLAT for move in one.path.moves
+def _can_be_joined(moved: LocalOperation | RedistributedValue | SentValue) -> bool:
+    if not isinstance(moved, RedistributedValue) or any(
+        move.how not in FLAT for move in moved.path.moves
     ):
         return False
-    ends = (one.path.source, *(move.after for move in one.path.moves))
+    ends = (moved.path.source, *(move.after for move in moved.path.moves))
     cuts = {end.dimensions for end in ends}
     return len(cuts) == 1 or not any(end.flat for end in ends)
 
 
-def _made_of(program: StepProgram, places: Collection[int]) -> set[int]:
-    """What of the instructions between members they are made of, each with all of its bucket."""
+def _find_dependencies(program: StepProgram, places: Collection[int]) -> set[int]:
+    """Returns the instructions between members that they depend on, with their whole buckets."""
     of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
     needed = {key for at in places for key in keys_read_by(program.instructions[at])}
     found: set[int] = set()
     for at in reversed(range(min(places), max(places))):
-        if not needed.isdisjoint(_brings(program.instructions[at])):
-            for each in of_bucket.get(at, (at,)):
-                found.add(each)
-                needed.update(keys_read_by(program.instructions[each]))
+        if not needed.isdisjoint(_keys_provided_by(program.instructions[at])):
+            for member in of_bucket.get(at, (at,)):
+                found.add(member)
+                needed.update(keys_read_by(program.instructions[member]))
     return found
 
 
-def _brings(one: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
-    """What is there by an instruction, on any stage."""
-    return keys_read_by(one) if isinstance(one, SentValue) else keys_made_by(one)
+def _keys_provided_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+    """Returns the keys that an instruction makes available on any stage."""
+    is_send = isinstance(instruction, SentValue)
+    return keys_read_by(instruction) if is_send else keys_made_by(instruction)

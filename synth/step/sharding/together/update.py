@@ -1,8 +1,8 @@
-"""The update of parameters: what is done once all gradients are there, in one kernel.
+"""Finds the update of parameters, which runs in one kernel once all gradients are summed.
 
-Frameworks call their optimizer when the last gradient has come (Megatron's and DeepSpeed's fused
+Frameworks call their optimizer when the last gradient is there (Megatron's and DeepSpeed's fused
 Adam, ``foreach`` and ``fused`` of torch; XLA fuses the updates of all parameters horizontally). So
-what comes of the sum of a gradient waits for all of them; beside sums goes the backward pass, and
+results of the sum of any gradient wait for all sums; sums overlap with the backward pass, but with
 no part of the update.
 """
 
@@ -28,78 +28,88 @@ from synth.step.sharding.program import (
 _Instruction = LocalOperation | RedistributedValue | SentValue
 
 MOMENT_PRIMITIVES = ("mul", "square", "integer_pow")
-"""What is done with a gradient before a moment has it: times a number, or squared."""
+"""Primitives applied to a gradient before it is added to a moment: scaling and squaring."""
 
 
 def update_of(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> frozenset[str]:
-    """The names of what operations of the update make.
+    """Returns the names of the results of the update's operations.
 
-    With microbatches, what is done after the last of them, but for what makes a gradient that is
-    then summed. Without, what comes of a moment or of the sum of a gradient, and what that alone
-    reads: a gradient times a number, or what comes of no sample, as a power of the count of steps.
+    With microbatches, these are results of the phase AFTER on which no sum of gradients depends.
+    Without, they are what depends on a moment or on the sum of a gradient, and what only that
+    reads: a scaled gradient, or a value independent of samples, as a power of the step count.
     """
     gradients = find_updated(step)
     sums = [
-        one
-        for one in program.instructions
-        if isinstance(one, RedistributedValue)
-        and one.value.name in gradients
-        and _is_sum(one, sizes)
+        instruction
+        for instruction in program.instructions
+        if isinstance(instruction, RedistributedValue)
+        and instruction.value.name in gradients
+        and _is_sum(instruction, sizes)
     ]
     late = (
         _list_after_sums(program, sums) if program.places else _list_dependent(step, program, sums)
     )
     return frozenset(
-        name for one in late if isinstance(one, LocalOperation) for name, _ in keys_made_by(one)
+        name
+        for instruction in late
+        if isinstance(instruction, LocalOperation)
+        for name, _ in keys_made_by(instruction)
     )
 
 
 def _list_after_sums(
     program: StepProgram, sums: Collection[RedistributedValue]
 ) -> Iterator[_Instruction]:
-    summed = {key for one in sums for key in keys_read_by(one)}
-    for one, place in reversed([*zip(program.instructions, program.places, strict=True)]):
-        if summed.isdisjoint(keys_made_by(one)):
+    summed = {key for instruction in sums for key in keys_read_by(instruction)}
+    for instruction, place in reversed([*zip(program.instructions, program.places, strict=True)]):
+        if summed.isdisjoint(keys_made_by(instruction)):
             if place.when is StepPhase.AFTER:
-                yield one
+                yield instruction
         else:
-            summed.update(keys_read_by(one))
+            summed.update(keys_read_by(instruction))
 
 
 def _list_dependent(
     step: Step, program: StepProgram, sums: Collection[RedistributedValue]
 ) -> Iterator[_Instruction]:
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
-    late = {(value.name, lies) for value, lies, role in inputs if role == "moment"}
-    late.update(key for one in sums for key in keys_made_by(one))
-    early = {key for one in sums for key in keys_read_by(one)}
-    samples, left = _find_sample_values(step, program), list[_Instruction]()
-    for one in program.instructions:
-        if late.isdisjoint(keys_read_by(one)):
-            left.append(one)
+    late = {(value.name, sharding) for value, sharding, role in inputs if role == "moment"}
+    late.update(key for instruction in sums for key in keys_made_by(instruction))
+    early = {key for instruction in sums for key in keys_read_by(instruction)}
+    samples, others = _find_sample_values(step, program), list[_Instruction]()
+    for instruction in program.instructions:
+        if late.isdisjoint(keys_read_by(instruction)):
+            others.append(instruction)
         else:
-            late.update(keys_made_by(one))
-            yield one
-    for one in reversed(left):
-        made = keys_made_by(one)
-        given = isinstance(one, LocalOperation) and one.operation.primitive in MOMENT_PRIMITIVES
-        if late.isdisjoint(made) and early.isdisjoint(made) and (given or samples.isdisjoint(made)):
-            yield one
+            late.update(keys_made_by(instruction))
+            yield instruction
+    for instruction in reversed(others):
+        made = keys_made_by(instruction)
+        scales = (
+            isinstance(instruction, LocalOperation)
+            and instruction.operation.primitive in MOMENT_PRIMITIVES
+        )
+        if (
+            late.isdisjoint(made)
+            and early.isdisjoint(made)
+            and (scales or samples.isdisjoint(made))
+        ):
+            yield instruction
         else:
-            early.update(keys_read_by(one))
+            early.update(keys_read_by(instruction))
 
 
 def _find_sample_values(step: Step, program: StepProgram) -> set[Key]:
-    """All that comes of the batch."""
+    """Returns the keys of all values that depend on the batch."""
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
-    found = {(value.name, lies) for value, lies, role in inputs if role in SAMPLE_ROLES}
-    for one in program.instructions:
-        if not found.isdisjoint(keys_read_by(one)):
-            found.update(keys_made_by(one))
+    found = {(value.name, sharding) for value, sharding, role in inputs if role in SAMPLE_ROLES}
+    for instruction in program.instructions:
+        if not found.isdisjoint(keys_read_by(instruction)):
+            found.update(keys_made_by(instruction))
     return found
 
 
-def _is_sum(one: RedistributedValue, sizes: Mapping[str, int]) -> bool:
-    """Whether it adds up what devices have."""
-    partial = (kind for kind, _ in one.path.source.partial)
-    return ReductionKind.SUM in partial and bool(one.path.requests(sizes))
+def _is_sum(moved: RedistributedValue, sizes: Mapping[str, int]) -> bool:
+    """Whether a redistribution reduces a partial sum over devices."""
+    partial = (kind for kind, _ in moved.path.source.partial)
+    return ReductionKind.SUM in partial and bool(moved.path.requests(sizes))

@@ -1,9 +1,9 @@
-"""What one device does in a step, as tasks on streams: groups of operations, and what is sent.
+"""The tasks of one device in a step, on streams: groups of operations, and communication.
 
 All devices of a stage do the same, so one stands for all. The program says on which stage a task is
 done, and when; with microbatches tasks are those of one of them. A loop is written out, group by
-group, as what one layer sends may run beside what another computes; of a stack that a loop makes
-every slice is a value of its own, which is there, and may be sent, when its iteration is done.
+group, as communication of one layer may overlap with compute of another. Every slice of a stack
+that a loop makes is a value of its own, which may be sent as soon as its iteration is done.
 
 >>> from synth.step.sharding import InstructionPlace, StepPhase
 >>> from synth.step.simulation.device import COMPUTE, DeviceTasks, Task

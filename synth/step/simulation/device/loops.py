@@ -1,4 +1,4 @@
-"""What a loop does each time: in groups, and what of it the way back need not find in memory."""
+"""The body of a loop in groups, and what of it is computed again instead of kept."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from synth.step.simulation.remade import find_recomputed
 
 
 def body_of(
-    one: LocalOperation,
+    instruction: LocalOperation,
     absent: tuple[bool, ...],
     there: tuple[bool, ...] | None,
     kinds: Mapping[str, BufferKind],
     grouping: OperationGrouping,
     inputs: Mapping[str, tuple[Value, ...]],
 ) -> LoopBody:
-    """The body of a loop in groups; loops that do the same have one.
+    """Groups the body of a loop; cached for loops that do the same.
 
-    ``absent`` are inputs of it that are numbers written out; ``there``, those that are in memory
-    anyway. None, nothing is made again. ``inputs``: what of those that come in is computed again
-    from which parts.
+    ``absent``: which inputs are literals. ``there``: which are kept anyway; None if nothing is
+    computed again. ``inputs``: those that are computed again, and from which parts.
     """
-    loop, graph, body = one.operation, one.operation.body, one.body
+    loop, graph, body = instruction.operation, instruction.operation.body, instruction.body
     assert graph is not None
     assert isinstance(body, StepProgram)
     outside = tuple(kinds.get(str(value)) for value in (*loop.operands, *loop.results))
@@ -44,27 +43,34 @@ def _body(
     there: Sequence[bool] | None,
     kinds: Mapping[str, BufferKind],
     grouping: OperationGrouping,
-    again: Mapping[str, tuple[Value, ...]],
+    recomputed: Mapping[str, tuple[Value, ...]],
 ) -> LoopBody:
     carried = scan_operands_of(loop.parameter).carried
-    both = list(zip(graph.outputs, body.outputs, strict=True))
-    made = [(one.name, lies) for one, lies in both if isinstance(one, Value)]
+    outputs = list(zip(graph.outputs, body.outputs, strict=True))
+    made = [(value.name, sharding) for value, sharding in outputs if isinstance(value, Value)]
     fresh: Mapping[Key, tuple[Key, ...]] = {}
     if there is not None:
         inputs = {
-            (value.name, lies): 0 if known else grouping.bytes_of(value.type, lies)
-            for value, lies, known in zip(graph.inputs, body.inputs, there, strict=True)
+            (value.name, sharding): 0 if known else grouping.bytes_of(value.type, sharding)
+            for value, sharding, known in zip(graph.inputs, body.inputs, there, strict=True)
         }
-        stacked = [(one.name, lies) for one, lies in both[carried:] if isinstance(one, Value)]
+        stacked = [
+            (value.name, sharding)
+            for value, sharding in outputs[carried:]
+            if isinstance(value, Value)
+        ]
         fresh = find_recomputed(body, inputs, stacked, grouping.bytes_of, grouping.sizes)
     read = [*made, *dict.fromkeys(key for roots in fresh.values() for key in roots)]
-    written_out = zip(graph.inputs, absent, strict=True)
-    constants = [value.name for value, gone in written_out if gone]
+    literals = zip(graph.inputs, absent, strict=True)
+    constants = [value.name for value, is_absent in literals if is_absent]
     return LoopBody(
         (graph, body),
-        tuple((one.name, lies) for one, lies in zip(graph.inputs, body.inputs, strict=True)),
-        tuple(item for item, _ in grouping.of(graph, body, read, constants, fresh, again)),
-        tuple((str(one), lies) for one, lies in both),
+        tuple(
+            (value.name, sharding)
+            for value, sharding in zip(graph.inputs, body.inputs, strict=True)
+        ),
+        tuple(item for item, _ in grouping.of(graph, body, read, constants, fresh, recomputed)),
+        tuple((str(value), sharding) for value, sharding in outputs),
         kinds_inside(loop, graph, kinds),
         fresh,
     )

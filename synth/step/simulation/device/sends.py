@@ -1,4 +1,4 @@
-"""What is sent between devices of a stage: on the compute stream, or beside it."""
+"""Writes communication between devices of a stage, on the compute stream or its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synth.step.simulation.device.values import (
 from synth.step.simulation.kinds import BufferKind, moved_kind
 
 RedistributionSeconds = Callable[[Type, Sharding, Sharding], float]
-"""Seconds until a value lies otherwise, on all devices: its type, and how it lay and is to lie."""
+"""Seconds of a redistribution on all devices: the value's type, its sharding before and after."""
 
 
 class _RedistributionTask(NamedTuple):
@@ -39,7 +39,7 @@ class _RedistributionTask(NamedTuple):
 
 @dataclass
 class RedistributionWriter:
-    """Writes redistributions on a tape; ``known`` are those asked for before."""
+    """Writes redistributions on a tape; ``known`` caches what to write."""
 
     tape: Tape
     plan: Plan
@@ -50,14 +50,19 @@ class RedistributionWriter:
     )
 
     def sent(
-        self, one: RedistributedValue, held: BufferedValue, unit: int | None, *, sliced: bool
+        self,
+        redistributed: RedistributedValue,
+        held: BufferedValue,
+        unit: int | None,
+        *,
+        sliced: bool,
     ) -> BufferedValue:
-        """A value, or a slice of a stack, as it lies afterwards; ``unit`` is that of its layer."""
-        key = id(one), sliced
+        """Sends a value, or a slice of a stack; ``unit`` is that of its layer."""
+        key = id(redistributed), sliced
         if key not in self.known:
-            self.known[key] = one, self._asked(one, sliced)
-        tape, (_, asked) = self.tape, self.known[key]
-        name, stream, seconds, request, moves, target = asked
+            self.known[key] = redistributed, self._task_of(redistributed, sliced)
+        tape, (_, how) = self.tape, self.known[key]
+        name, stream, seconds, request, moves, target = how
         ahead = self.overlap.prefetch
         after: list[int] = []
         issue = None
@@ -81,23 +86,23 @@ class RedistributionWriter:
             issue=issue,
             request=request,
             moves=moves,
-            sends=(one.value.name,),
+            sends=(redistributed.value.name,),
         )
-        return self._arrived(one.value.name, moves, target, held, task)
+        return self._arrived(redistributed.value.name, moves, target, held, task)
 
     def together(
         self,
-        several: Sequence[RedistributedValue],
+        bucket: Sequence[RedistributedValue],
         held: Sequence[Sequence[BufferedValue]],
         layers: int,
     ) -> list[list[BufferedValue]]:
-        """A bucket: one request, once all of its members are made, or some slices of each."""
-        kind, path = flatten_bucket(several, self.plan.sizes, Fraction(len(held[0]), layers))
+        """Sends a bucket in one request, once all members, or some slices of each, are made."""
+        kind, path = flatten_bucket(bucket, self.plan.sizes, Fraction(len(held[0]), layers))
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
-        name = f"{request}: {several[0].value.name} and {len(several) - 1} more"
+        name = f"{request}: {bucket[0].value.name} and {len(bucket) - 1} more"
         seconds, issue = self._seconds(kind, path.source, path.target), None
-        every = [one for many in held for one in many]
+        every = [value for slices in held for value in slices]
         if self.overlap.sends:
             issue = max(map(self.tape.after, join_pieces(every).makers))
         stream = _stream_of(moves) if self.overlap.sends else COMPUTE
@@ -109,15 +114,18 @@ class RedistributionWriter:
             issue=issue,
             request=request,
             moves=(kind, moves),
-            sends=tuple(one.value.name for one in several),
+            sends=tuple(redistributed.value.name for redistributed in bucket),
         )
         arrived = []
-        for one, many in zip(several, held, strict=True):
-            kind, target = one.value.type, one.path.target
+        for redistributed, slices in zip(bucket, held, strict=True):
+            kind, target = redistributed.value.type, redistributed.path.target
             if layers > 1:
                 kind, target = slice_type(kind), slice_sharding(target)
             arrived.append(
-                [self._arrived(one.value.name, (kind, moves), target, made, task) for made in many]
+                [
+                    self._arrived(redistributed.value.name, (kind, moves), target, made, task)
+                    for made in slices
+                ]
             )
         return arrived
 
@@ -129,7 +137,7 @@ class RedistributionWriter:
         held: BufferedValue,
         task: int,
     ) -> BufferedValue:
-        """A value that a task has sent; the sum of what the step made is where that was."""
+        """A value after it was sent; an all-reduce leaves it in the same buffer."""
         in_place = [move.how for move in moves[1]] == [MoveKind.ALL_REDUCE]
         if in_place and held.makers and not held.remade_bytes:
             return BufferedValue(held.buffers, (task,))
@@ -137,29 +145,33 @@ class RedistributionWriter:
         return self.tape.made(name, moves[0], target, kept, task)
 
     def given(self, held: BufferedValue) -> bool:
-        """Whether it is an input, or a copy of parameters."""
+        """Whether a value is an input, or a copy of parameters."""
         copies = (self.tape.buffers[number].kind is BufferKind.COPIES for number in held.buffers)
         return not held.makers or all(copies)
 
     def _kept_since(self, held: BufferedValue, made: int, unit: int) -> bool:
         """Whether a layer reads what it made in another pass, or older than the layer before it.
 
-        That was kept by a forward pass, or is of the whole loop: put together when it was made, it
-        would be in memory for all layers at once. So it is put together beside the task of this
-        layer that comes before its reader (Megatron: beside the gradient of the layer's input).
+        A forward pass kept such a value, or it is of the whole loop: gathered when it was made, it
+        would be in memory for all layers at once. So it is gathered during the task of this layer
+        that comes before its reader (Megatron: during the gradient of the layer's input).
         """
         before, tasks = made <= self.tape.issued(unit, 0), self.tape.tasks
         again = before and any(tasks[maker].layer == self.tape.layer for maker in held.makers)
         return again or made < self.tape.issued(unit, 1)
 
-    def _asked(self, one: RedistributedValue, sliced: bool) -> _RedistributionTask:
-        kind, source, target = one.value.type, one.path.source, one.path.target
+    def _task_of(self, redistributed: RedistributedValue, sliced: bool) -> _RedistributionTask:
+        kind, source, target = (
+            redistributed.value.type,
+            redistributed.path.source,
+            redistributed.path.target,
+        )
         if sliced:
             kind, source, target = slice_type(kind), slice_sharding(source), slice_sharding(target)
-        moves = one.path.requests(self.plan.sizes)
+        moves = redistributed.path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         seconds = self._seconds(kind, source, target)
-        name = f"{request}: {one.value.name}"
+        name = f"{request}: {redistributed.value.name}"
         return _RedistributionTask(name, _stream_of(moves), seconds, request, (kind, moves), target)
 
     def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
@@ -167,5 +179,5 @@ class RedistributionWriter:
 
 
 def _stream_of(moves: Sequence[ShardingMove]) -> str:
-    """The stream of what goes over these axes beside compute."""
+    """The stream of overlapping communication over the axes of these moves."""
     return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"

@@ -1,4 +1,4 @@
-"""The tasks and buffers that are written, one after the other."""
+"""Tasks and buffers of a device, written one after the other."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from synth.step.simulation.groups import Sizes
 from synth.step.simulation.kinds import BufferKind
 
 SINGLE_PLACE = InstructionPlace(0, StepPhase.BEFORE)
-"""Where everything is done of a program without places."""
+"""The place of everything in a program without places."""
 
 ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 
 @dataclass
 class Tape:
-    """What is written so far; of each stage its tasks of compute, and how many before each layer.
+    """Tasks and buffers so far; of each stage, its compute tasks, and how many before each layer.
 
-    ``place`` and ``layer`` are those of what is now written.
+    ``place`` and ``layer`` are those of what is written next.
     """
 
     bytes_of: Sizes
@@ -36,23 +36,23 @@ class Tape:
 
     @property
     def own(self) -> list[int]:
-        """The tasks of compute of this stage."""
+        """The compute tasks of this stage."""
         return self.compute.setdefault(self.place.stage, [])
 
     def unit(self) -> int:
-        """One more layer, or what counts as one: its place among those of this stage."""
+        """Begins a layer, or what counts as one; returns its index on this stage."""
         units = self.units.setdefault(self.place.stage, [])
         units.append(len(self.own))
         return len(units) - 1
 
     def issued(self, unit: int, ahead: int) -> int:
-        """How many tasks of compute come before what a layer reads, asked for so much ahead."""
+        """Number of compute tasks before a layer's read that is issued ``ahead`` layers earlier."""
         return self.units[self.place.stage][max(0, unit - ahead)]
 
     def after(self, task: int) -> int:
-        """How many tasks of compute come before what follows this one."""
-        one = self.tasks[task]
-        return one.issue + (one.stream == COMPUTE)
+        """Number of compute tasks before what follows a task."""
+        maker = self.tasks[task]
+        return maker.issue + (maker.stream == COMPUTE)
 
     def task(
         self,
@@ -69,10 +69,10 @@ class Tape:
         sends: tuple[str, ...] = (),
         measured: float = 0.0,
     ) -> int:
-        """One more task, by its number."""
-        before = dict.fromkeys(maker for one in read for maker in one.makers)
+        """Appends a task; returns its number."""
+        before = dict.fromkeys(maker for value in read for maker in value.makers)
         before.update(dict.fromkeys(after))
-        reads = dict.fromkeys(number for one in read for number in one.buffers)
+        reads = dict.fromkeys(number for value in read for number in value.buffers)
         number, own = len(self.tasks), self.own
         if turn is None:
             turn = self._turn(before) if self.place.when in ONCE_PHASES else 0
@@ -98,16 +98,16 @@ class Tape:
         return number
 
     def _turn(self, before: dict[int, None]) -> int:
-        same = (self.tasks[one] for one in before)
-        return max((one.turn for one in same if one.place.when is self.place.when), default=0)
+        tasks = (self.tasks[number] for number in before)
+        return max((task.turn for task in tasks if task.place.when is self.place.when), default=0)
 
-    def buffer(self, name: str, kind: Type, lies: Sharding, use: BufferKind, maker: int) -> int:
-        """One more buffer, by its number."""
-        self.buffers.append(Buffer(name, use, self.bytes_of(kind, lies), maker))
+    def buffer(self, name: str, kind: Type, sharding: Sharding, use: BufferKind, maker: int) -> int:
+        """Appends a buffer; returns its number."""
+        self.buffers.append(Buffer(name, use, self.bytes_of(kind, sharding), maker))
         return len(self.buffers) - 1
 
     def made(
-        self, name: str, kind: Type, lies: Sharding, use: BufferKind, task: int
+        self, name: str, kind: Type, sharding: Sharding, use: BufferKind, task: int
     ) -> BufferedValue:
-        """What a task makes, in a buffer of its own."""
-        return BufferedValue((self.buffer(name, kind, lies, use, task),), (task,))
+        """Appends a buffer for what a task makes; returns the value."""
+        return BufferedValue((self.buffer(name, kind, sharding, use, task),), (task,))

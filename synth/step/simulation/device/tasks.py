@@ -1,4 +1,4 @@
-"""Tasks of a device, on streams, and the buffers that they use."""
+"""Tasks of a device on streams, and the buffers that they use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True)
 class Overlap:
-    """What is sent beside compute, on streams of its own, one for each set of axes.
+    """Which communication overlaps with compute, on streams of its own for each set of axes.
 
-    ``sends``: what is made in the step is sent as soon as it is made; else where it is first read,
-    on the compute stream. ``prefetch``: inputs, and copies of parameters, are put together so many
-    layers before they are read (FSDP: 1), or, outside of loops, so many redistributions before;
-    None, on the compute stream. Slices of a layer's parameters are let go when it is done, and put
-    together again where they are read again, if they are prefetched.
+    ``sends``: values made in the step are sent as soon as they are made; else where they are first
+    read, on the compute stream. ``prefetch``: inputs, and copies of parameters, are gathered so
+    many layers before they are read (FSDP: 1), or, outside of loops, so many redistributions
+    before; if None, on the compute stream. With ``prefetch``, slices of a layer's parameters are
+    freed after the layer, and gathered again where they are read again.
     """
 
     sends: bool = False
@@ -33,13 +33,13 @@ class Overlap:
 
 
 class Task(NamedTuple):
-    """What a device does at one time on one stream; ``request``, what it sends, or nothing.
+    """What a device does at one time on one stream; ``request``: what it sends, or empty.
 
-    ``place`` is that of its instruction. ``issue``: how many tasks of compute come before it on its
-    stage. ``turn``: of what is done once, how often something was sent from stage to stage before.
-    ``layer`` is the iteration of the loop that it is part of, or whose slice it sends; -1, of none.
-    ``moves``: what is sent, as a type and the moves that send something; ``sends``: the names of
-    the values that are. ``measured``: how many of its seconds somebody measured.
+    ``place``: that of its instruction. ``issue``: how many compute tasks of its stage come before
+    it. ``turn``: for what is done once, how often values went from stage to stage before.
+    ``layer``: the iteration of the loop that it is part of, or whose slice it sends; else -1.
+    ``moves``: what is sent, as a type and the moves that communicate. ``sends``: the names of the
+    values that are sent. ``measured``: how many of its seconds were measured.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Task(NamedTuple):
 
 @dataclass(slots=True)
 class Buffer:
-    """A part of a value in memory; ``maker`` is the task that makes it, -1 for inputs.
+    """A part of a value in memory; ``maker``: the task that makes it, -1 for inputs.
 
-    ``kept``: until the end of the step; ``home``: the stage that an input lies on.
+    ``kept``: until the end of the step. ``home``: the stage of an input.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class StageSend:
-    """Bytes that a device of a stage hands to its twin on another, at one time."""
+    """Bytes that a device of a stage hands to its twin on another stage, in one phase and turn."""
 
     source: int
     target: int
@@ -84,10 +84,10 @@ class StageSend:
 
 @dataclass(frozen=True)
 class DeviceTasks:
-    """Tasks, after what they wait for, and buffers they use.
+    """Tasks, each after those it waits for, and the buffers that they use.
 
-    ``handed``: what goes from stage to stage, in bytes. Of several stages it is no device that
-    could be timed, but what ``Passes`` takes apart.
+    ``handed``: bytes from stage to stage. With several stages this is not one device that could be
+    timed, but must be divided by ``Passes``.
     """
 
     tasks: tuple[Task, ...]
@@ -96,15 +96,15 @@ class DeviceTasks:
 
     @cached_property
     def streams(self) -> Mapping[str, Sequence[int]]:
-        """The tasks of each: of compute in their order, of what is sent beside when they may be."""
-        found: dict[str, list[int]] = {COMPUTE: []}
+        """The tasks of each stream: compute in order, communication by when it is issued."""
+        streams: dict[str, list[int]] = {COMPUTE: []}
         tasks = self.tasks
-        for number in sorted(range(len(tasks)), key=lambda one: tasks[one].issue):
-            found.setdefault(tasks[number].stream, []).append(number)
-        found[COMPUTE].sort()
-        return found
+        for number in sorted(range(len(tasks)), key=lambda number: tasks[number].issue):
+            streams.setdefault(tasks[number].stream, []).append(number)
+        streams[COMPUTE].sort()
+        return streams
 
     @cached_property
     def arranged(self) -> TaskOrder:
-        """One order for all tasks, in which each stream does its own in turn."""
-        return arrange_tasks([one.before for one in self.tasks], list(self.streams.values()))
+        """An order of all tasks in which each stream does its own in turn."""
+        return arrange_tasks([task.before for task in self.tasks], list(self.streams.values()))

@@ -1,4 +1,4 @@
-"""Values as tasks leave them: in buffers, in one piece or in slices, or put together later."""
+"""Values as tasks leave them: in buffers, whole or in slices, or to be gathered later."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from synth.step.simulation.groups import GroupedOperations, Key
 
 
 class BufferedValue(NamedTuple):
-    """A value as some tasks leave it, in some buffers.
+    """A value as tasks leave it, in buffers.
 
-    ``remade_bytes``: it is none of these, but who reads it makes so many bytes of them, which are
-    the parts ``sources`` of values.
+    ``remade_bytes``: the value is not stored; its readers make so many bytes from these buffers,
+    which are the parts ``sources`` of values.
     """
 
     buffers: tuple[int, ...]
@@ -27,10 +27,10 @@ class BufferedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class DeferredStack:
-    """A stack of inputs that is put together slice by slice, where a loop reads it.
+    """A stack of inputs that is gathered slice by slice, where a loop reads it.
 
-    ``casts`` are what is done to it then, each with its result. ``kept``: the slices so far of what
-    is put together once; None if it is let go with its layer.
+    ``casts``: done to each slice then, each with its result. ``kept``: the slices so far of what is
+    gathered once; None if a slice is freed after its layer.
     """
 
     moved: RedistributedValue
@@ -40,31 +40,31 @@ class DeferredStack:
 
 
 Stack = tuple[BufferedValue, ...] | DeferredStack
-"""A value: one piece, or of what a loop stacks one for each iteration."""
+"""A value in one piece, or the slices that a loop stacks, one for each iteration."""
 
 Scope = dict[Key, Stack]
 
 
-def join_pieces(many: Sequence[BufferedValue]) -> BufferedValue:
-    """Several pieces as one."""
-    if len(many) == 1:
-        return BufferedValue(many[0].buffers, many[0].makers)
+def join_pieces(pieces: Sequence[BufferedValue]) -> BufferedValue:
+    """Joins several pieces to one value."""
+    if len(pieces) == 1:
+        return BufferedValue(pieces[0].buffers, pieces[0].makers)
     return BufferedValue(
-        tuple(buffers_of(many)),
-        tuple(dict.fromkeys(maker for one in many for maker in one.makers)),
+        tuple(buffers_of(pieces)),
+        tuple(dict.fromkeys(maker for piece in pieces for maker in piece.makers)),
     )
 
 
-def buffers_of(many: Iterable[BufferedValue]) -> Iterable[int]:
-    """What all pieces are in."""
-    return (number for one in many for number in one.buffers)
+def buffers_of(pieces: Iterable[BufferedValue]) -> Iterable[int]:
+    """The buffers of all pieces."""
+    return (number for piece in pieces for number in piece.buffers)
 
 
-def slice_sharding(one: Sharding) -> Sharding:
-    """How a slice of a stack lies."""
-    return one.slice()
+def slice_sharding(sharding: Sharding) -> Sharding:
+    """The sharding of a slice of a stack."""
+    return sharding.slice()
 
 
 def slice_type(kind: Type) -> Type:
-    """What a slice of a stack is."""
+    """The type of a slice of a stack."""
     return Type(kind.dtype, kind.shape[1:])

@@ -24,7 +24,8 @@ from synth.ask.training.profiles import ProfileQuestion, profile
 from synth.ask.training.refusals import check_training
 from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.collective.ranking.request import Watcher
-from synth.measure.profiles import (
+from synth.show.terminal.training.simulated import measured_share
+from synth.step.profiles import (
     MeasuredEvent,
     Profile,
     ProfileEvent,
@@ -33,8 +34,7 @@ from synth.measure.profiles import (
     read_profile,
     trial,
 )
-from synth.measure.profiles.profile import FORMAT, ProfileConditions
-from synth.show.terminal.training.simulated import measured_share
+from synth.step.profiles.profile import FORMAT, ProfileConditions
 from synth.step.simulation import Sources
 from synth.step.simulation.groups import GroupedOperations, find_scores, weight
 from synth.step.simulation.predicting import group_operations, predict_step

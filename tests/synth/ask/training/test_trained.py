@@ -220,7 +220,7 @@ def test_the_function_is_asked_where_this_process_has_it(tmp_path: Path, monkeyp
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     (tmp_path / "own.py").write_text(OWN)
     row = StepDifference(1.0, 1.0, 0.0, 0.0)
-    monkeypatch.setattr(training, "run_trial", lambda *given: None)
+    monkeypatch.setattr(training, "trained_in", lambda *given: None)
     monkeypatch.setattr(training, "run_text", lambda *given: SingleDeviceRun("text", {}, {}))
     monkeypatch.setattr(
         training, "run_own_function", lambda step, function, *more: SingleDeviceRun("own", {}, {})

@@ -33,11 +33,11 @@ from synth.collective.verify.replay import (
     Failure,
     compare,
     compare_stripes,
+    expected_multiplicities,
     multiplicities,
     plain_result,
     replay,
     replay_stripes,
-    wanted_multiplicities,
 )
 
 IN_PIECES = tuple(goal for goal in Goal if goal.in_pieces)
@@ -296,7 +296,7 @@ def test_counting_agrees_with_the_oracle(goal: Goal, tree: Tree, data: st.DataOb
         ]
     counts = multiplicities(program, tree, goal)
     assert not isinstance(counts, Failure)
-    assert bool((counts == wanted_multiplicities(counts, goal)).all()) == isinstance(
+    assert bool((counts == expected_multiplicities(counts, goal)).all()) == isinstance(
         refusal, Derivation
     )
 

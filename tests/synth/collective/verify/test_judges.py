@@ -16,7 +16,7 @@ from exhaustive import Sample, sampled
 from grammar import Goal, Instruction, Program, list_instructions, spell
 from hierarchies import Tree
 from synth.collective.semantics.rules import DemandKind, Derivation, derive
-from synth.collective.verify.replay import Failure, multiplicities, wanted_multiplicities
+from synth.collective.verify.replay import Failure, expected_multiplicities, multiplicities
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, prove
 
 OTHERS = tuple(goal for goal in Goal if goal is not Goal.ALL_REDUCE)
@@ -45,7 +45,7 @@ def replay(program: Program, tree: Tree, goal: Goal) -> Word:
         assert counts.phase == len(program.steps) - 1
         return Word(sound=False, reached=False)
     sound = bool(counts.max() <= 1)
-    return Word(sound, sound and bool((counts == wanted_multiplicities(counts, goal)).all()))
+    return Word(sound, sound and bool((counts == expected_multiplicities(counts, goal)).all()))
 
 
 def z3(program: Program, tree: Tree, goal: Goal) -> Word:

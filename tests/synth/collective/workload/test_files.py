@@ -36,7 +36,7 @@ from synth.collective.workload.job import (
 )
 from synth.collective.workload.quantities import parse_amount, parse_rule
 
-FOLDER = Path(synth.__file__).parent / "workload" / "jobs"
+FOLDER = Path(synth.__file__).parent / "collective" / "workload" / "jobs"
 TEXT = """\
 name = "mine"
 title = "a job to test with"

@@ -387,7 +387,7 @@ def test_every_shipped_job_is_derived() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_job_is_what_its_shape_gives(name: str, update_golden: bool) -> None:
-    path = Path(synth.__file__).parent / "workload" / "jobs" / f"{name}.toml"
+    path = Path(synth.__file__).parent / "collective" / "workload" / "jobs" / f"{name}.toml"
     if update_golden:
         path.write_text(write(SHIPPED[name]), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == write(SHIPPED[name])

@@ -122,7 +122,7 @@ def test_a_word_may_be_said_twice_if_it_says_the_same() -> None:
 
 def test_the_smallest_sets_of_pins_come_first() -> None:
     pins = Pins.parse("zero=1 tensor=4 remat=no")
-    names = [tuple(one.said) for one in pins.some()]
+    names = [tuple(one.said) for one in pins.subsets()]
     assert names == [some for count in (1, 2, 3) for some in combinations(pins.said, count)]
     assert pins.without("tensor") == Pins.parse("zero=1 remat=no")
 

@@ -11,14 +11,14 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables and their indexes."""
+    """Create the tables and their indexes."""
     make_keys()
     make_answers()
     make_jobs()
 
 
 def make_keys() -> None:
-    """The tables of keys, of sessions, and of what teams keep under a name."""
+    """Create the tables of keys, sessions and systems."""
     op.create_table(
         "api_key",
         sa.Column("id", NAME, nullable=False),
@@ -58,7 +58,7 @@ def make_keys() -> None:
 
 
 def make_answers() -> None:
-    """The tables of answers, and of the teams that have asked for them."""
+    """Create the tables of answers and of the teams that have asked for them."""
     op.create_table(
         "answer",
         sa.Column("key", NAME, nullable=False),
@@ -84,7 +84,7 @@ def make_answers() -> None:
 
 
 def make_jobs() -> None:
-    """The tables of servers and of jobs; ``number`` is the order in which jobs came."""
+    """Create the tables of servers and jobs; ``number`` is the order of submission."""
     op.create_table(
         "server",
         sa.Column("name", NAME, nullable=False),

@@ -1,8 +1,8 @@
-"""A profile: seconds of the events of a plan, with the machine and the versions they hold for.
+"""A profile: seconds of a plan's events, with the machine and the versions they are valid for.
 
-It is kept as JSON, and what is read back is refused where its numbers would not hold: on another
-machine, in other types, of a framework that files are not written for, or measured while the
-machine's speed drifted. Of an event that nobody measured it says nothing.
+It is stored as JSON, and refused when read back if its numbers do not apply: to another machine,
+other types, a framework version that files are not written for, or if the machine's speed drifted
+while it was measured. It says nothing about events that were not measured.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
+from hierarchies.device_names import is_same_device, model_words
 from hierarchies.devices import Device
 from synth.compute import Estimate
-from synth.measure.logs.devices import is_same_device, model_words
-from synth.measure.profiles.events import ProfileEvent
+from synth.step.profiles.events import ProfileEvent
 
 FORMAT = "profile of local work, 2"
-"""The first had neither a format nor a dtype."""
+"""Format 1 had neither a format field nor a dtype."""
 
 MOST_DRIFT = 0.10
-"""Of the reference: beyond it nothing is called measured."""
+"""Drift of the reference; beyond it nothing counts as measured."""
 
 MIDDLE_HALF = 1.22
-"""Times the width of the middle half of a normal distribution nine of ten are from its middle."""
+"""From the interquartile range of a normal distribution to the half-width of its central 90 %."""
 
 CPU = "cpu"
-"""What runtimes call a device that is none; the processor's name says which it is."""
+"""Runtimes' name of a device that is not an accelerator; the processor's name identifies it."""
 
 LEAST_VERSIONS = {"torch": "2.4", "jax": "0.10"}
-"""Of the runtimes that files are written for: those of the extras of the package."""
+"""The runtimes that files are written for, as in the package's extras."""
 
 _OF_RUNTIME = {"torch": ("torch",), "jax": ("jax", "jaxlib")}
 
 _TPUS = {"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "TPU v6 lite": "TPU v6e"}
-"""As JAX calls them (``device_kind``), and the catalogue."""
+"""From JAX's names (``device_kind``) to the catalogue's."""
 
 _GIGABYTES = re.compile(r"(\d+) ?GB\b")
 
 
 @dataclass(frozen=True)
 class ProfileConditions:
-    """What the seconds of a profile depend on beside the work."""
+    """What the seconds of a profile depend on besides the work."""
 
     processor: str
     cores: int
@@ -63,9 +63,9 @@ class ProfileConditions:
 
 @dataclass(frozen=True)
 class MeasuredEvent:
-    """An event and its seconds: the median, and how far the middle half of its samples spread.
+    """An event and its median seconds.
 
-    ``spread`` is a share of the seconds.
+    ``spread`` is the interquartile range of its samples as a share of the seconds.
     """
 
     key: str
@@ -80,9 +80,9 @@ class MeasuredEvent:
 
 @dataclass(frozen=True)
 class Profile:
-    """All that was measured at one time. ``drift`` is how far the reference moved, as a share.
+    """All measurements of one run. ``drift`` is how far the reference moved, as a share.
 
-    ``dtype`` is the element type in which the step multiplies the most.
+    ``dtype`` is the element type in which the step multiplies most.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -99,10 +99,10 @@ class Profile:
 
     @cached_property
     def by_key(self) -> dict[str, MeasuredEvent]:
-        return {one.key: one for one in self.events}
+        return {event.key: event for event in self.events}
 
     def estimate(self, event: ProfileEvent) -> Estimate | None:
-        """The seconds of an event; None if it was not measured."""
+        """Returns the seconds of an event, or None if it was not measured."""
         if (found := self.by_key.get(event.key)) is None:
             return None
         half = min(1.0, MIDDLE_HALF * found.spread) * found.seconds
@@ -113,9 +113,9 @@ _FILE = TypeAdapter(Profile)
 
 
 def read_profile(text: str, where: str = "profile") -> Profile:
-    """What ``profile_text`` wrote.
+    """Reads what ``profile_text`` wrote.
 
-    Raises InputError for another text, one of another format, and one that drifted.
+    Raises InputError for other text, another format, and for a profile that drifted.
     """
     try:
         found = _FILE.validate_json(text, strict=False)
@@ -134,15 +134,15 @@ _AGAIN = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
 
 
 def profile_text(profile: Profile) -> str:
-    """As JSON."""
+    """Returns a profile as JSON."""
     return _FILE.dump_json(profile, indent=1).decode() + "\n"
 
 
 def check_machine(profile: Profile, device: Device, count: int, where: str = "profile") -> None:
-    """Refuse a profile that does not hold on ``count`` such devices.
+    """Checks that a profile is valid on ``count`` such devices.
 
-    Raises InputError for one of another accelerator or processor, for one by more processes at
-    once than there are devices, and for one of a runtime that files are not written for.
+    Raises InputError for another accelerator or processor, for more processes than there are
+    devices, and for a runtime version that files are not written for.
     """
     there = profile.where
     named, field = there.device, "device"
@@ -172,25 +172,26 @@ def check_dtype(profile: Profile, dtype: str, where: str = "profile") -> None:
 
 
 def _is_same(named: str, device: str, *, cpu: bool) -> bool:
-    """Whether what a runtime or the system calls a device is that of the catalogue.
+    """Whether a runtime's or the system's name of a device is that of the catalogue.
 
-    A processor is by its whole name; GPUs by model, form and memory, as far as both say them.
+    A processor is identified by its whole name; GPUs by model, form and memory, if both state
+    them.
     """
     if cpu or not model_words(named):
         return _TPUS.get(named, " ".join(named.split())) == device
-    sizes = {one[1] for one in map(_GIGABYTES.search, (named, device)) if one}
+    sizes = {found[1] for found in map(_GIGABYTES.search, (named, device)) if found}
     same = bool(model_words(named) & model_words(device)) and is_same_device(named, device)
     return same and len(sizes) <= 1
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The first two numbers of a version; none of what is no version."""
+    """Returns the first two numbers of a version; empty if it is not a version."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else ()
 
 
 def check_drift(profile: Profile, where: str = "profile") -> None:
-    """Refuse what was measured while the reference drifted by more than MOST_DRIFT."""
+    """Raises InputError if the reference drifted by more than MOST_DRIFT."""
     if profile.drift > MOST_DRIFT:
         raise InputError(
             f"the machine drifted by {profile.drift:.0%} while it was measured",
@@ -201,18 +202,18 @@ def check_drift(profile: Profile, where: str = "profile") -> None:
 
 
 def drift_of(reference: Sequence[float]) -> float:
-    """How far the medians of its thirds are apart, as a share of the median of all.
+    """Returns how far the medians of the reference's thirds differ, as a share of its median.
 
-    A sample alone that was disturbed says nothing; a third of all that is slower does.
+    A single disturbed sample does not matter; a slower third does.
     """
     third = max(1, len(reference) // 3)
     parts = [reference[:third], reference[third:-third] or reference, reference[-third:]]
-    found = [median(one) for one in parts]
-    return (max(found) - min(found)) / median(reference)
+    medians = [median(part) for part in parts]
+    return (max(medians) - min(medians)) / median(reference)
 
 
 def versions_of(runtime: str) -> dict[str, str]:
-    """What is installed, by name."""
+    """Returns the installed versions, by name."""
     found = {"python": platform.python_version()}
     for name in _OF_RUNTIME[runtime]:
         try:
@@ -223,7 +224,7 @@ def versions_of(runtime: str) -> dict[str, str]:
 
 
 def processor_name() -> str:
-    """The processor's name."""
+    """Returns the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

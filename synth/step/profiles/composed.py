@@ -1,4 +1,4 @@
-"""Seconds of every operation of a program by its blocks, as the simulation takes them."""
+"""Seconds of every operation of a program by its blocks, as input of the simulation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from grammar.tensors.operations import Step
 from synth.compute import Estimate
-from synth.measure.profiles.blocks import OperationBlock
-from synth.measure.profiles.events import ProfileEvent, list_events
-from synth.measure.profiles.profile import Profile
 from synth.step.factors import part_of
+from synth.step.profiles.blocks import OperationBlock
+from synth.step.profiles.events import ProfileEvent, list_events
+from synth.step.profiles.profile import Profile
 from synth.step.sharding import LocalOperation, StepProgram
 from synth.step.simulation.groups import weight
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """How many events a program has, and how many of them a profile."""
+    """How many events a program has, and how many of them a profile has."""
 
     measured: int
     whole: int
@@ -25,16 +25,16 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Known:
-    """What a profile has of a program: seconds of operations, as ``compose_seconds`` has them."""
+    """What a profile has of a program: seconds of operations, as in ``compose_seconds``."""
 
     seconds: Mapping[int, Estimate]
     kinds: Kinds
 
 
 def known(profile: Profile, step: Step, program: StepProgram, sizes: Mapping[str, int]) -> Known:
-    """What it has of the program of a step that is prepared; ``sizes`` are the plan's ``parts``.
+    """Looks up the program of a prepared step in a profile; ``sizes`` are the plan's ``parts``.
 
-    Raises InputError for what the profile's runtime has no words for.
+    Raises InputError for what the profile's runtime cannot express.
     """
     written = list_events(profile.where.runtime, step, program, sizes)
     pairs = [(block, event) for block, event in written if block.of]
@@ -48,24 +48,24 @@ def compose_seconds(
     seconds: Callable[[ProfileEvent], Estimate | None],
     sizes: Mapping[str, int],
 ) -> dict[int, Estimate]:
-    """Of each operation, by the ``id`` of its ``LocalOperation``, its share of its block's seconds.
+    """Returns each operation's share of its block's seconds, by ``id`` of its LocalOperation.
 
-    Shares go by bytes, and only show in the timeline: a block begins and ends as measured. Of a
-    loop it is what the loop does itself. Sums over microbatches are no operation's. Operations of
-    blocks without ``seconds`` are left out.
+    Shares are proportional to bytes, and only show in the timeline: a block begins and ends as
+    measured. A loop's share is of its own work. Sums over microbatches belong to no operation.
+    Operations of blocks without ``seconds`` are left out.
     """
     found: dict[int, Estimate] = {}
     for block, event in pairs:
         taken = seconds(event)
         if taken is None or not block.of:
             continue
-        weights = [_weight(one, sizes) for one in block.of]
-        for one, share in zip(block.of, weights, strict=True):
-            found[id(one)] = taken.times(share / sum(weights))
+        weights = [_weight(operation, sizes) for operation in block.of]
+        for operation, share in zip(block.of, weights, strict=True):
+            found[id(operation)] = taken.times(share / sum(weights))
     return found
 
 
-def _weight(one: LocalOperation, sizes: Mapping[str, int]) -> float:
-    if one.body is not None:
+def _weight(operation: LocalOperation, sizes: Mapping[str, int]) -> float:
+    if operation.body is not None:
         return 1.0
-    return weight(part_of(one.operation, one.how, sizes).operation)
+    return weight(part_of(operation.operation, operation.how, sizes).operation)

@@ -1,8 +1,8 @@
-"""What is measured of a plan: its blocks as the written file has them, equal ones once.
+"""The measured events of a plan: its blocks as in the emitted file, equal ones once.
 
-Two blocks are equal if their text is the same once values have names by their place: the same
-primitives with the same parameters on parts of the same shapes and types, in the same order. It is
-this text that is run, so nothing that it depends on is left out.
+Two blocks are equal if their text is, with values named by position: the same primitives with the
+same parameters on parts of the same shapes and types, in the same order. This text is what runs, so
+it is complete.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
@@ -15,7 +15,7 @@ this text that is run, so nothing that it depends on is left out.
 ... out v2
 ... ''')
 >>> plan = plan_of(step, parse_recipe("data=4; batch over data"))
->>> [(_, event)] = events("torch", step, apply(step, plan), plan.sizes)
+>>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.sizes)
 >>> event.name, event.operations, [str(one) for one in event.inputs]
 ('exp to reduce_sum', 3, ['f32[2,2]'])
 """
@@ -31,26 +31,27 @@ from grammar.tensors.operations import Graph, Operand, Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.measure.profiles.blocks import OperationBlock, list_operations, split_blocks
 from synth.step.emit import ProgramSection, write_operations
 from synth.step.factors import OperationSharding, part_of
+from synth.step.profiles.blocks import OperationBlock, list_operations, split_blocks
 from synth.step.sharding import LocalOperation, RedistributedValue, StepProgram
 
 _COMMENT = re.compile(r"^\s*#.*\n|  # .*$", re.MULTILINE)
 _FUNCTIONS = re.compile(r"^def (loop_\d+|device_step)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 KEEPING_RUNTIMES = ("torch",)
-"""Runtimes in which the variables of a step live to its end, so that all that it makes lies
-elsewhere in memory; others let go of what is read no more, or never make it."""
+"""Runtimes whose variables live to the end of a step, so that every result has its own memory;
+others free what is no longer read, or never materialise it.
+"""
 
 
 @dataclass(frozen=True)
 class ProfileEvent:
-    """Work that one device does without a break, and what it reads: types of parts.
+    """Uninterrupted work of one device, and the types of the parts it reads.
 
     ``text`` is a file with a function ``device_step`` of a list of these inputs.
-    ``list_operations``, ``flops`` and ``moved_bytes`` (read and written by each operation) are what
-    an estimate of its seconds may go by.
+    ``operations``, ``flops`` and ``moved_bytes`` (read and written by each operation) support
+    an estimate of its seconds.
     """
 
     key: str
@@ -65,10 +66,10 @@ class ProfileEvent:
 def list_events(
     runtime: str, step: Step, program: StepProgram, sizes: Mapping[str, int]
 ) -> Iterator[tuple[OperationBlock, ProfileEvent]]:
-    """Every block of a program with its event; equal blocks have one event.
+    """Yields every block of a program with its event; equal blocks have one event.
 
-    ``sizes`` are the ``parts`` of the plan, in which microbatches are. Raises InputError for what
-    the runtime has no words for.
+    ``sizes`` are the plan's ``parts``, which include microbatches. Raises InputError for what
+    the runtime cannot express.
     """
     known: dict[str, ProfileEvent] = {}
     for block in split_blocks(step, program, sizes, keeps=runtime in KEEPING_RUNTIMES):
@@ -87,18 +88,18 @@ def _event(runtime: str, block: OperationBlock, sizes: Mapping[str, int]) -> Pro
     inputs = tuple(
         Type(value.type.dtype, part_shape(value.type, lies, sizes)) for value, lies in block.inputs
     )
-    words = "\n".join(_COMMENT.sub("", one.group()) for one in _FUNCTIONS.finditer(text))
+    words = "\n".join(_COMMENT.sub("", found.group()) for found in _FUNCTIONS.finditer(text))
     axes = [f"{axis}={size}" for axis, size in sizes.items() if f'"{axis}"' in words]
-    said = "\n".join((runtime, *axes, *map(str, inputs), words))
+    identity = "\n".join((runtime, *axes, *map(str, inputs), words))
     flops, moved, names = 0, 0, []
     for operation, how in list_operations(block):
         names.append(operation.primitive)
         flops += 0 if operation.body is not None else _flops(operation, how, sizes)
         mine = part_of(operation, how, sizes).operation if operation.body is None else operation
         touched = (*mine.operands, *mine.results)
-        moved += sum(one.type.bytes for one in touched if isinstance(one, Value))
+        moved += sum(value.type.bytes for value in touched if isinstance(value, Value))
     return ProfileEvent(
-        hashlib.sha256(said.encode()).hexdigest()[:16],
+        hashlib.sha256(identity.encode()).hexdigest()[:16],
         _name(names, block.of[0].operation.line if block.of else ""),
         text,
         inputs,
@@ -121,25 +122,25 @@ def _name(primitives: list[str], line: str) -> str:
 
 
 def _rename_values(block: OperationBlock) -> ProgramSection:
-    """The block by itself, its values called by their place."""
+    """Returns the block alone, its values named by position."""
     names: dict[str, str] = {}
 
-    def renamed(one: Operand) -> Operand:
-        if not isinstance(one, Value):
-            return one
-        return replace(one, name=names.setdefault(one.name, f"v{len(names)}"))
+    def renamed(operand: Operand) -> Operand:
+        if not isinstance(operand, Value):
+            return operand
+        return replace(operand, name=names.setdefault(operand.name, f"v{len(names)}"))
 
-    def value(one: Value) -> Value:
-        found = renamed(one)
+    def value(old: Value) -> Value:
+        found = renamed(old)
         assert isinstance(found, Value)
         return found
 
-    inputs = tuple(value(one) for one, _ in block.inputs)
+    inputs = tuple(value(instruction) for instruction, _ in block.inputs)
     instructions: list[LocalOperation | RedistributedValue] = []
-    for one in block.instructions:
-        match one:
+    for instruction in block.instructions:
+        match instruction:
             case RedistributedValue():
-                instructions.append(replace(one, value=value(one.value)))
+                instructions.append(replace(instruction, value=value(instruction.value)))
             case LocalOperation(operation=operation):
                 mine = replace(
                     operation,
@@ -148,18 +149,18 @@ def _rename_values(block: OperationBlock) -> ProgramSection:
                     body=operation.body and _plain_body(operation.body),
                     line="",
                 )
-                instructions.append(replace(one, operation=mine))
-    outputs = tuple(value(one) for one, _ in block.outputs)
+                instructions.append(replace(instruction, operation=mine))
+    outputs = tuple(value(instruction) for instruction, _ in block.outputs)
     return ProgramSection(
         None,
         tuple(instructions),
-        tuple(zip(inputs, (lies for _, lies in block.inputs), strict=True)),
-        tuple(zip(outputs, (lies for _, lies in block.outputs), strict=True)),
+        tuple(zip(inputs, (sharding for _, sharding in block.inputs), strict=True)),
+        tuple(zip(outputs, (sharding for _, sharding in block.outputs), strict=True)),
     )
 
 
 def _plain_body(body: Graph) -> Graph:
-    """A body that does nothing, its values called by their place."""
-    names = {one.name: replace(one, name=f"w{at}") for at, one in enumerate(body.inputs)}
-    outputs = (names[one.name] if isinstance(one, Value) else one for one in body.outputs)
+    """Returns a body that does nothing, its values named by position."""
+    names = {value.name: replace(value, name=f"w{at}") for at, value in enumerate(body.inputs)}
+    outputs = (names[value.name] if isinstance(value, Value) else value for value in body.outputs)
     return Graph(tuple(names.values()), (), tuple(outputs))

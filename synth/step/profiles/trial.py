@@ -1,4 +1,4 @@
-"""Measures the events of a plan on this machine, in processes of its own."""
+"""Measures the events of a plan on this machine, in separate processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from hierarchies import InputError
 from synth.collective.run.processes import Command, supervise
-from synth.measure.profiles.events import ProfileEvent
-from synth.measure.profiles.profile import (
+from synth.step.profiles.events import ProfileEvent
+from synth.step.profiles.profile import (
     FORMAT,
     MeasuredEvent,
     Profile,
@@ -29,20 +29,21 @@ from synth.measure.profiles.profile import (
 )
 
 MOST_BYTES = 2**33
-"""Of all that events read, in all processes."""
+"""For all that events read, in all processes."""
 LEAST_ROUNDS = 5
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
-"""Memory that was used stays the process's, as in the steps of a training that goes on. Else the
-C library gives large arrays back, and every step pays for having them again."""
+"""Used memory stays with the process, as in the steps of a long training. Otherwise the C library
+returns large arrays, and every step pays for getting them again.
+"""
 
 
 @dataclass(frozen=True)
 class ProfileTrial:
     """How events are measured: in how many processes at once, with how many threads each.
 
-    Each is pinned to a core where there is one thread each and a core for each. At most ``rounds``
-    samples are taken of each event, fewer when the seconds are over.
+    Processes are pinned to cores if they have one thread and there is a core for each. At most
+    ``rounds`` samples are taken of each event, fewer when ``most_seconds`` are over.
     """
 
     runtime: Literal["torch", "jax"]
@@ -61,18 +62,18 @@ def measure_events(
     dtype: str,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Profile:
-    """The seconds of each event, which are told apart by their keys.
+    """Measures the seconds of each distinct event, by its key.
 
-    Raises InputError where the runtime is not installed, where what events read does not fit, and
-    where the machine drifted; RunError where a process fails, with its last words.
+    Raises InputError if the runtime is not installed, if the inputs do not fit, and if the
+    machine drifted; RunError if a process fails, with its last output.
     """
-    unlike = {one.key: one for one in events}
-    _check(unlike.values(), trial)
+    distinct = {event.key: event for event in events}
+    _check(distinct.values(), trial)
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
         folder = Path(place)
-        for one in unlike.values():
-            (folder / f"{one.key}.py").write_text(one.text, encoding="utf-8")
-        asked = {
+        for event in distinct.values():
+            (folder / f"{event.key}.py").write_text(event.text, encoding="utf-8")
+        settings = {
             "runtime": trial.runtime,
             "threads": trial.threads,
             "pinned": trial.threads == 1 and trial.processes <= (cpu_count() or 1),
@@ -80,12 +81,12 @@ def measure_events(
             "least_rounds": min(LEAST_ROUNDS, trial.rounds),
             "most_seconds": trial.most_seconds,
             "events": {
-                key: [(kind.dtype, kind.shape) for kind in one.inputs]
-                for key, one in unlike.items()
+                key: [(kind.dtype, kind.shape) for kind in event.inputs]
+                for key, event in distinct.items()
             },
         }
-        (folder / "events.json").write_text(json.dumps(asked), encoding="utf-8")
-        words = (sys.executable, "-m", "synth.measure.profiles.measuring", str(folder))
+        (folder / "events.json").write_text(json.dumps(settings), encoding="utf-8")
+        words = (sys.executable, "-m", "synth.step.profiles.measuring", str(folder))
         environment = {"OMP_NUM_THREADS": str(trial.threads), **ALLOCATOR}
         commands = [
             Command(f"process {number}", (*words, str(number)), environment)
@@ -96,7 +97,7 @@ def measure_events(
             json.loads((folder / f"measured{number}.json").read_text(encoding="utf-8"))
             for number in range(trial.processes)
         ]
-    profile = _profile(unlike, found, trial, model, plan, dtype)
+    profile = _profile(distinct, found, trial, model, plan, dtype)
     check_drift(profile, "--processes" if trial.processes > 1 else "")
     return profile
 
@@ -107,7 +108,7 @@ def _check(events: Iterable[ProfileEvent], trial: ProfileTrial) -> None:
         raise InputError(
             f"runtime {trial.runtime!r} is not installed", where="--runtime", hint=hint
         )
-    size = trial.processes * sum(kind.bytes for one in events for kind in one.inputs)
+    size = trial.processes * sum(kind.bytes for event in events for kind in event.inputs)
     if size > MOST_BYTES:
         raise InputError(
             f"what the events read takes {size} bytes",
@@ -124,7 +125,7 @@ def _profile(
     plan: str,
     dtype: str,
 ) -> Profile:
-    reference = [median(one["reference"]) for one in found]
+    reference = [median(result["reference"]) for result in found]
     return Profile(
         format=FORMAT,
         model=model,
@@ -141,16 +142,16 @@ def _profile(
             processes=trial.processes,
         ),
         reference_seconds=median(reference),
-        drift=max(drift_of(one["reference"]) for one in found),
+        drift=max(drift_of(result["reference"]) for result in found),
         events=tuple(
-            summarise(one, [sample for part in found for sample in part["events"][key]])
-            for key, one in events.items()
+            summarise(event, [sample for part in found for sample in part["events"][key]])
+            for key, event in events.items()
         ),
     )
 
 
 def summarise(event: ProfileEvent, samples: list[float]) -> MeasuredEvent:
-    """An event with what was measured of it."""
+    """Returns an event with the statistics of its samples."""
     seconds = median(samples)
     low, _, high = quantiles(samples, n=4) if len(samples) > 1 else (seconds,) * 3
     return MeasuredEvent(

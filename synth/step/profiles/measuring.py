@@ -1,10 +1,9 @@
-"""Measures events in a process of its own: ``python -m synth.measure.profiles.measuring FOLDER N``.
+"""Measures events in a separate process: ``python -m synth.step.profiles.measuring FOLDER N``.
 
-All events take turns, and what they make is kept until their next one, so that each finds memory as
-in a step; and between them,
-about four times a second, the same reference is measured, so that a machine that gets slower or
-faster is seen and taken out. On a GPU (PyTorch with CUDA) the device's own clock is read; this was
-never run on one.
+All events take turns, and their results are kept until their next one, so that each finds memory as
+in a step. Between them, about four times a second, the same reference is measured, so that changes
+of the machine's speed are detected and compensated. On a GPU (PyTorch with CUDA) the device's own
+clock is read; this has never run on one.
 """
 
 from __future__ import annotations
@@ -26,39 +25,36 @@ import numpy as np
 REFERENCE_EVERY_SECONDS = 0.25
 WARM_UPS = 2
 _SIDE, _NUMBERS = 384, 2**20
-"""Of the reference: a product of matrices, and numbers that are copied; some milliseconds."""
+"""Sizes of the reference: a matrix product, and an array to copy; some milliseconds."""
 
 Work = Callable[[], object]
 
 
 class EventRuntime(Protocol):
-    """What runs the text of an event."""
+    """Runs the text of an event."""
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
-        """What does an event once on inputs of these types; not measured yet."""
+        """Returns a function that runs an event once on inputs of these types."""
 
     def seconds(self, work: Work) -> tuple[float, object]:
-        """Of doing it once, and what it made."""
+        """Returns the seconds of one run, and its result."""
 
     def reference(self) -> Work:
-        """What is measured between all others."""
+        """Returns the work that is measured between all others."""
 
 
 @dataclass
 class Samples:
-    """What was measured so far: of each event its seconds and the number of the reference before.
-
-    Mutable.
-    """
+    """Each event's measured seconds with the number of the preceding reference. Mutable."""
 
     events: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     reference: list[float] = field(default_factory=list)
 
     def steady(self) -> dict[str, list[float]]:
-        """Seconds as they would be if the reference always took as long as in its median."""
+        """Returns seconds scaled as if the reference always took its median."""
         usual = median(self.reference)
         return {
-            key: [one * usual / self._beside(at) for one, at in samples]
+            key: [seconds * usual / self._beside(at) for seconds, at in samples]
             for key, samples in self.events.items()
         }
 
@@ -67,7 +63,7 @@ class Samples:
 
 
 class Bench:
-    """Events ready to be measured, as often as one likes."""
+    """Events ready to be measured repeatedly."""
 
     def __init__(
         self,
@@ -75,7 +71,7 @@ class Bench:
         events: Mapping[str, tuple[str, Sequence[tuple[str, list[int]]]]],
     ) -> None:
         self._runtime = runtime
-        self._works = {key: runtime.work(*one) for key, one in events.items()}
+        self._works = {key: runtime.work(*event) for key, event in events.items()}
         self._reference = runtime.reference()
         self._kept: dict[str, object] = {}
         self._since = 0.0
@@ -85,25 +81,25 @@ class Bench:
                 runtime.seconds(work)
 
     def refer(self) -> None:
-        """Measure the reference."""
+        """Measures the reference."""
         self.samples.reference.append(self._runtime.seconds(self._reference)[0])
         self._since = time.perf_counter()
 
     def round(self) -> None:
-        """Each event once, in their order."""
+        """Measures each event once, in order."""
         self.refer()
         for key, work in self._works.items():
             if time.perf_counter() - self._since > REFERENCE_EVERY_SECONDS:
                 self.refer()
-            found, self._kept[key] = self._runtime.seconds(work)
-            self.samples.events[key].append((found, len(self.samples.reference) - 1))
+            seconds, self._kept[key] = self._runtime.seconds(work)
+            self.samples.events[key].append((seconds, len(self.samples.reference) - 1))
         self.refer()
 
 
 def draw_numbers(dtype: str, shape: Sequence[int], draw: np.random.Generator) -> Any:
-    """Numbers between 1/2 and 3/2, so that nothing overflows, is lost, or is no number.
+    """Draws numbers between 1/2 and 3/2, which neither overflow, vanish nor become NaN.
 
-    Whole ones are 0 or 1, as they may be indices.
+    Integers are 0 or 1, because they may be indices.
     """
     if dtype == "bool":
         return draw.integers(0, 2, shape).astype(bool)
@@ -113,7 +109,7 @@ def draw_numbers(dtype: str, shape: Sequence[int], draw: np.random.Generator) ->
 
 
 class Torch:
-    """PyTorch, eager: every operation is a call, as the written file makes it."""
+    """PyTorch, eager: every operation is a call, as in the emitted file."""
 
     def __init__(self, threads: int) -> None:
         import torch  # Not at the top of the file: only who measures with it has it.
@@ -139,7 +135,7 @@ class Torch:
             for dtype, shape in inputs
         ]
         if self._cuda:
-            given = [one.cuda() for one in given]
+            given = [tensor.cuda() for tensor in given]
         step = space["device_step"]
 
         def once() -> object:
@@ -174,7 +170,7 @@ def _torch_kinds() -> Mapping[str, str]:
 
 
 class Jax:
-    """JAX: each event is compiled, and what calling it costs is taken off."""
+    """JAX: each event is compiled, and the overhead of a call is subtracted."""
 
     def __init__(self, threads: int) -> None:
         if threads == 1 and "XLA_FLAGS" not in os.environ:
@@ -200,7 +196,7 @@ class Jax:
             **{name: getattr(jax.lax, name) for name in dir(jax.lax) if name[0] != "_"}
             | {
                 "axis_index": lambda names: 0,
-                "axis_size": lambda names: prod(axes[one] for one in names),
+                "axis_size": lambda names: prod(axes[name] for name in names),
             }
         )
         kinds = _jax_kinds()
@@ -237,7 +233,7 @@ def _time_work(work: Work) -> tuple[float, object]:
 
 
 def _execute_text(text: str) -> dict[str, Any]:
-    """The names of a written file, which is not the program that runs."""
+    """Executes an emitted file as a module that is not ``__main__``; returns its names."""
     space: dict[str, Any] = {"__name__": "event"}
     exec(compile(text, "<event>", "exec"), space)  # what we wrote ourselves
     return space
@@ -247,20 +243,20 @@ RUNTIMES: Mapping[str, Callable[[int], Torch | Jax]] = {"torch": Torch, "jax": J
 
 
 def main(folder: Path, number: int) -> None:
-    """Measure the events of a folder, and leave there what was found."""
-    asked = json.loads((folder / "events.json").read_text(encoding="utf-8"))
-    if asked["pinned"] and hasattr(os, "sched_setaffinity"):
+    """Measures the events of a folder, and writes the results there."""
+    settings = json.loads((folder / "events.json").read_text(encoding="utf-8"))
+    if settings["pinned"] and hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {allowed[number % len(allowed)]})
-    runtime = RUNTIMES[asked["runtime"]](asked["threads"])
+    runtime = RUNTIMES[settings["runtime"]](settings["threads"])
     given = {
         key: ((folder / f"{key}.py").read_text(encoding="utf-8"), inputs)
-        for key, inputs in asked["events"].items()
+        for key, inputs in settings["events"].items()
     }
     bench = Bench(runtime, given)
-    end = time.monotonic() + asked["most_seconds"]
-    for done in range(asked["rounds"]):
-        if done >= asked["least_rounds"] and time.monotonic() > end:
+    end = time.monotonic() + settings["most_seconds"]
+    for done in range(settings["rounds"]):
+        if done >= settings["least_rounds"] and time.monotonic() > end:
             break
         bench.round()
     found = {

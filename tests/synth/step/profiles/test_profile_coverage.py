@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from synth.measure.profiles.profile import MeasuredEvent
-from tests.synth.measure.profiles.test_profile import event, kept
+from synth.step.profiles.profile import MeasuredEvent
+from tests.synth.step.profiles.test_profile import event, kept
 
 pytestmark = pytest.mark.thorough
 

@@ -1,9 +1,9 @@
-"""What a configuration is asked for: a recipe, a model, a job and a machine, and what fits not.
+"""The inputs of a configuration, a recipe, a model, a job and a machine, checked to fit together.
 
 Axes of a recipe have any names; what they cut says what they are for. Frameworks have a size for
 each of these *roles*, in one order: stages (``pipe``), samples (``data``), samples and experts
-(``expert``), tokens (``seq``), heads and widths (``tensor``). What else a recipe may say, no
-framework but JAX can.
+(``expert``), tokens (``seq``), heads and widths (``tensor``). Anything else in a recipe only JAX
+can express.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.step.sharding.recipes import AND, Recipe
 from synth.step.zoo.sizes import Gpt2, Llama, Sizes
 
 ROLES = (PIPE, "data", "expert", "seq", "tensor")
-"""In the order in which frameworks count ranks, the slowest first."""
+"""Roles in the order in which frameworks count ranks, the slowest first."""
 
 NUMBERS = ("bfloat16", "float16", "float32")
 
@@ -38,7 +38,7 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """``batch``: samples of a step, of so many tokens each. ``numbers``: what it computes in.
+    """``batch``: samples of a step, of ``sequence`` tokens each. ``numbers``: its dtype.
 
     Parameters and moments are float32, as in the zoo.
     """
@@ -57,7 +57,7 @@ class TrainingSpec:
 
 @dataclass(frozen=True)
 class PlacedSystem:
-    """Where the axes lie. ``options`` may name the hosts, and the level that hosts are."""
+    """A placement on a system; ``options`` may name the hosts, and the level of hosts."""
 
     system: System
     placement: Placement
@@ -66,9 +66,9 @@ class PlacedSystem:
 
 @dataclass(frozen=True)
 class FrameworkFiles:
-    """Files of a framework, the recipe that they say, and in which it differs from the one asked.
+    """Files of a framework, the recipe that they express, and how it differs from the given one.
 
-    Each note is a sentence; it stands in the files, too.
+    Each note is a sentence, which is in the files, too.
     """
 
     files: Files
@@ -78,7 +78,7 @@ class FrameworkFiles:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What frameworks ask of a decoder; ``rotary`` is the base of its turned positions, or 0."""
+    """The decoder's sizes for frameworks; ``rotary``: the base of rotary positions, or 0."""
 
     layers: int
     width: int
@@ -95,20 +95,20 @@ class Decoder:
 
 @dataclass
 class RecipeDifferences:
-    """What a framework does instead of a recipe, said as it is found out."""
+    """What a framework does instead of a recipe, collected as it is found."""
 
     recipe: Recipe
     notes: list[str] = field(default_factory=list)
 
     def say(self, note: str, recipe: Recipe | None = None) -> None:
-        """A sentence, and the recipe that the framework has instead, if a recipe can say it."""
+        """Adds a sentence, and the recipe that the framework has instead, if there is one."""
         self.notes.append(note)
         self.recipe = recipe or self.recipe
 
 
 @dataclass(frozen=True)
 class ConfigurationInputs:
-    """All that was given. Raises InputError where it does not fit together."""
+    """All inputs. Raises InputError where they do not fit together."""
 
     recipe: Recipe
     model: ModelSpec
@@ -116,11 +116,11 @@ class ConfigurationInputs:
     machine: PlacedSystem
 
     def __post_init__(self) -> None:
-        lie = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
+        placed = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
         sizes = {name: size for name, size in self.recipe.axes if size > 1}
-        if lie != sizes:
+        if placed != sizes:
             raise InputError(
-                f"the placement has {_spell_sizes(lie)}, the recipe {_spell_sizes(sizes)}",
+                f"the placement has {_spell_sizes(placed)}, the recipe {_spell_sizes(sizes)}",
                 hint="place the axes of the recipe",
             )
         parts = self.recipe.microbatches * self.recipe.replicas
@@ -133,9 +133,9 @@ class ConfigurationInputs:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """The size of each role, 1 where no axis has it. Raises InputError as ``named``."""
-        names, said = self._roles, dict(self.recipe.axes)
-        return {role: said.get(names.get(role, ""), 1) for role in ROLES}
+        """The size of each role, 1 if no axis has it. Raises InputError as ``named`` does."""
+        names, axes = self._roles, dict(self.recipe.axes)
+        return {role: axes.get(names.get(role, ""), 1) for role in ROLES}
 
     @property
     def devices(self) -> int:
@@ -143,15 +143,15 @@ class ConfigurationInputs:
 
     @property
     def samples(self) -> int:
-        """Of a microbatch, on each device."""
+        """Samples of a microbatch on each device."""
         return self.job.batch // (self.recipe.microbatches * self.recipe.replicas)
 
     @cached_property
     def named(self) -> Recipe:
-        """The recipe with its axes named by roles, in order, those of size 1 left out.
+        """The recipe with axes named by roles, in order, without those of size 1.
 
-        Raises InputError for what only JAX can say: an axis that nothing is cut by, a clause for
-        one weight or input, experts on an axis along which samples are whole.
+        Raises InputError for what only JAX can express: an axis that cuts nothing, a clause for one
+        weight or input, experts on an axis along which samples are whole.
         """
         names = {axis: role for role, axis in self._roles.items() if self.sizes[role] > 1}
         axes = tuple((role, size) for role, size in self.sizes.items() if size > 1)
@@ -227,76 +227,75 @@ class ConfigurationInputs:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """The model as a decoder. Raises InputError for another, and for too many tokens."""
+        """The model as a decoder. Raises InputError for other models, and for too many tokens."""
         match self.model.sizes:
-            case Gpt2() as one:
-                found = Decoder(
-                    layers=one.layers,
-                    width=one.width,
-                    heads=one.heads,
-                    key_heads=one.heads,
-                    hidden=4 * one.width,
-                    vocabulary=one.vocabulary,
-                    longest=one.sequence,
+            case Gpt2() as sizes:
+                decoder = Decoder(
+                    layers=sizes.layers,
+                    width=sizes.width,
+                    heads=sizes.heads,
+                    key_heads=sizes.heads,
+                    hidden=4 * sizes.width,
+                    vocabulary=sizes.vocabulary,
+                    longest=sizes.sequence,
                     gated=False,
                     rotary=0,
                 )
-            case Llama() as one:
-                found = Decoder(
-                    layers=one.layers,
-                    width=one.width,
-                    heads=one.heads,
-                    key_heads=one.key_heads,
-                    hidden=one.hidden,
-                    vocabulary=one.vocabulary,
-                    longest=max(one.sequence, self.job.sequence),
+            case Llama() as sizes:
+                decoder = Decoder(
+                    layers=sizes.layers,
+                    width=sizes.width,
+                    heads=sizes.heads,
+                    key_heads=sizes.key_heads,
+                    hidden=sizes.hidden,
+                    vocabulary=sizes.vocabulary,
+                    longest=max(sizes.sequence, self.job.sequence),
                     gated=True,
-                    rotary=round(one.rope_base),
-                    experts=one.experts,
-                    chosen=one.chosen,
+                    rotary=round(sizes.rope_base),
+                    experts=sizes.experts,
+                    chosen=sizes.chosen,
                 )
             case other:
                 kind = type(other).__name__
                 raise InputError(
                     f"{self.model.name} is a {kind}", hint="decoders are written: GPT-2 and Llama"
                 )
-        if self.job.sequence > found.longest:
-            raise InputError(
-                f"{self.job.sequence} tokens, and {self.model.name} has places for {found.longest}",
-                hint="change its sequence, too",
-            )
-        return found
+        if self.job.sequence > decoder.longest:
+            tokens, name = self.job.sequence, self.model.name
+            problem = f"{tokens} tokens, and {name} has places for {decoder.longest}"
+            raise InputError(problem, hint="change its sequence, too")
+        return decoder
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Of each stage."""
+        """The layers of each stage."""
         count = self.named.stages
         return self.named.layers or (self.decoder.layers // count,) * count
 
     def check_decoder(self) -> Decoder:
-        """The decoder, if the recipe's sizes divide it. Raises InputError."""
-        found, sizes, recipe = self.decoder, self.sizes, self.named
-        if sum(recipe.layers) not in (0, found.layers):
+        """The decoder, if the recipe's sizes divide it. Raises InputError otherwise."""
+        decoder, sizes, recipe = self.decoder, self.sizes, self.named
+        if sum(recipe.layers) not in (0, decoder.layers):
             raise InputError(
                 f"stages of {sum(recipe.layers)} layers in all",
-                hint=f"{self.model.name} has {found.layers}",
+                hint=f"{self.model.name} has {decoder.layers}",
             )
         if not recipe.layers:
-            check_divides(found.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
-        for size, what in ((found.heads, "heads"), (found.key_heads, "heads of keys")):
+            check_divides(decoder.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
+        for size, what in ((decoder.heads, "heads"), (decoder.key_heads, "heads of keys")):
             check_divides(size, what, sizes["tensor"], "parts over tensor")
-        check_divides(found.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
+        check_divides(decoder.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
         parts = sizes["seq"] * (sizes["tensor"] if recipe.tokens == "tensor" else 1)
         check_divides(self.job.sequence, "tokens", parts, "parts")
-        if recipe.experts and found.experts == 1:
+        if recipe.experts and decoder.experts == 1:
             raise InputError(f"experts over {recipe.experts}, and {self.model.name} has none")
         if recipe.experts:
-            check_divides(found.experts, "experts", sizes["expert"], "parts over expert")
-        return found
+            check_divides(decoder.experts, "experts", sizes["expert"], "parts over expert")
+        return decoder
 
     @property
     def head(self) -> tuple[str, ...]:
-        """What the files are for, a line each."""
+        """What the files are for, in lines."""
         placement, job = self.machine.placement, self.job
         return (
             f"collsynth: {self.model.name}, {job.batch} samples of {job.sequence} tokens a step,",
@@ -307,7 +306,7 @@ class ConfigurationInputs:
 
 
 def check_divides(size: int, what: str, parts: int, of: str) -> None:
-    """Raises InputError where so many parts are not equal."""
+    """Raises InputError if the parts would not be equal."""
     if size % parts:
         hint = f"parts that divide {size}"
         if common := gcd(size, parts):

@@ -15,7 +15,7 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from hierarchies.devices import Device, device_named
 from synth.collective.run.trial import RunError
-from synth.measure.profiles import (
+from synth.step.profiles import (
     MeasuredEvent,
     Profile,
     ProfileEvent,
@@ -28,8 +28,8 @@ from synth.measure.profiles import (
     read_profile,
     trial,
 )
-from synth.measure.profiles.measuring import Bench, Work
-from synth.measure.profiles.profile import FORMAT, LEAST_VERSIONS, ProfileConditions
+from synth.step.profiles.measuring import Bench, Work
+from synth.step.profiles.profile import FORMAT, LEAST_VERSIONS, ProfileConditions
 
 PYPROJECT = Path(__file__).parents[4] / "pyproject.toml"
 

@@ -16,14 +16,14 @@ from emitted_steps import called, emitted
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from synth.compute import Estimate, Section
-from synth.measure.profiles import (
+from synth.step.profiles import (
     OperationBlock,
     ProfileEvent,
     compose_seconds,
     list_events,
     split_blocks,
 )
-from synth.measure.profiles.measuring import Torch, draw_numbers
+from synth.step.profiles.measuring import Torch, draw_numbers
 from synth.step.sharding import (
     LocalOperation,
     Plan,

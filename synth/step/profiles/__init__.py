@@ -1,0 +1,56 @@
+"""Measured seconds of a plan's local work: equal blocks once, composed for the simulation.
+
+``list_events`` cuts a program into blocks of operations without communication, and gives equal
+blocks one event, whose text is that of the emitted file; ``measure_events`` runs all of them in
+turn in separate processes, beside a reference; ``known`` looks up a program in such a profile, and
+gives every operation its share. Communication is not measured: the planner and its calibration
+price it.
+
+Two operations without communication between them are one event, here for PyTorch:
+
+>>> from grammar.tensors.parser import parse_step
+>>> from synth.step.sharding import apply, parse_recipe, plan_of
+>>> from synth.step.profiles import list_events
+>>> text = "step two\\nin x: f32[8] batch\\na: f32[8] = tanh(x)\\nb: f32[8] = neg(a)\\nout b"
+>>> step = parse_step(text)
+>>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
+>>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.parts)
+>>> event.operations, [str(one) for one in event.inputs]
+(2, ['f32[4]'])
+"""
+
+from synth.step.profiles.blocks import OperationBlock, split_blocks
+from synth.step.profiles.composed import Kinds, Known, compose_seconds, known
+from synth.step.profiles.events import ProfileEvent, list_events
+from synth.step.profiles.profile import (
+    MOST_DRIFT,
+    MeasuredEvent,
+    Profile,
+    check_dtype,
+    check_machine,
+    drift_of,
+    profile_text,
+    read_profile,
+)
+from synth.step.profiles.trial import ProfileTrial, measure_events
+
+__all__ = [
+    "MOST_DRIFT",
+    "Kinds",
+    "Known",
+    "MeasuredEvent",
+    "OperationBlock",
+    "Profile",
+    "ProfileEvent",
+    "ProfileTrial",
+    "check_dtype",
+    "check_machine",
+    "compose_seconds",
+    "drift_of",
+    "known",
+    "list_events",
+    "measure_events",
+    "profile_text",
+    "read_profile",
+    "split_blocks",
+]
