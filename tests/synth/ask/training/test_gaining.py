@@ -180,7 +180,7 @@ def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others(
     ]
     assert len(told) > 2
     others = sent[0].times
-    for programs, said in ((told, ""), (told[1:], f"; here also for {others} that are others")):
+    for programs, said in ((told, ""), (told[1:], f"; here also for {others} other calls")):
         whole = found.model_copy(update={"programs": programs})
         text = " ".join(printed(TABLES["plan"](to_json(whole))).split())
         assert text.count(f"{line}: it holds") == 1

@@ -148,8 +148,8 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
         f"-{format_duration(less)} ({-less / first.seconds:+.0%})",
     ]
     rates = [f"{one.tokens_per_second:,.0f}" for one in (first, other)]
-    assert figures["tokens a second"][:2] == rates
-    assert figures["tokens a second"][2].startswith("+")
+    assert figures["tokens per second"][:2] == rates
+    assert figures["tokens per second"][2].startswith("+")
     same = {row[0]: row[1] for row in told.same.rows}
     parts: dict[str, Callable[[PlanOfStep], float]] = {
         "compute": lambda one: one.compute_seconds,
@@ -180,7 +180,7 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
     }
     assert rows["step time"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
-    assert rows["of the peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    assert rows["of peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
         by = {
