@@ -201,6 +201,8 @@ def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
     ranking = {
         "system": full | {"title": "two\nlines"},
         "request": "all-reduce",
+        "algorithm": "auto",
+        "collapse": True,
         "reduce": ["data"],
         "bytes": 1,
         "answers": [answer],

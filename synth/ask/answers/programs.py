@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Self, cast
 
 from pydantic import Field
 
@@ -103,7 +103,10 @@ class LowerReply(Head, OrderedPart):
     )
 
     schema_version: Version  # type: ignore[assignment]  # never left out
-    version: int = Field(ge=1, le=1, description="The version of the document.")  # type: ignore[assignment]  # a literal takes True, too
+    # A literal takes True, too, as it equals 1.
+    version: int = Field(  # type: ignore[assignment]
+        ge=1, le=1, description="The version of the document."
+    )
     system: str = Field(description="The name of the machine.")
     program: ProgramText
     payload_bytes: Payload

@@ -118,6 +118,8 @@ def test_an_answer_with_anything_changed_is_refused(name: str) -> None:
     count = 0
     for change, body in spoiled(small(body_of(name))):
         count += 1
+        if verb == "lower" and change == "(): no request":
+            continue  # a document without one is of an all-reduce
         assert faults(verb, body), change
     assert count > 20
 
