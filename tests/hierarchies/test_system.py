@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isclose, nan
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 
 from hierarchies import Domain, Hierarchy, InputError, Link, System, load
 from places import ROOT
+from replying import body_of
 from strategies import systems
 from synth.ask.answers.given import read_answer
-from synth.ask.answers.machine_parts import MachineInFull
-from synth.ask.answers.parts import to_json
 
 INNER = Link(Domain.SWITCH, 450e9, 3e-6)
 NIC = Link(Domain.SWITCH, 50e9, 14e-6, ports=8)
@@ -196,17 +194,8 @@ def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
         load(str(path))
     assert told.value.where == f"{path}, name"
-    full = json.loads(json.dumps(to_json(MachineInFull.of(load("dgx-h100")))))
-    answer = {"rank": 1, "axes": {"data": 32}, "placement": [[4, 8]], "program": ""}
-    ranking = {
-        "system": full | {"title": "two\nlines"},
-        "request": "all-reduce",
-        "algorithm": "auto",
-        "collapse": True,
-        "reduce": ["data"],
-        "bytes": 1,
-        "answers": [answer],
-    }
+    ranking = body_of("striped")
+    ranking = ranking | {"system": ranking["system"] | {"title": "two\nlines"}}
     with pytest.raises(InputError) as told:
         read_answer(ranking, 1, None)
     assert told.value.where == "from.system, title"
