@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hierarchies.devices import Device
+from results.steps.attention import Attention, attention_estimate
 from results.steps.shapes import Plan, Shape
 from synth.compute import (
     TYPICAL,
-    Attention,
     Product,
-    attention_estimate,
     bytes_estimate,
     product_estimate,
 )

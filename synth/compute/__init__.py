@@ -14,8 +14,6 @@ here but by the planner.
 'roofline'
 """
 
-from synth.compute.attention import Attention as Attention
-from synth.compute.attention import attention_estimate as attention_estimate
 from synth.compute.flops import flops_of as flops_of
 from synth.compute.products import Product as Product
 from synth.compute.products import product_of as product_of

@@ -83,7 +83,7 @@ class Schedule:
     for phase j of the segment before.
 
     Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
-    of ``piece_bytes`` each; the last ones may be shorter. Each piece is padded by itself, and a
+    the last ones of which may be shorter. Each piece is padded by itself, and a
     segment is a part of every piece: so the caller's pieces do not depend on the segments.
 
     ``op`` is the reduction operation. All that is asked of one is that order does not matter, and
@@ -105,11 +105,6 @@ class Schedule:
             able = ", ".join(goal.value for goal in Goal if goal.reduces)
             problem = f"{self.op.value}, and of {self.goal.value} nothing is reduced"
             raise InputError(problem, hint=f"these reduce: {able}")
-
-    @property
-    def piece_bytes(self) -> int:
-        """How much of the payload, not padded, is one member's where the goal is in pieces."""
-        return -(-self.payload_bytes // self.pieces)
 
     @property
     def given_pieces(self) -> int:

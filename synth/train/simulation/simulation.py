@@ -82,12 +82,6 @@ class Simulated:
         return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
 
     @property
-    def slowed_seconds(self) -> float:
-        """By how much longer it computes than alone."""
-        alone = sum(one.seconds for one in self.device.tasks if not one.request)
-        return self.compute_seconds - alone
-
-    @property
     def busy_seconds(self) -> Mapping[str, float]:
         """For each stream those in which it does something."""
         return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from hierarchies.devices import Device, device_named, devices
+from results.steps.attention import Attention, attention_estimate
 from synth.compute import (
     TYPICAL,
-    Attention,
     Product,
-    attention_estimate,
     bytes_estimate,
     estimated,
     fitted,

@@ -9,12 +9,11 @@ import pytest
 from grammar.tensors.operations import Operation, Value
 from grammar.tensors.sharding import Type
 from hierarchies.devices import device_named
+from results.steps.attention import Attention, attention_estimate
 from synth.compute import (
     NOTHING,
-    Attention,
     Estimate,
     Section,
-    attention_estimate,
     estimated,
     is_scores,
     scores_of,

@@ -174,8 +174,9 @@ def test_communication_that_takes_cores_slows_compute(text: str) -> None:
         exposed = sum(one.exposed_seconds for one in found.sent)
         assert found.seconds == pytest.approx(found.compute_seconds + exposed)
         beside = len(found.device.streams) > 1
-        assert (found.slowed_seconds > 1e-9) is beside
-        assert free.slowed_seconds == pytest.approx(0, abs=1e-9)
+        alone = sum(task.seconds for task in free.device.tasks if not task.request)
+        assert (found.compute_seconds > alone + 1e-9) is beside
+        assert free.compute_seconds == pytest.approx(alone, abs=1e-9)
         assert all(-1e-9 <= one.hidden <= 1 for one in found.sent)
 
 
