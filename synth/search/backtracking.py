@@ -41,10 +41,10 @@ def backtrack(
                 if move in seen:
                     continue
                 if not tally.may():
-                    return tally.found(complete=False, bound=space.bound(start))
+                    return tally.found(space.bound(start))
                 seen.add(move)
                 cost = tally.price(move)
                 if not isinstance(cost, Infeasible) and cost <= alpha * tally.seconds:
                     order += 1
                     heapq.heappush(queue, (cost, order, move))
-    return tally.found(complete=False, bound=space.bound(start))
+    return tally.found(space.bound(start))

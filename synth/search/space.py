@@ -131,10 +131,6 @@ class Tally(Generic[S]):
         """The least so far; infinite while nothing is feasible."""
         return inf if self.best is None else self.best[1]
 
-    @property
-    def excess(self) -> float:
-        return inf if self.nearest is None else self.nearest.excess
-
     def may(self) -> bool:
         """Whether one more state may be priced. The first always may."""
         if not self.states:
@@ -153,16 +149,10 @@ class Tally(Generic[S]):
         self._observer.priced(self.states, None if self.best is None else self.best[1])
         return price
 
-    def found(self, *, complete: bool, bound: Price) -> Found[S]:
-        """The answer: ``complete`` if nothing is left out that could be better."""
+    def found(self, bound: Price) -> Found[S]:
+        """The answer; ``bound`` is of all states, and proves the best that reaches it."""
         if self.best is not None:
             state, seconds = self.best
             least = 0.0 if isinstance(bound, Infeasible) else bound
-            if complete or seconds <= least:
-                return Optimal(state, seconds)
-            return BestFound(state, seconds, least)
-        if isinstance(bound, Infeasible) and not complete:
-            return bound
-        if complete and self.nearest is not None:
-            return self.nearest
-        return NoneFound(self.nearest)
+            return Optimal(state, seconds) if seconds <= least else BestFound(state, seconds, least)
+        return bound if isinstance(bound, Infeasible) else NoneFound(self.nearest)
