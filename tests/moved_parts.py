@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
+from fleet.run_moves import stored
 from forking import jax_python
 from grammar.tensors.operations import Value
 from grammar.tensors.sharding import Kind, Type, part_shape, shardings
@@ -32,7 +34,15 @@ Case = tuple[Type, MovePath]
 SCRIPT = TESTS / "fleet" / "run_moves.py"
 DTYPES = {Kind.SUM: ("f32", "i32"), Kind.MAX: ("f32", "i32", "bool"), Kind.MIN: ("f32", "u8")}
 """Element types of the values that are moved: floats, whole numbers with and without a sign."""
-_LONG = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
+_LONG = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": bfloat16,
+    "i32": np.int32,
+    "u8": np.uint8,
+    "bool": np.bool_,
+}
 
 
 PAIRS = 11
@@ -60,12 +70,20 @@ def cases(sizes: Sizes) -> dict[str, list[Case]]:
     return found
 
 
+class Small(np.random.Generator):
+    """Draws parts of sums an eighth as large: bfloat16 has whole numbers up to 256 exactly."""
+
+    def integers(self, low: int, high: int, *shape: Any) -> Any:
+        return super().integers(*((-(-low // 8), high // 8) if low < 0 else (low, high)), *shape)
+
+
 def differences(runtime: str, some: Sequence[Case], sizes: Sizes, folder: Path) -> list[str]:
     """The paths after which devices do not hold the value that they held before, in words."""
-    draw = np.random.default_rng(0)
+    draw, small = np.random.default_rng(0), Small(np.random.PCG64(0))
     wholes = [_drawn(kind, draw) for kind, _ in some]
     given = [
-        cut(whole, path.source, sizes, draw) for whole, (_, path) in zip(wholes, some, strict=True)
+        cut(whole, path.source, sizes, small if kind.dtype == "bf16" else draw)
+        for whole, (kind, path) in zip(wholes, some, strict=True)
     ]
     made = RUNNERS[runtime](text_of(LANGUAGE[runtime], some, sizes), given, sizes, folder)
     found = []
@@ -97,7 +115,8 @@ def _drawn(kind: Type, draw: np.random.Generator) -> Array:
 
 def _together(given: Sequence[Parts]) -> dict[str, Array]:
     """Of each value the parts of all devices, which are the first dimension."""
-    return {f"x{at}": np.stack(list(parts.values())) for at, parts in enumerate(given)}
+    stacks = [np.stack(list(parts.values())) for parts in given]
+    return dict(map(stored, range(len(stacks)), stacks))
 
 
 def _in_jax(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> list[Parts]:
@@ -106,7 +125,15 @@ def _in_jax(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -> li
     world = len(given[0])
     flags = f"--xla_force_host_platform_device_count={world} --xla_backend_optimization_level=0"
     words = (*jax_python(), str(SCRIPT), "jax", str(folder))
-    supervise([Command("JAX", words, {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"})], folder, 600.0)
+    supervise(
+        [
+            Command(
+                "JAX", words, {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+            )
+        ],
+        folder,
+        600.0,
+    )
     return _read(folder / "made.npz", sizes)
 
 
@@ -130,7 +157,12 @@ def _in_threads(text: str, given: Sequence[Parts], sizes: Sizes, folder: Path) -
 
 def _read(file: Path, sizes: Sizes) -> list[Parts]:
     with np.load(file, allow_pickle=False) as saved:
-        return [dict(zip(devices(sizes), saved[name], strict=True)) for name in saved.files]
+        arrays = {name: saved[name] for name in saved.files}
+        made = (
+            array.view(bfloat16) if name.endswith("bf16") else array
+            for name, array in arrays.items()
+        )
+        return [dict(zip(devices(sizes), array, strict=True)) for array in made]
 
 
 RUNNERS: Mapping[str, Any] = {"jax": _in_jax, "torch": _in_threads, "gloo": _by_gloo}

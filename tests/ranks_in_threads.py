@@ -133,11 +133,28 @@ def stacked(several: Sequence[Any]) -> Any:
     return torch.stack(list(several))
 
 
+def _tensor(array: np.ndarray) -> Any:
+    """Of numpy's, which has no bfloat16 of its own: its words are those of ``ml_dtypes``."""
+    import torch
+
+    narrow = array.dtype.name == "bfloat16"
+    words = torch.as_tensor(array.view(np.int16) if narrow else array)
+    return words.view(torch.bfloat16) if narrow else words
+
+
+def _array(tensor: Any) -> np.ndarray:
+    """As numpy has it, the same way round."""
+    import torch
+
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    return tensor.contiguous().view(torch.int16).numpy().view("bfloat16")
+
+
 def parts_in_threads(
     text: str, given: Sequence[Sequence[np.ndarray]], world: int
 ) -> list[list[np.ndarray]]:
     """What ``device_step`` makes of the parts of each value on each rank, in the same order."""
-    import torch
 
     wires: Wires = defaultdict(Queue)
     meetings = Meetings()
@@ -146,8 +163,8 @@ def parts_in_threads(
         names = loaded(text)
         names["dist"] = Distributed(rank, wires, meetings)
         names["make_groups"]()
-        made = names["device_step"]([torch.as_tensor(parts[rank].copy()) for parts in given])
-        return [value.numpy() for value in made]
+        made = names["device_step"]([_tensor(parts[rank].copy()) for parts in given])
+        return [_array(value) for value in made]
 
     with ThreadPoolExecutor(world) as threads:
         by_rank = list(threads.map(one, range(world)))

@@ -52,7 +52,7 @@ def neutral(kind: Kind, dtype: np.dtype[Any]) -> Any:
         return dtype.type(0)
     if dtype == np.bool_:
         return dtype.type(kind is Kind.MIN)
-    if np.issubdtype(dtype, np.floating):
+    if not np.issubdtype(dtype, np.integer):  # of numpy, bfloat16 is no floating
         return dtype.type(-np.inf if kind is Kind.MAX else np.inf)
     limits = np.iinfo(dtype)
     return dtype.type(limits.min if kind is Kind.MAX else limits.max)

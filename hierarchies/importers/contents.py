@@ -19,12 +19,23 @@ _MACHINES = ("node", "host", "tray", "server")
 class Unit:
     """An innermost unit of a network: how many machines it is, and their devices, None unknown.
 
-    ``path`` names the unit by the levels of the draft: ``leaf3/node14``.
+    ``path`` names the unit by the levels of the draft: ``leaf3/node14``. ``each``: the devices of
+    its machines, in order, where the source says these.
     """
 
     path: str
     machines: int
     devices: int | None
+    each: tuple[int, ...] = ()
+
+    def held(self, most: int) -> set[int]:
+        """Its devices by their numbers in the unit, of whose machines none has more than so many.
+
+        Which ones a machine lacks no source says: the last ones are taken.
+        """
+        if self.each and max(self.each) <= most:
+            return {at * most + one for at, has in enumerate(self.each) for one in range(has)}
+        return {*range(self.machines * most if self.devices is None else self.devices)}
 
 
 @dataclass(frozen=True)
@@ -73,13 +84,12 @@ class Contents:
         return Claim(topic, "", self.source, words, Between(machines, most))
 
     def missing(self, inner: System) -> list[str]:
-        """Paths of the devices that units with fewer than the fullest lack, the last ones."""
+        """Paths of the devices that units with fewer than the fullest lack."""
         whole, levels = inner.hierarchy.devices_in_child(0), inner.hierarchy.levels[1:]
         each = devices_of_machine(inner) or whole // max(unit.machines for unit in self.units)
         found = []
         for unit in self.units:
-            there = unit.machines * each if unit.devices is None else unit.devices
-            for device in range(there, whole):
+            for device in sorted({*range(whole)} - unit.held(each)):
                 steps, left = [], device
                 for level in reversed(levels):
                     left, digit = divmod(left, level.cardinality)

@@ -125,7 +125,7 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
         return draft.lacks, ()
     note = (
         f"{len(missing)} devices of {inner.name} are missing, as some units of {source} have fewer "
-        "than the fullest; which ones are missing is not in the file: the last ones are taken."
+        "than the fullest; which ones a machine lacks is not in the file: the last ones are taken."
     )
     lacks = (Lack(path, f"{source}: fewer devices than in other units") for path in missing)
     return (*draft.lacks, *lacks), (note,)

@@ -18,7 +18,10 @@ def in_jax(folder: Path) -> None:
     from jax.sharding import PartitionSpec as P
 
     names = runpy.run_path(str(folder / "step.py"))
-    given = list(np.load(folder / "given.npz").values())
+    given = [
+        one.view(jax.numpy.bfloat16) if name.endswith("bf16") else one
+        for name, one in np.load(folder / "given.npz").items()
+    ]
     axes = names["AXES"]
     mesh = Mesh(np.array(jax.devices()).reshape(tuple(axes.values())), tuple(axes))
 
@@ -55,7 +58,13 @@ def in_torch(folder: Path) -> None:
 
 
 def save(folder: Path, made: list[np.ndarray]) -> None:
-    np.savez(folder / "made.npz", **{f"x{at}": one for at, one in enumerate(made)})
+    np.savez(folder / "made.npz", **dict(map(stored, range(len(made)), made)))
+
+
+def stored(at: int, one: np.ndarray) -> tuple[str, np.ndarray]:
+    """An array and its name; numpy's files do not know bfloat16, so these are words."""
+    narrow = one.dtype.name == "bfloat16"
+    return (f"x{at}_bf16", one.view(np.uint16)) if narrow else (f"x{at}", one)
 
 
 if __name__ == "__main__":

@@ -143,8 +143,9 @@ def _contents(
     units = []
     for host in tiers.hosts:
         hosts = members[host.name]
-        devices = sum(facts.devices[name] for name in hosts) if facts.devices else None
-        units.append(Unit(_path(names, digits[*host.path, host.name]), len(hosts), devices))
+        each = tuple(facts.devices[name] for name in hosts) if facts.devices else ()
+        devices = sum(each) if each else None
+        units.append(Unit(_path(names, digits[*host.path, host.name]), len(hosts), devices, each))
     return Contents(names[-1], facts.source, tuple(units))
 
 

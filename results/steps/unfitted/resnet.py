@@ -2,7 +2,7 @@
 
 Each replica normalises its own samples, as frameworks do under data parallelism. A row runs on the
 nearest machine of the catalogue with typical links. The optimizer is AdamW, with gradients summed
-in buckets of 25 MB, which are refused with plain SGD.
+in buckets of 25 MB.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from synth.calibration.logs.csv import is_plain_csv, plain_table
 from synth.calibration.logs.json import check_json, csv_tables, is_csv, is_json, json_tables
 from synth.calibration.logs.sections import has_sections, section_tables
 from synth.calibration.logs.tables import (
+    BARE,
     COLLECTIVES,
     PIECES,
     UNREAD,
@@ -33,6 +34,8 @@ from synth.calibration.measurements import SEND_RECEIVE
 _ASK = "say --collective, or put a line '# collective: all_gather' at the top of the file"
 _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
+_BARE = re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw")
+"""The head of a table of mscclpp-test, whose rows name no type."""
 _UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
@@ -76,7 +79,13 @@ def check_log(text: str, source: str) -> None:
         raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
     if is_json(text):
         check_json(text, source)
-    elif not (is_plain_csv(text) or is_csv(text) or _ROW.search(text) or has_sections(text)):
+    elif not (
+        is_plain_csv(text)
+        or is_csv(text)
+        or _ROW.search(text)
+        or _BARE.search(text)
+        or has_sections(text)
+    ):
         raise _no_table(source)
 
 
@@ -162,6 +171,18 @@ def _fits_rows(table: Table, what: str) -> None:
 
 def _why_not(table: Table, what: str) -> str:
     """Why rows cannot be of a collective; "" where they can."""
+    if table.columns != BARE and (why := _why_not_named(table, what)):
+        return why
+    low, high = _ranks_by_counts(table, what)
+    if low > high or high < 2:
+        return "size / (count x type) is not that of this test"
+    if _by_ratio(table, what) is None:
+        return "busbw / algbw is not that of this test"
+    return "" if table.columns == BARE else _why_not_checked(table, what)
+
+
+def _why_not_named(table: Table, what: str) -> str:
+    """Why the columns of operation and root cannot be of a collective; "" where they can."""
     row = max(table.rows, key=lambda row: row.size_bytes)
     reduces = what in ("all-reduce", "reduce-scatter", "reduce")
     operation = row.operation if row.operation != "none" else None
@@ -176,12 +197,7 @@ def _why_not(table: Table, what: str) -> str:
         return "they have no root"
     if table.columns and "redop" not in table.columns and what not in ("all-gather", "broadcast"):
         return "their head has no reduction operation"
-    low, high = _ranks_by_counts(table, what)
-    if low > high or high < 2:
-        return "size / (count x type) is not that of this test"
-    if _by_ratio(table, what) is None:
-        return "busbw / algbw is not that of this test"
-    return _why_not_checked(table, what)
+    return ""
 
 
 def _why_not_checked(table: Table, what: str) -> str:
@@ -339,6 +355,8 @@ def _usable(rows: Iterable[Row]) -> Iterator[Row]:
 
 def _warnings(table: Table) -> Iterator[str]:
     """Warnings: rows left out, sizes measured twice, an incomplete list of devices."""
+    if table.columns == BARE:
+        yield "a table of mscclpp-test: it times kernels of MSCCL++, and prices are of NCCL or RCCL"
     if table.broken:
         yield f"{table.broken} rows are torn apart by other output and left out"
     bad: dict[str, list[int]] = {}

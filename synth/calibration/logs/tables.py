@@ -21,6 +21,9 @@ UNREAD = ("gather", "scatter", "hypercube", "alltoallv", "all_reduce_bias", "bis
 """The tests that measure what is no request of ours; longer names before those they contain."""
 PIECES = ("reduce-scatter", "all-gather", "all-to-all")
 """Those whose count is of one piece: their size is count x type x ranks."""
+BARE = ("size", "count")
+"""The columns before times of mscclpp-test, which names no type: its elements are ``int``, and
+in-place times come first (microsoft/mscclpp, test/mscclpp-test/common.cc, at 071859f)."""
 MOST_ROWS = 20_000
 """Of all tables of a log: a run of a test has some dozens."""
 WORD_BYTES = {

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 from synth.calibration.logs.environment import is_command, program_of
 from synth.calibration.logs.header import Facts, check_rows
-from synth.calibration.logs.tables import WORD_BYTES, Rank, Row, Table, Timing
+from synth.calibration.logs.tables import BARE, WORD_BYTES, Rank, Row, Table, Timing
 
 LONGEST_LINE = 4096
 """No test prints longer ones; what does is not looked at."""
@@ -66,7 +66,7 @@ class _Reader:
     _torn: _Torn | None = None
 
     def read(self, line: str) -> None:
-        if found := _row_begun(line):
+        if found := _row_begun(line) or (self._bare and _bare_row(line)):
             self._settle()
             self._torn = found
             return
@@ -79,6 +79,10 @@ class _Reader:
         if any(mark in line for mark in _ENDS):
             self.close(ended=True)
         _take_facts(self.facts, line)
+
+    @property
+    def _bare(self) -> bool:
+        return self.facts.stated.columns == BARE
 
     def close(self, ended: bool = False) -> None:
         """End the table, if there is one; the facts of the run go with it."""
@@ -117,7 +121,8 @@ def _take_facts(facts: Facts, line: str) -> None:
             )
         )
         return
-    if (head := line.partition("#")[2].split())[:3] == ["size", "count", "type"]:
+    head = line.partition("#")[2].split()
+    if head[:3] in (["size", "count", "type"], [*BARE, "time"]):
         facts.add(columns=tuple(head[: head.index("time")] if "time" in head else head[:8]))
         return
     if not facts.stated.version and ("NCCL" in line or "nccl" in line):
@@ -204,6 +209,21 @@ def _row_begun(line: str) -> _Torn | None:
         size, count = tokens[i - 2].rpartition(":")[2], tokens[i - 1]
         if _is_whole(size) and _is_whole(count) and not size.startswith("-"):
             return _begun(line, tokens, i, (int(size), int(count)))
+    return None
+
+
+def _bare_row(line: str) -> _Torn | None:
+    """A row of mscclpp-test: no type, and one half, which is in-place unless it is behind a gap."""
+    match _unmarked(line).split():
+        case [size, count, *numbers] if (
+            len(numbers) in (3, 4)
+            and size.isdecimal()
+            and all(map(_is_whole, (size, count)))
+            and all(map(_is_number, numbers))
+        ):
+            half = [*numbers, "N/A"][:4]
+            amounts = int(size), int(count)
+            return _Torn(*amounts, "int32", None, half, not _wide_gap(line), junk=False)
     return None
 
 

@@ -322,6 +322,14 @@ def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
     )
 
 
+def test_devices_are_missing_from_the_machine_that_the_file_says_lacks_them() -> None:
+    counts = [4] * 36
+    counts[3], counts[5] = 2, 3
+    draft = around(of("kubernetes", nodes(counts, 18)), load("gb200-nvl72"))
+    lost = [lack.unit.rpartition("/")[2] for lack in draft.lacks]
+    assert lost == ["gpu14", "gpu15", "gpu23"]
+
+
 CONF = """# Number of Nodes in block1: 4
 BlockName=b1 Nodes=n[1-4]
 # Number of Nodes in block2: 4

@@ -509,3 +509,36 @@ def test_a_quotation_mark_ends_with_its_line() -> None:
     [log] = logs_of("\n".join(["# collective: all_gather", "# ranks: 16", *rows]), "own.csv")
     assert times(log) == [(2048, 3e-5, None)]
     assert log.table.broken == 1
+
+
+BARE = """[1,0]<stdout>:# Setting up the connection in MSCCL++
+[1,0]<stdout>:#                                    in-place                       out-of-place
+[1,0]<stdout>:#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
+[1,0]<stdout>:#        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+[1,0]<stdout>:  1073741824      16777216  {half}
+[1,0]<stdout>:
+[1,0]<stdout>:# Out of bounds values : 0 OK
+"""
+HALF = "  23275   46.13   43.25"
+
+
+@pytest.mark.parametrize("wrong", ["", "      0"])
+def test_a_table_of_mscclpp_test_names_no_type_and_has_one_half(wrong: str) -> None:
+    """All of its elements are of 4 bytes, and which collective it is only its user knows."""
+    for blank, inside in ((" " * 33, False), ("", True)):
+        text = BARE.format(half=f"{blank}{HALF}{wrong}")
+        [log] = logs_of(text, "a2a.txt", "alltoall")
+        [row] = log.rows
+        assert (log.collective, log.ranks, row.size_bytes) == ("all-to-all", 16, 2**30)
+        assert (row.in_place is not None, row.out_of_place is None) == (inside, inside)
+        [timing] = row.timings
+        assert timing.seconds == pytest.approx(0.023275)
+        assert "MSCCL++" in log.warnings[0]
+        with pytest.raises(InputError, match="the rows fit reduce-scatter and all-gather and"):
+            logs_of(text, "a2a.txt")
+
+
+def test_rows_without_a_type_are_none_of_other_tables() -> None:
+    text = BARE.format(half=HALF).replace("size  count  time", "bytes  count  time")
+    with pytest.raises(InputError, match="no table"):
+        logs_of(text, "a2a.txt", "alltoall")

@@ -48,6 +48,18 @@ def test_moves_in_torch(sample: Sample, sizes: Sizes, tmp_path: Path) -> None:
     assert not differences("torch", drawn(sizes, sample), sizes, tmp_path)
 
 
+@pytest.mark.parametrize("runtime", ["jax", "torch"])
+def test_moves_of_other_floats(runtime: str, tmp_path: Path) -> None:
+    """Of numbers that each of these types has exactly, as it has their sums."""
+    some = [
+        (Type(dtype, kind.shape), path)
+        for dtype, seed in (("bf16", 38), ("f16", 39), ("f64", 40))
+        for group in cases(EQUAL).values()
+        for kind, path in Sample(3, seed)([case for case in group if case[0].dtype == "i32"])
+    ]
+    assert not differences(runtime, some, EQUAL, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("sizes", MORE, ids=spelled)
