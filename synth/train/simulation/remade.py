@@ -245,7 +245,7 @@ class _Kernels:
             if alone:
                 count += 1
                 self.stored.update(key for key, _ in read)
-            number = numbers.setdefault((count, place), len(self.members))
+            number = numbers.setdefault((count, place, alone), len(self.members))
             if number == len(self.members):
                 self.members.append([])
                 self._ended.append(at)

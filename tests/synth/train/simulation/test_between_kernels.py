@@ -206,6 +206,13 @@ def test_what_a_value_is_made_of_is_in_memory() -> None:
     assert again(step, replace(program, places=places)) == {"c": {"b"}}
 
 
+def test_a_product_begins_no_kernel() -> None:
+    """That of the stage begins behind that of all stages, and finds b computed again."""
+    step = step_of(f"p = {PRODUCT}", "b = exp(x)", "c = neg(b)", f"q = {PRODUCT}", "y = add(c, q)")
+    places = (FORWARD, EVERY, FORWARD, FORWARD, FORWARD)
+    assert again(step, replace(program_of(step), places=places)) == {"b": {"x"}}
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Step, Program]:
     """Up to ten operations on what is there, each where all it reads has been made."""
