@@ -12,7 +12,10 @@ from synth.verbs.questions.fields import Asked, File, Flag, Kind, flag_of, flags
 from synth.verbs.questions.named_texts import NamedText
 from synth.verbs.questions.question import Question
 
-_TEXTS = {File.PROFILE: "your.profile", File.DEVICE: "your-device.toml"}
+_TEXTS: Mapping[File | None, str] = {
+    File.PROFILE: "your.profile",
+    File.DEVICE: "your-device.toml",
+}
 """What a text of several lines is called that is pasted in the place of a file's name."""
 
 
