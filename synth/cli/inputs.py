@@ -100,6 +100,21 @@ def step(spec: str) -> str | Named:
     return spec if text == spec else _named(spec, text)
 
 
+def profile(spec: str) -> Named:
+    """What 'collsynth profile' wrote to a file, with the file's name as typed."""
+    text = program(spec, "a profile")
+    if text == spec:
+        hint = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
+        raise InputError(f"there is no file {spec!r}", where="--profile", hint=hint)
+    return _named(spec, text)
+
+
+def device(spec: str) -> str | Named:
+    """A known accelerator's name unchanged; for a file its text, with the file's name as typed."""
+    text = program(spec, "an accelerator")
+    return spec if text == spec else _named(spec, text)
+
+
 def names_only(question: Any) -> Any:
     """A question as it is logged: each named text is replaced by its name."""
     if isinstance(question, dict):
@@ -124,5 +139,7 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.ORDER: partial(program, what="a pipeline order"),
     File.STEP: step,
     File.PLAN: partial(program, what="a plan"),
+    File.PROFILE: profile,
+    File.DEVICE: device,
 }
 """What reads a word that may name a file, by what the file holds."""

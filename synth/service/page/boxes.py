@@ -8,8 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from hierarchies import InputError
-from synth.verbs.questions.fields import Asked, Flag, Kind, flag_of, flags_of
+from synth.verbs.questions.fields import Asked, File, Flag, Kind, flag_of, flags_of
+from synth.verbs.questions.named_texts import NamedText
 from synth.verbs.questions.question import Question
+
+_TEXTS: Mapping[File | None, str] = {
+    File.PROFILE: "your.profile",
+    File.DEVICE: "your-device.toml",
+}
+"""What a text of several lines is called that is pasted in the place of a file's name."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +70,15 @@ class Boxes:
             return not self.flag(name).turns_off
         if box.kind == Kind.WHOLE:
             return whole(text, name)
+        if (own := _TEXTS.get(self.flag(name).file)) and "\n" in text:
+            return {"name": own, "text": text}
         words = text.replace(",", " ").split() if box.several else text
         notation = self.flag(name).notation
         return words if notation is None else notation.read(words)
 
     def written(self, name: str, value: Any) -> str:
         """A question's value as a box's text, which ``typed`` reads back."""
-        return str(self.flag(name).written(value))
+        return value.text if isinstance(value, NamedText) else str(self.flag(name).written(value))
 
 
 def whole(text: str, what: str) -> int:

@@ -21,7 +21,7 @@ from synth.train.planner.pins import Pins
 from synth.train.zoo.sizes import ZOO, sizes_of
 from synth.verbs.planning import PlanQuestion
 from synth.verbs.questions.question import asked
-from synth.verbs.training.machines import accelerator_of
+from synth.verbs.training.machines import accelerator_of, profile_of
 from synth.verbs.training.planned import StepPlanQuestion
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -102,6 +102,8 @@ def check(
         with checked.noting("device"):
             device = accelerator_of(machine, sound.device)
             checked.tell("device", f"{device.name}, {volume(device.memory_bytes)}")
+            with checked.noting("profile"):
+                profile_of(sound.profile, device, machine.devices)
     for name in ("pin", "explain"):
         with checked.noting(name):
             Pins.parse(getattr(sound, name))

@@ -17,6 +17,8 @@ from synth.verbs.answers.training.planned import StepPlanReply
 from synth.verbs.answers.training.plans import PlanOfStep
 
 _Row = tuple[int, PlanOfStep]
+_AS_MUCH = 0.05
+"""Shares of measured seconds that differ by less are as much."""
 
 
 def plans(answer: StepPlanReply) -> RenderableType:
@@ -51,6 +53,7 @@ def _found(answer: StepPlanReply) -> Iterator[RenderableType]:
     for number, one in enumerate(answer.plans, 1):
         yield f"{number}: {one.plan}"
     yield from by_buckets(answer)
+    yield from by_profile(answer)
     yield ""
     best = answer.best
     if answer.advised:
@@ -128,6 +131,28 @@ def by_buckets(answer: StepPlanReply) -> Iterator[str]:
         )
 
 
+def by_profile(answer: StepPlanReply) -> Iterator[str]:
+    """How much of what each plan computes goes by a profile."""
+    shares = [
+        f"number {number} {one.measured.share:.0%} ({one.measured.measured_kinds} of"
+        f" {many(one.measured.kinds, 'kind')})"
+        for number, one in enumerate(answer.plans, 1)
+        if one.measured
+    ]
+    if not shares:
+        return
+    yield (
+        "of the local seconds of these plans are measured, the rest is by the roofline:"
+        f" {', '.join(shares)}"
+    )
+    measured = [one.measured.share for one in answer.plans if one.measured]
+    if max(measured) - min(measured) > _AS_MUCH:
+        yield (
+            "a plan of which less is measured may only look faster: simulate it with a profile of"
+            " its own"
+        )
+
+
 def _together(numbers: Sequence[int]) -> str:
     """``numbers 2, 3 and 5``, or ``number 2``."""
     *others, last = map(str, numbers)
@@ -182,6 +207,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
         *([f"--sizes {sizes}"] if sizes else []),
         f"--dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
         *([] if best.by_framework else [f"--placement '{best.placement}'"]),
+        *([f"--profile {best.measured.profile}"] if best.measured else []),
         f"--plan '{best.plan}'",
     ]
     return " ".join(said)

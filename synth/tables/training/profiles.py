@@ -36,7 +36,7 @@ def _where(where: MeasuredWhere) -> str:
     return (
         f"\nmeasured by {who} on {where.processor} ({where.device}), {versions}\n"
         f"the reference moved by {where.drift:.1%} meanwhile; what is sent is not measured\n\n"
-        "-o FILE writes the profile."
+        "-o FILE writes the profile, for simulate and plan --profile FILE."
     )
 
 

@@ -12,6 +12,7 @@ from synth.tables.style import axes_text, follows, many, paragraphs, shape, tabl
 from synth.verbs.answers.training.simulated import (
     BytesOfKind,
     GainOfStep,
+    MeasuredOfStep,
     RankOfStep,
     SentOnClock,
     SimulateReply,
@@ -51,14 +52,26 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
         f"\n{duration(answer.seconds)} a step, {duration(low)} to {duration(high)} as computing is"
         f" fast or slow ({answer.how}); {follows(machine.prices)}"
     )
+    if answer.measured:
+        yield measured_share(answer.measured)
     rate = f"{answer.tokens_per_second:,.0f} tokens/s" if answer.tokens else ""
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
     whole = f"{answer.samples / answer.seconds:,.4g} samples/s" if answer.seconds else ""
     peak = answer.machine.peak_flops_per_second / 1e12
     said = [one for one in (rate, per, whole) if one]
     yield (
-        f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of {peak:,.0f} Tflop/s"
+        f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of"
+        f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
         f" in {machine.dtype}"
+    )
+
+
+def measured_share(found: MeasuredOfStep) -> str:
+    """How much of what is computed goes by a profile."""
+    rest = "; the rest is by the roofline" if found.share < 1 else ""
+    return (
+        f"{found.share:.0%} of the local seconds are measured ({found.measured_kinds} of"
+        f" {many(found.kinds, 'kind')} of operations, {found.profile}){rest}"
     )
 
 

@@ -19,11 +19,12 @@ from synth.train.planner.links import Candidate, Composed
 from synth.train.plans import Plan, Program, Recipe, apply, plan_of, prepared
 from synth.train.plans.plan import PIPE
 from synth.train.plans.stages import ONCE
+from synth.train.profiles import Kinds, Known, Profile, known
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation import Device as Tasks
 from synth.train.simulation import Overlap, Predicted, Runtime, Sources, predicted
-from synth.train.simulation.groups import scores_in
-from synth.train.simulation.predicting import in_order, written
+from synth.train.simulation.groups import Grouping, scores_in
+from synth.train.simulation.predicting import grouped, in_order, written
 from synth.train.simulation.sources import Network, Rooflines, sources
 from synth.train.simulation.stretching import WRITTEN, stretched
 
@@ -36,7 +37,8 @@ class Finalist:
     """A candidate, its plan of the step, where it lies, and that on the clock.
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
-    ``saved_seconds``: what it would take longer with each gradient's sum by itself.
+    ``saved_seconds``: what it would take longer with each gradient's sum by itself. ``kinds``: how
+    many kinds of local work a profile has, if there is one.
     """
 
     candidate: Candidate
@@ -47,6 +49,7 @@ class Finalist:
     products: Estimate
     between: Estimate
     saved_seconds: float = 0.0
+    kinds: Kinds | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -173,17 +176,37 @@ def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
     return Rooflines(device, scores_in(apply(step, plan), plan.parts))
 
 
+def known_of(step: Step, plan: Plan, profile: Profile | None) -> Known:
+    """What a profile has of a plan of a step. Raises InputError as ``known`` does."""
+    if profile is None:
+        return _NOTHING_KNOWN
+    return known(profile, prepared(step, plan), apply(step, plan), plan.parts)
+
+
+_NOTHING_KNOWN = Known({}, Kinds(0, 0))
+
+
 def on_clock(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
+    step: Step,
+    plan: Plan,
+    computing: Callable[[Section], Estimate],
+    network: Network,
+    measured: Known = _NOTHING_KNOWN,
 ) -> Predicted:
     """A plan of a step on the clock, as finalists are."""
-    return predicted(*_told(step, plan, computing, network))
+    return predicted(*_told(step, plan, computing, network, measured))
 
 
 def _told(
-    step: Step, plan: Plan, computing: Callable[[Section], Estimate], network: Network
-) -> tuple[Step, Plan, Program, Sources, Runtime]:
-    return prepared(step, plan), plan, apply(step, plan), sources(computing, network), RUNTIME
+    step: Step,
+    plan: Plan,
+    computing: Callable[[Section], Estimate],
+    network: Network,
+    measured: Known,
+) -> tuple[Step, Plan, Program, Sources, Runtime, Grouping]:
+    program = apply(step, plan)
+    grouping = grouped(plan, program, RUNTIME, measured.seconds)
+    return prepared(step, plan), plan, program, sources(computing, network), RUNTIME, grouping
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
@@ -210,17 +233,28 @@ def _short(recipe: Recipe, layers: int) -> Recipe | None:
     return replace(recipe, axes=axes, schedule=schedule, chunks=1, layers=few)
 
 
-def simulated(step: Step, one: Candidate, answers: Answers, device: Device) -> Finalist:
+def simulated(
+    step: Step,
+    one: Candidate,
+    answers: Answers,
+    device: Device,
+    profile: Profile | None = None,
+) -> Finalist:
     """The step by a candidate on the clock, with what the planner ``answers`` on the system.
 
     Raises InputError for a plan that is not one of the step.
     """
-    told = _Told(one, answers, device)
+    told = _Told(one, answers, device, profile)
     return told.finalist(told.predicted(step, one.recipe))
 
 
 def finalist(
-    step_of: Callable[[int], Step], layers: int, one: Candidate, answers: Answers, device: Device
+    step_of: Callable[[int], Step],
+    layers: int,
+    one: Candidate,
+    answers: Answers,
+    device: Device,
+    profile: Profile | None = None,
 ) -> Finalist:
     """The same; ``step_of`` gives the step with so many layers.
 
@@ -228,13 +262,13 @@ def finalist(
     """
     recipe = one.recipe
     if (short := _short(recipe, layers)) is not None:
-        told = _Told(one, answers, device)
+        told = _Told(one, answers, device, profile)
         few = told.written(step_of(sum(short.layers)), short)
         if (longer := stretched(few, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](one.ranks, recipe.microbatches, recipe.chunks)
             handing = told.network.handing
             return told.finalist(in_order(longer, order, recipe.microbatches, handing, RUNTIME))
-    return simulated(step_of(layers), one, answers, device)
+    return simulated(step_of(layers), one, answers, device, profile)
 
 
 def asked(
@@ -269,8 +303,10 @@ class _Told:
     candidate: Candidate
     answers: Answers
     device: Device
+    profile: Profile | None
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
     plan: Plan = field(init=False)
+    measured: Known = field(init=False)
 
     @cached_property
     def placement(self) -> Placement:
@@ -288,17 +324,23 @@ class _Told:
         one = self.candidate
         by_itself = by_framework(one, self.answers.system)
         computed = self._of(found, one.recipe.microbatches)
-        return Finalist(one, self.plan, self.placement, by_itself, found, *computed)
+        kinds = self.measured.kinds if self.profile else None
+        return Finalist(one, self.plan, self.placement, by_itself, found, *computed, kinds=kinds)
 
     def predicted(self, step: Step, recipe: Recipe) -> Predicted:
         """A step by a recipe."""
-        self.plan = plan_of(step, recipe)
-        return on_clock(step, self.plan, self._computing(step), self.network)
+        return predicted(*self._by(step, recipe))
 
     def written(self, step: Step, recipe: Recipe) -> Tasks:
         """What its device does."""
+        return written(*self._by(step, recipe))
+
+    def _by(
+        self, step: Step, recipe: Recipe
+    ) -> tuple[Step, Plan, Program, Sources, Runtime, Grouping]:
         self.plan = plan_of(step, recipe)
-        return written(*_told(step, self.plan, self._computing(step), self.network))
+        self.measured = known_of(step, self.plan, self.profile)
+        return _told(step, self.plan, self._computing(step), self.network, self.measured)
 
     def _computing(self, step: Step) -> Callable[[Section], Estimate]:
         rooflines = rooflines_of(step, self.plan, self.device)

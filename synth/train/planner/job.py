@@ -25,6 +25,7 @@ from synth.train.planner.links import Candidate
 from synth.train.planner.pins import AXES, Pins
 from synth.train.plans import Recipe, apply, plan_of
 from synth.train.plans.plan import MOST_PASSES, PIPE
+from synth.train.profiles import Profile
 from synth.train.zoo.sizes import Llama, Lstm, ResNet, sizes_of
 
 LONG = 16_384
@@ -42,13 +43,18 @@ CHUNKS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Job:
-    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine."""
+    """A model of the zoo with sizes as changed, a batch of so many samples, on a machine.
+
+    ``profile``: what was measured of local work, which goes before the rates of the device wherever
+    a plan is simulated; plans are composed by rates alone.
+    """
 
     model: str
     changes: Mapping[str, int]
     spelling: Spelling
     system: System
     device: Device
+    profile: Profile | None = None
 
     @cached_property
     def layers(self) -> int:

@@ -188,7 +188,7 @@ class Planner:
     def finer(self, one: Finalist, budget: Budget) -> Finer:
         """A finalist operation by operation; of substitutions as many as the budget has."""
         job = self.job
-        return finer(job.step, one, self._answers, self._links[0], job.device, budget)
+        return finer(job.step, one, self._answers, self._links[0], job.device, budget, job.profile)
 
     def _balanced(self, some: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """All plans, their layers cut as is fastest where that pays and fits."""
@@ -230,7 +230,7 @@ class Planner:
 
     def _finalist(self, one: Candidate) -> Finalist:
         job = self.job
-        return finalist(job.of_layers, job.layers, one, self._answers, job.device)
+        return finalist(job.of_layers, job.layers, one, self._answers, job.device, job.profile)
 
     def _bucketed(self, pins: Pins, one: Candidate) -> Finalist:
         """A plan simulated, with the buckets that are pinned, or those that gain."""

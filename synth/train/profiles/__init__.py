@@ -2,8 +2,9 @@
 
 ``events`` cuts a program in blocks of operations between which nothing is sent, and gives those
 that are equal one event, whose text is that of the written file; ``measured`` runs all of them
-in turns in processes of their own, beside a reference; ``composed`` gives every operation of a
-program its share. Communication is not measured here: the planner and its calibration price it.
+in turns in processes of their own, beside a reference; ``known`` says what such a profile has of a
+program, and gives every operation its share. Communication is not measured here: the planner and
+its calibration price it.
 
 Two operations with nothing sent between them are one event, and here it is written for PyTorch:
 
@@ -19,13 +20,14 @@ Two operations with nothing sent between them are one event, and here it is writ
 """
 
 from synth.train.profiles.blocks import Block, blocks
-from synth.train.profiles.composed import composed
+from synth.train.profiles.composed import Kinds, Known, composed, known
 from synth.train.profiles.events import Event, events
 from synth.train.profiles.profile import (
     MOST_DRIFT,
     Measured,
     Profile,
-    check_here,
+    check_dtype,
+    check_machine,
     drift_of,
     profile_text,
     read_profile,
@@ -36,14 +38,18 @@ __all__ = [
     "MOST_DRIFT",
     "Block",
     "Event",
+    "Kinds",
+    "Known",
     "Measured",
     "Profile",
     "Trial",
     "blocks",
-    "check_here",
+    "check_dtype",
+    "check_machine",
     "composed",
     "drift_of",
     "events",
+    "known",
     "measured",
     "profile_text",
     "read_profile",

@@ -1,14 +1,14 @@
 """A profile: seconds of the events of a plan, with the machine and the versions they hold for.
 
 It is kept as JSON, and what is read back is refused where its numbers would not hold: on another
-machine, with other versions, or measured while the machine's speed drifted. An event that nobody
-measured has an estimate by those that were, which says between what it lies.
+machine, in other types, of a framework that files are not written for, or measured while the
+machine's speed drifted. Of an event that nobody measured it says nothing.
 """
 
 from __future__ import annotations
 
-import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,29 +17,35 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-import scipy
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
+from hierarchies.devices import Device
+from synth.calibration.logs.devices import agree, models
 from synth.compute import Estimate
 from synth.train.profiles.events import Event
+
+FORMAT = "profile of local work, 2"
+"""The first had neither a format nor a dtype."""
 
 MOST_DRIFT = 0.10
 """Of the reference: beyond it nothing is called measured."""
 
-_LEAST_FITTED = 4
-"""Fewer events are no basis for estimates of others."""
 MIDDLE_HALF = 1.22
 """Times the width of the middle half of a normal distribution nine of ten are from its middle."""
 
-FEW = 20
-"""Of fewer no quantile is beyond which one in twenty lies."""
+CPU = "cpu"
+"""What runtimes call a device that is none; the processor's name says which it is."""
 
-Floats = npt.NDArray[np.float64]
+LEAST_VERSIONS = {"torch": "2.4", "jax": "0.10"}
+"""Of the runtimes that files are written for: those of the extras of the package."""
 
 _OF_RUNTIME = {"torch": ("torch",), "jax": ("jax", "jaxlib")}
+
+_TPUS = {"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "TPU v6 lite": "TPU v6e"}
+"""As JAX calls them (``device_kind``), and the catalogue."""
+
+_GIGABYTES = re.compile(r"(\d+) ?GB\b")
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Profile:
-    """All that was measured at one time. ``drift`` is how far the reference moved, as a share."""
+    """All that was measured at one time. ``drift`` is how far the reference moved, as a share.
+
+    ``dtype`` is the element type in which the step multiplies the most.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    format: str
     model: str
     plan: str
+    dtype: str
     date: str
     where: Where
     reference_seconds: float
@@ -90,89 +101,36 @@ class Profile:
     def by_key(self) -> dict[str, Measured]:
         return {one.key: one for one in self.events}
 
-    def estimate(self, event: Event) -> Estimate:
-        """The seconds of an event, measured, or else fitted to all that were.
-
-        Raises InputError where too few were measured.
-        """
-        if event.key in self.by_key:
-            found = self.by_key[event.key]
-            half = min(1.0, MIDDLE_HALF * found.spread) * found.seconds
-            return Estimate(found.seconds, found.seconds - half, found.seconds + half, "measured")
-        if len(self.events) < _LEAST_FITTED:
-            problem = f"nobody measured {event.name}, and {len(self.events)} events are too few"
-            raise InputError(problem, where="profile", hint="measure the plan that you simulate")
-        rates, low, high = self._rates
-        seconds = float(rates @ _counts(event))
-        return Estimate(seconds, low * seconds, high * seconds, "fitted")
-
-    def seconds(self, event: Event) -> float:
-        """Of an event that was measured.
-
-        Raises InputError for another, which says what it may take.
-        """
-        if event.key in self.by_key:
-            return self.by_key[event.key].seconds
-        found = self.estimate(event)
-        times = (f"{1e6 * one:.3g}" for one in (found.seconds, found.low, found.high))
-        about = "fitted to others about {} us, between {} and {}".format(*times)
-        raise InputError(
-            f"nobody measured {event.name} ({event.operations} operations)",
-            where="profile",
-            hint=f"{about}: measure this plan, or ask for fitted seconds",
-        )
-
-    @cached_property
-    def _rates(self) -> tuple[Floats, float, float]:
-        """Seconds an operation, a flop and a byte, and between which ratios events lie of these.
-
-        Each ratio is that of an event to a fit of all others: a fit is near to what it was made of.
-        """
-        counts = np.array([_counts(one) for one in self.events], dtype=float)
-        taken = np.array([max(one.seconds, 1e-9) for one in self.events])
-        several = range(len(taken))
-        others = (_fitted(np.delete(counts, at, 0), np.delete(taken, at)) for at in several)
-        expected = [counts[at] @ rates for at, rates in zip(several, others, strict=True)]
-        low, high = _nine_of_ten(np.log(taken / np.maximum(expected, 1e-12)))
-        return _fitted(counts, taken), min(1.0, low), max(1.0, high)
-
-
-def _fitted(counts: Floats, taken: Floats) -> Floats:
-    rates, _ = scipy.optimize.nnls(counts / taken[:, None], np.ones(len(taken)))
-    return np.asarray(rates, dtype=float)
-
-
-def _nine_of_ten(logarithms: Floats) -> tuple[float, float]:
-    """The ratios between which one more of the same kind lies in nine of ten cases.
-
-    Of many those that nine of ten lie between; few are taken to be normally distributed.
-    """
-    count = len(logarithms)
-    if count >= FEW:
-        low, high = np.quantile(logarithms, (0.05, 0.95), method="weibull")
-    else:
-        each = np.std(logarithms, ddof=1) * (1 + 1 / count) ** 0.5
-        width = float(scipy.special.stdtrit(count - 1, 0.95)) * each
-        low, high = (np.mean(logarithms) + sign * width for sign in (-1, 1))
-    return float(np.exp(low)), float(np.exp(high))
-
-
-def _counts(one: Event | Measured) -> tuple[int, int, int]:
-    return one.operations, one.flops, one.moved_bytes
+    def estimate(self, event: Event) -> Estimate | None:
+        """The seconds of an event; None if it was not measured."""
+        if (found := self.by_key.get(event.key)) is None:
+            return None
+        half = min(1.0, MIDDLE_HALF * found.spread) * found.seconds
+        return Estimate(found.seconds, found.seconds - half, found.seconds + half, "measured")
 
 
 _FILE = TypeAdapter(Profile)
 
 
 def read_profile(text: str, where: str = "profile") -> Profile:
-    """What ``profile_text`` wrote. Raises InputError for another text."""
+    """What ``profile_text`` wrote.
+
+    Raises InputError for another text, one of another format, and one that drifted.
+    """
     try:
-        return _FILE.validate_json(text, strict=False)
+        found = _FILE.validate_json(text, strict=False)
     except ValidationError as error:
         [first, *_] = error.errors()
         at = ".".join(map(str, first["loc"])) or "the text"
-        hint = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
-        raise InputError(f"no profile: {at}: {first['msg']}", where=where, hint=hint) from None
+        raise InputError(f"no profile: {at}: {first['msg']}", where=where, hint=_AGAIN) from None
+    if found.format != FORMAT:
+        problem = f"a profile of the format {found.format[:40]!r}"
+        raise InputError(problem, where=f"{where}, format", hint=f"this reads {FORMAT!r}: {_AGAIN}")
+    check_drift(found, where)
+    return found
+
+
+_AGAIN = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
 
 
 def profile_text(profile: Profile) -> str:
@@ -180,24 +138,55 @@ def profile_text(profile: Profile) -> str:
     return _FILE.dump_json(profile, indent=1).decode() + "\n"
 
 
-def check_here(profile: Profile, where: str = "profile") -> None:
-    """Refuse a profile that does not hold here.
+def check_machine(profile: Profile, device: Device, count: int, where: str = "profile") -> None:
+    """Refuse a profile that does not hold on ``count`` such devices.
 
-    Raises InputError for one of another processor or of other versions, and for one that was
-    measured while the machine drifted.
+    Raises InputError for one of another accelerator or processor, for one by more processes at
+    once than there are devices, and for one of a runtime that files are not written for.
     """
     there = profile.where
-    here = {"processor": processor(), "cores": os.cpu_count() or 1}
-    here |= versions_of(there.runtime)
-    told = {"processor": there.processor, "cores": there.cores, **there.versions}
-    for name in told:
-        if told[name] != here.get(name):
-            raise InputError(
-                f"it was measured with {name} {told[name]}, and here it is {here.get(name)}",
-                where=where,
-                hint="seconds hold where they were measured: profile here",
-            )
-    check_drift(profile, where)
+    named, field = there.device, "device"
+    if there.device == CPU:
+        named, field = there.processor, "processor"
+    if not _is_same(named, device.name, cpu=there.device == CPU):
+        hint = f"measure on {device.name}, or give the machine that was measured"
+        problem = f"measured on {named}, and the machine has {device.name}"
+        raise InputError(problem, where=f"{where}, where.{field}", hint=hint)
+    if there.processes > count:
+        problem = f"{there.processes} processes measured at once, on {count} devices"
+        hint = f"measure with --processes {count}, or fewer"
+        raise InputError(problem, where=f"{where}, where.processes", hint=hint)
+    found, least = there.versions.get(there.runtime, "none"), LEAST_VERSIONS[there.runtime]
+    if _numbers(found) < _numbers(least):
+        problem = f"measured with {there.runtime} {found}"
+        hint = f"files are written for {there.runtime} {least} or later: measure again"
+        raise InputError(problem, where=f"{where}, where.versions.{there.runtime}", hint=hint)
+
+
+def check_dtype(profile: Profile, dtype: str, where: str = "profile") -> None:
+    """Raises InputError for a profile of a step that multiplies in another type."""
+    if profile.dtype != dtype:
+        problem = f"measured in {profile.dtype}, and the step multiplies in {dtype}"
+        hint = "measure with the same --dtype"
+        raise InputError(problem, where=f"{where}, dtype", hint=hint)
+
+
+def _is_same(named: str, device: str, *, cpu: bool) -> bool:
+    """Whether what a runtime or the system calls a device is that of the catalogue.
+
+    A processor is by its whole name; GPUs by model, form and memory, as far as both say them.
+    """
+    if cpu or not models(named):
+        return _TPUS.get(named, " ".join(named.split())) == device
+    sizes = {one[1] for one in map(_GIGABYTES.search, (named, device)) if one}
+    same = bool(models(named) & models(device)) and agree(named, device)
+    return same and len(sizes) <= 1
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version; none of what is no version."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def check_drift(profile: Profile, where: str = "profile") -> None:

@@ -18,6 +18,7 @@ from hierarchies import InputError
 from synth.run.processes import Command, supervise
 from synth.train.profiles.events import Event
 from synth.train.profiles.profile import (
+    FORMAT,
     Measured,
     Profile,
     Where,
@@ -57,6 +58,7 @@ def measured(
     trial: Trial,
     model: str,
     plan: str,
+    dtype: str,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Profile:
     """The seconds of each event, which are told apart by their keys.
@@ -94,7 +96,7 @@ def measured(
             json.loads((folder / f"measured{number}.json").read_text(encoding="utf-8"))
             for number in range(trial.processes)
         ]
-    profile = _profile(unlike, found, trial, model, plan)
+    profile = _profile(unlike, found, trial, model, plan, dtype)
     check_drift(profile, "--processes" if trial.processes > 1 else "")
     return profile
 
@@ -115,12 +117,19 @@ def _check(events: Iterable[Event], trial: Trial) -> None:
 
 
 def _profile(
-    events: dict[str, Event], found: list[dict[str, Any]], trial: Trial, model: str, plan: str
+    events: dict[str, Event],
+    found: list[dict[str, Any]],
+    trial: Trial,
+    model: str,
+    plan: str,
+    dtype: str,
 ) -> Profile:
     reference = [median(one["reference"]) for one in found]
     return Profile(
+        format=FORMAT,
         model=model,
         plan=plan,
+        dtype=dtype,
         date=datetime.now(tz=UTC).date().isoformat(),
         where=Where(
             processor=processor(),

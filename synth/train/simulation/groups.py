@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Operation, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.compute import Estimate, Section, is_scores, scores_of, together
+from synth.compute import NOTHING, Estimate, Section, is_scores, scores_of, together
 from synth.train.factors import part
 from synth.train.plans import Done, Moved, Place, Program, Sent
 from synth.train.plans.program import EVERYWHERE
@@ -325,8 +325,8 @@ class Grouping:
 
     def own_work(self, loop: Done) -> Section | None:
         """What a loop does itself, where it was measured: else it takes no time."""
-        known = self.measured.get(id(loop))
-        return Section((), frozenset(), measured=known, rest=0.0) if known else None
+        known = self.measured.get(id(loop), NOTHING)
+        return Section((), frozenset(), measured=known, rest=0.0) if known.seconds else None
 
 
 @dataclass

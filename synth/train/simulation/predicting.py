@@ -6,13 +6,17 @@ what was measured of sections and of collectives. All else follows from the prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from grammar.tensors.operations import Step
+from synth.compute import Estimate
 from synth.train.orders import Order, Protocol
 from synth.train.plans import Plan, Program
+from synth.train.plans.program import EVERYWHERE
+from synth.train.plans.stages import ONCE
 from synth.train.simulation.device import (
     Computing,
     Device,
@@ -121,10 +125,20 @@ class Predicted:
             yield from (span.row for span in self.run.ranks[rank])
 
 
-def grouped(plan: Plan, program: Program, runtime: Runtime) -> Grouping:
-    """Which operations are one section: to be given where one program is timed several times."""
+def grouped(
+    plan: Plan,
+    program: Program,
+    runtime: Runtime,
+    measured: Mapping[int, Estimate] = MappingProxyType({}),
+) -> Grouping:
+    """Which operations are one section: to be given where one program is timed several times.
+
+    ``measured``: seconds of operations of this very program, as ``Grouping`` has them.
+    """
     unstored = scores_in(program, plan.parts) if runtime.flash else ()
-    return grouping_of(plan, runtime.overlap, whole=runtime.whole, unstored=unstored)
+    return grouping_of(
+        plan, runtime.overlap, whole=runtime.whole, unstored=unstored, measured=measured
+    )
 
 
 def predicted(
@@ -160,6 +174,18 @@ def written(
     grouping = grouping or grouped(plan, program, runtime)
     told = (sources.computing, sources.sending, runtime.overlap, grouping)
     return device(step, plan, program, *told)
+
+
+def local_seconds(found: Predicted, microbatches: int) -> tuple[float, float]:
+    """Seconds that a device of each rank computes in a step, and those that were measured."""
+    whole = measured = 0.0
+    for task in found.device.tasks:
+        if not task.request:
+            times = 1 if task.place.when in ONCE else microbatches
+            times *= len(found.ranks) if task.place.stage == EVERYWHERE else 1
+            whole += times * task.seconds
+            measured += times * task.measured
+    return whole, measured
 
 
 def in_order(

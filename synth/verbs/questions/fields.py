@@ -70,6 +70,8 @@ class File(Enum):
     ORDER = auto()
     STEP = auto()
     PLAN = auto()
+    PROFILE = auto()
+    DEVICE = auto()
 
 
 @dataclass(frozen=True)

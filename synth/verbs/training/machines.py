@@ -7,21 +7,54 @@ from math import prod
 from typing import Annotated
 
 from hierarchies import InputError, Placement, System, count_placements, placements, row_major
-from hierarchies.devices import Device, device_named, devices
-from synth.verbs.questions.fields import Flag
+from hierarchies.devices import Device, device_named, devices, read_device
+from synth.train.profiles import Profile, check_dtype, check_machine, read_profile
+from synth.verbs.questions.fields import File, Flag, Limited
 from synth.verbs.questions.flags import OnePlacement, PerhapsMachine
-from synth.verbs.questions.named_texts import system_of
+from synth.verbs.questions.named_texts import Given, NamedText, system_of
 from synth.verbs.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.verbs.training.plans import PlannedQuestion
 
 Accelerator = Annotated[
-    str | None,
-    Flag("The accelerator", ", as in 'H100 SXM5 80 GB' or h100: the system's own, if not given"),
+    Given | None,
+    Limited.TEXT,
+    Flag(
+        "The accelerator",
+        ", as in 'H100 SXM5 80 GB' or h100, or a TOML file: the system's own, if not given",
+        file=File.DEVICE,
+    ),
+]
+
+PerhapsProfile = Annotated[
+    NamedText | None,
+    Limited.TEXT,
+    Flag(
+        "What 'collsynth profile' measured: local seconds that are taken before those by rates",
+        file=File.PROFILE,
+    ),
 ]
 
 
-def accelerator_of(system: System, name: str | None) -> Device:
+def profile_of(
+    given: NamedText | None, device: Device, count: int, dtype: str = ""
+) -> Profile | None:
+    """The profile of a question about ``count`` such devices, of a step in a type if it is known.
+
+    Raises InputError for a text that is none, and for one that does not hold there.
+    """
+    if given is None:
+        return None
+    found = read_profile(given.text, given.name)
+    check_machine(found, device, count, given.name)
+    if dtype:
+        check_dtype(found, dtype, given.name)
+    return found
+
+
+def accelerator_of(system: System, name: str | NamedText | None) -> Device:
     """The device. Raises InputError for one of which no rates are known, and for none."""
+    if isinstance(name, NamedText):
+        return read_device(name.text, where=name.name)
     if name is None:
         if not system.device:
             problem = f"{system.name} does not say which accelerators it has"

@@ -17,6 +17,7 @@ from synth.train.planner.finalists import Finalist
 from synth.train.planner.job import Job
 from synth.train.planner.pins import Pins
 from synth.train.planner.planning import Planner
+from synth.train.profiles import check_dtype
 from synth.train.zoo.sizes import apart, sizes_of
 from synth.verbs.answers.training.planned import Asked, Handed, StepPlanReply
 from synth.verbs.questions import notations
@@ -25,7 +26,12 @@ from synth.verbs.questions.flags import Figure
 from synth.verbs.questions.question import Question
 from synth.verbs.reply import Outcome, Reply, searched
 from synth.verbs.training.gaining import programs_of
-from synth.verbs.training.machines import Accelerator, accelerator_of
+from synth.verbs.training.machines import (
+    Accelerator,
+    PerhapsProfile,
+    accelerator_of,
+    profile_of,
+)
 from synth.verbs.training.simulated import products, size_of
 
 SUBSTITUTIONS = 20
@@ -53,6 +59,7 @@ class StepPlanQuestion(Question):
     ] = "bfloat16"
     optimizer: Annotated[Literal["adamw", "sgd"], Flag("What updates it: adamw or sgd")] = "adamw"
     device: Accelerator = None
+    profile: PerhapsProfile = None
     pin: Annotated[
         str,
         Field(max_length=1024),
@@ -91,8 +98,12 @@ def planned_step(
     """
     assert question.model is not None
     device = accelerator_of(system, question.device)
+    profile = profile_of(question.profile, device, system.devices)
     changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
-    job = Job(question.model, changes, question.spelling(), system.check_even(), device)
+    job = Job(question.model, changes, question.spelling(), system.check_even(), device, profile)
+    flops, dtype = products(job.step)
+    if profile and question.profile:
+        check_dtype(profile, dtype, question.profile.name)
     planner = Planner(job)
     pins, others = question.pins()
     remembering = Remembering(watcher)
@@ -101,7 +112,6 @@ def planned_step(
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, Unranked(remembering))
-    flops, dtype = products(job.step)
     samples, tokens = size_of(job.step)
     closer = None
     if question.rows and found.finalists and remembering.go_on():
@@ -122,6 +132,7 @@ def planned_step(
         planner.gaining,
         closer,
         planner.freed(pins, found),
+        question.profile.name if question.profile else "",
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
     )
     answer = StepPlanReply.of(asked, found, why_not)

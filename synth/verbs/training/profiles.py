@@ -13,6 +13,7 @@ from synth.verbs.questions.fields import Flag, Limited
 from synth.verbs.questions.flags import Measure
 from synth.verbs.reply import Reply, reply
 from synth.verbs.training.plans import PlannedQuestion
+from synth.verbs.training.simulated import products
 
 
 class ProfileQuestion(PlannedQuestion):
@@ -57,7 +58,7 @@ def profile(question: ProfileQuestion, watcher: Watcher) -> Reply:
             question.timeout_seconds,
         )
         each = (event for _, event in pairs)
-        seen = measured(each, trial, step.name, found.text, watcher.go_on)
+        seen = measured(each, trial, step.name, found.text, products(step)[1], watcher.go_on)
     return reply(
         ProfileReply.of(found.step, pairs, text=found.text, runtime=question.runtime, profile=seen)
     )

@@ -13,7 +13,7 @@ from synth.train.plans import Recipe, check
 from synth.verbs.questions.named_texts import NamedText, system_of
 from synth.verbs.training.bucketed import BucketsQuestion
 from synth.verbs.training.configured import check_configured, is_framework
-from synth.verbs.training.machines import StepOnMachineQuestion, accelerator_of
+from synth.verbs.training.machines import StepOnMachineQuestion, accelerator_of, profile_of
 from synth.verbs.training.planned import StepPlanQuestion
 from synth.verbs.training.plans import PlannedQuestion, check_axes, check_passes
 from synth.verbs.training.shards import ShardQuestion
@@ -31,7 +31,8 @@ def check_plans(question: StepPlanQuestion, system: System) -> None:
     """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
     assert question.model is not None
     checked_sizes(question.model, question.changes(), question.spelling())
-    accelerator_of(system, question.device)
+    device = accelerator_of(system, question.device)
+    profile_of(question.profile, device, system.devices)
     for pins in question.pins():
         _check_pins(pins, system.check_even().devices, question.batch)
 
@@ -75,7 +76,9 @@ def _check_planned(question: PlannedQuestion, given: Step | ShardedStep | None) 
             question.check_machine()
             _check_plan(question, given)
             assert question.system is not None
-            accelerator_of(system_of(question.system), question.device)
+            system = system_of(question.system)
+            device = accelerator_of(system, question.device)
+            profile_of(question.profile, device, system.devices)
         case TrainQuestion() if is_framework(question.runtime):
             question.check_runtime()
             _check_recipe(question)

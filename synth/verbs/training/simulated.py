@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Annotated, Literal
@@ -19,6 +20,7 @@ from synth.compute.flops import flops_of, type_of
 from synth.plan.request import Watcher
 from synth.train.orders import Protocol
 from synth.train.plans import Plan
+from synth.train.profiles import known
 from synth.train.simulation import Overlap
 from synth.train.simulation.collected import collected
 from synth.train.simulation.gains import gains
@@ -33,7 +35,13 @@ from synth.verbs.answers.training.simulated import Asked, SimulateReply
 from synth.verbs.questions.fields import Flag
 from synth.verbs.questions.flags import Measure, PerhapsMachine
 from synth.verbs.reply import Outcome, Reply, reply
-from synth.verbs.training.machines import Accelerator, StepOnMachineQuestion, accelerator_of
+from synth.verbs.training.machines import (
+    Accelerator,
+    PerhapsProfile,
+    StepOnMachineQuestion,
+    accelerator_of,
+    profile_of,
+)
 from synth.verbs.training.plans import Planned
 from synth.workload.files import write
 from synth.workload.job import Entry, Job, JobAxis
@@ -45,6 +53,7 @@ class SimulateQuestion(StepOnMachineQuestion):
 
     system: Annotated[PerhapsMachine, Flag("Where it is to run")] = None
     device: Accelerator = None
+    profile: PerhapsProfile = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
         Flag(
@@ -107,10 +116,12 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
     assert lies is not None
     system, placement, by_framework = lies
     device = accelerator_of(system, question.device)
-    network = Network.of(system, placement)
-    clock = _Clock(found, question.runtime, network, device)
-    whole = clock.run(clock.likely)
     flops, dtype = products(step)
+    profile = profile_of(question.profile, device, system.devices, dtype)
+    measured = profile and known(profile, found.step, found.program, found.plan.parts)
+    network = Network.of(system, placement)
+    clock = _Clock(found, question.runtime, network, device, measured.seconds if measured else {})
+    whole = clock.run(clock.likely)
     asked = Asked(
         step,
         found.plan,
@@ -125,6 +136,8 @@ def simulated(question: SimulateQuestion, watcher: Watcher) -> Reply:
         (clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
         *size_of(step),
         flops,
+        question.profile.name if question.profile else "",
+        measured.kinds if measured else None,
     )
     gained = list(gains(whole, clock.likely, clock.run))
     files = [TextFile(name=f"{step.name}.trace.json", text=trace(step.name, whole))]
@@ -141,11 +154,12 @@ class _Clock:
     runtime: Runtime
     network: Network
     device: Device
+    measured: Mapping[int, Estimate]
 
     def __post_init__(self) -> None:
         one = self.planned
         scores = scores_in(one.program, one.plan.parts) if self.runtime.flash else frozenset()
-        self._grouping = grouped(one.plan, one.program, self.runtime)
+        self._grouping = grouped(one.plan, one.program, self.runtime, self.measured)
         rooflines = Rooflines(self.device, scores)
         known: dict[int, tuple[Section, Estimate]] = {}
 

@@ -13,11 +13,12 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from hierarchies.units import volume
 from synth.search.space import Budget, Infeasible, Price
-from synth.train.planner.finalists import Finalist, on_clock, rooflines_of
+from synth.train.planner.finalists import Finalist, known_of, on_clock, rooflines_of
 from synth.train.planner.links import Links
 from synth.train.planner.operations.rows import ByRows, by_rows
 from synth.train.planner.operations.substituting import Substituted, rounded, substituted
 from synth.train.plans import Plan, plan_of, plan_text, prepared
+from synth.train.profiles import Profile
 from synth.train.resharding.seconds import Answers
 from synth.train.simulation.sources import Network
 
@@ -42,13 +43,20 @@ class Finer:
 
 
 def finer(
-    step: Step, one: Finalist, answers: Answers, links: Links, device: Device, budget: Budget
+    step: Step,
+    one: Finalist,
+    answers: Answers,
+    links: Links,
+    device: Device,
+    budget: Budget,
+    profile: Profile | None = None,
 ) -> Finer:
     """A finalist operation by operation; the budget is that of substitutions."""
     network = Network(answers, one.placement)
 
     def seconds(plan: Plan) -> Price:
-        found = on_clock(step, plan, rooflines_of(step, plan, device), network)
+        computing, measured = rooflines_of(step, plan, device), known_of(step, plan, profile)
+        found = on_clock(step, plan, computing, network, measured)
         excess = found.ranks[found.fullest].moment.size_bytes - device.memory_bytes
         if excess > 0:
             return Infeasible(f"{volume(excess)} of memory too much", excess)
@@ -56,7 +64,7 @@ def finer(
 
     rows, because = None, ""
     try:
-        rows = by_rows(step, one, answers, links, device)
+        rows = by_rows(step, one, answers, links, device, profile)
     except InputError as error:
         because = error.problem
     plan = plan_of(step, one.candidate.recipe)

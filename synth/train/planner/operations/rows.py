@@ -21,10 +21,11 @@ from synth.compute import Estimate, Section
 from synth.compute.roofline import estimated
 from synth.search.space import Budget, Infeasible, NoneFound
 from synth.train.choice import Chosen, Prices, choose, seconds_of
-from synth.train.planner.finalists import Finalist, on_clock, rooflines_of, times_done
+from synth.train.planner.finalists import Finalist, known_of, on_clock, rooflines_of, times_done
 from synth.train.planner.links import Links
 from synth.train.plans import plan_of
 from synth.train.plans.plan import TIME
+from synth.train.profiles import Profile
 from synth.train.resharding import padded, path_between
 from synth.train.resharding.requests import GOALS
 from synth.train.resharding.seconds import Answers
@@ -54,7 +55,14 @@ class ByRows:
         return self.found.ranks[self.found.fullest].moment.size_bytes
 
 
-def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: Device) -> ByRows:
+def by_rows(
+    step: Step,
+    one: Finalist,
+    answers: Answers,
+    links: Links,
+    device: Device,
+    profile: Profile | None = None,
+) -> ByRows:
     """The best rows by sums over the axes of a plan, simulated where it lies.
 
     Microbatches, stages and their order stay. Raises InputError where no rows can be.
@@ -62,7 +70,8 @@ def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: D
     plan = plan_of(step, one.candidate.recipe)
     network = Network(answers, one.placement)
     shares = _Shares(rooflines_of(step, plan, device), device)
-    shares.weigh(on_clock(step, plan, shares, network), plan.microbatches)
+    found = on_clock(step, plan, shares, network, known_of(step, plan, profile))
+    shares.weigh(found, plan.microbatches)
     sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
     sends = _Sends(sizes, one.candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds, network.handing)
@@ -70,7 +79,8 @@ def by_rows(step: Step, one: Finalist, answers: Answers, links: Links, device: D
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
     own = chosen.plan
-    found = on_clock(step, own, rooflines_of(step, own, device), network)
+    computing, measured = rooflines_of(step, own, device), known_of(step, own, profile)
+    found = on_clock(step, own, computing, network, measured)
     return ByRows(chosen, seconds_of(step, plan, prices).all, found)
 
 

@@ -36,7 +36,7 @@ from synth.verbs.answers.training.least_memory import LeastMemory
 from synth.verbs.answers.training.operations import RowsOfOperations
 from synth.verbs.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thinned
 from synth.verbs.answers.training.sent import SentInStep
-from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
+from synth.verbs.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
@@ -247,6 +247,7 @@ class Asked:
     gaining: Callable[[Finalist], Sequence[Sending]]
     finer: Finer | None = None
     freed: Sequence[Freed] = ()
+    profile: str = ""
     complete: bool = True
 
     @property
@@ -284,6 +285,9 @@ class Asked:
                 RankOfStep.of(run, rank, rows)
                 for rank, rows in zip(run.ranks, spans(run, most), strict=True)
             ],
+            measured=MeasuredOfStep.of(
+                self.profile, one.kinds, run, one.candidate.recipe.microbatches
+            ),
             gap=seconds / among.least_seconds - 1,
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,

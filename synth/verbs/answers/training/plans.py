@@ -9,8 +9,8 @@ from pydantic import Field
 
 from synth.train.planner.links import Composed
 from synth.train.planner.resolution import Difference
-from synth.verbs.answers.parts import Axes, Matrix, Number, Part, Seconds, Whole
-from synth.verbs.answers.training.simulated import MomentOfStep, RankOfStep
+from synth.verbs.answers.parts import Axes, Matrix, Number, Part, Seconds, Whole, sometimes
+from synth.verbs.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 
 T = TypeVar("T")
 MOST_OF_FRONT = 20
@@ -75,7 +75,11 @@ class PlanOfStep(Part):
         min_length=1,
         description="Of the pipeline, with what each does; its streams only of the busiest.",
     )
-    gap: Number = Field(description="How far above what no plan can beat: 0.2 is a fifth.")
+    measured: MeasuredOfStep | None = sometimes("With a profile, what of computing it measured.")
+    gap: Signed = Field(
+        description="How far above what no plan can beat by rates: 0.2 is a fifth; less than 0"
+        " where a profile measured less than rates say."
+    )
     bucket_bytes: Whole = Field(
         description="What of gradients is summed at once, at most; 0 if each by itself."
     )

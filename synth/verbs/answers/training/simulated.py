@@ -12,10 +12,11 @@ from grammar.tensors.operations import Step
 from synth.compute import How
 from synth.train.orders import Protocol
 from synth.train.plans import Plan
+from synth.train.profiles import Kinds
 from synth.train.simulation.gains import Gain
 from synth.train.simulation.memory import Moment
 from synth.train.simulation.pipeline import PASSES
-from synth.train.simulation.predicting import Predicted, Rank
+from synth.train.simulation.predicting import Predicted, Rank, local_seconds
 from synth.train.simulation.simulation import Doing, Row, Sent
 from synth.train.simulation.spans import told_apart
 from synth.verbs.answers.machine_parts import LevelInBrief, PricesName
@@ -137,6 +138,30 @@ class RankOfStep(Part):
         )
 
 
+class MeasuredOfStep(Part):
+    """How much of what is computed goes by a profile; the rest is by the roofline."""
+
+    profile: str = Field(min_length=1, description="The profile, as it is called in the question.")
+    share: _Share = Field(description="The measured part of the local seconds of all ranks.")
+    measured_kinds: Whole = Field(description="How many kinds of local work the profile has.")
+    kinds: Whole = Field(description="Of how many that the step has.")
+
+    @classmethod
+    def of(
+        cls, profile: str, kinds: Kinds | None, found: Predicted, microbatches: int
+    ) -> Self | None:
+        """That of a step on the clock; None without a profile."""
+        if kinds is None:
+            return None
+        whole, measured = local_seconds(found, microbatches)
+        return cls(
+            profile=profile,
+            share=_share(measured, whole),
+            measured_kinds=kinds.measured,
+            kinds=kinds.whole,
+        )
+
+
 class GainOfStep(Part):
     """What a step would take if something were better."""
 
@@ -172,6 +197,7 @@ class SimulateReply(Reply):
         description="When transfers between stages may start."
     )
     how: HowKnown = Field(description="How seconds of computing are known, of the least known.")
+    measured: MeasuredOfStep | None = sometimes("With a profile, what of computing it measured.")
     seconds: Seconds = Field(description="Of a step.")
     interval: Interval = Field(description="Between which that is, as computing is fast or slow.")
     samples: Positive = Field(description="In a step.")
@@ -210,6 +236,7 @@ class SimulateReply(Reply):
             machine=asked.where(),
             plan=asked.text,
             seconds=seconds,
+            measured=MeasuredOfStep.of(asked.profile, asked.kinds, found, asked.plan.microbatches),
             tokens_per_second=asked.tokens / seconds if seconds else 0.0,
             utilisation=rate / (asked.plan.devices * peak),
             limit=_limit(busiest),
@@ -254,6 +281,8 @@ class Asked:
     samples: int
     tokens: int
     flops: int
+    profile: str = ""
+    kinds: Kinds | None = None
 
     def where(self) -> Where:
         """The machine."""

@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies.units import duration
+from manual import DOCS
 from patience import PATIENCE_SECONDS
 from serving import Served, served
 from synth.service.limits import Limits
@@ -80,6 +81,19 @@ def test_what_is_typed_is_the_question_and_back() -> None:
     assert sound.sizes == {"layers": 4}
     assert sound.rows
     assert of_question(sound) == of_fields(form)
+
+
+PROFILE = (DOCS / "profiles" / "mlp-tiny.profile").read_text()
+
+
+def test_a_profile_is_pasted_and_one_of_another_machine_refused_at_its_field() -> None:
+    form = fields(profile=PROFILE)
+    given, checked = question(form)
+    assert not checked.wrong
+    assert of_question(asked(PlanQuestion, given)) == of_fields(form)
+    found = found_in(profile=PROFILE)
+    assert list(found.wrong) == ["profile"]
+    assert "measured on Intel(R) Xeon(R) Processor" in found.wrong["profile"]
 
 
 def test_every_box_is_on_the_form(server: Served) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,13 +13,15 @@ from hypothesis import strategies as st
 
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
+from hierarchies.devices import Device, device_named
 from synth.run.trial import RunError
 from synth.train.profiles import (
     Event,
     Measured,
     Profile,
     Trial,
-    check_here,
+    check_dtype,
+    check_machine,
     drift_of,
     measured,
     profile_text,
@@ -25,7 +29,9 @@ from synth.train.profiles import (
     trial,
 )
 from synth.train.profiles.measuring import Bench, Work
-from synth.train.profiles.profile import Where, processor, versions_of
+from synth.train.profiles.profile import FORMAT, LEAST_VERSIONS, Where
+
+PYPROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 TEXT = """
 def device_step(values):
@@ -46,14 +52,13 @@ ROWS = tuple(row(f"k{n}", n, 1000 * n * n, 10**5 * (7 - n)) for n in range(1, 7)
 
 
 def kept(**changed: object) -> Profile:
-    here = Where(processor(), __import__("os").cpu_count() or 1, "cpu", "jax", {}, 1, 1)
-    here = replace(here, versions=versions_of("jax"))
-    return replace(Profile("mlp", "data=2", "2026-11-23", here, 1e-3, 0.01, ROWS), **changed)
+    here = Where("EPYC 7763", 8, "cpu", "jax", {"jax": "0.10.2"}, 1, 2)
+    whole = Profile(FORMAT, "mlp", "data=2", "f32", "2026-11-23", here, 1e-3, 0.01, ROWS)
+    return replace(whole, **changed)
 
 
 def test_it_is_read_as_it_was_written() -> None:
     assert read_profile(profile_text(kept())) == kept()
-    check_here(kept())
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"model": 1}'])
@@ -62,24 +67,81 @@ def test_another_text_is_refused(text: str) -> None:
         read_profile(text, "my.profile")
     with pytest.raises(InputError, match="no profile: bogus"):
         read_profile(profile_text(kept()).replace('"model"', '"bogus": 1, "model"', 1))
+    with pytest.raises(InputError, match=r"my\.profile, format: .*'profile 1'; this reads 'prof"):
+        read_profile(profile_text(kept(format="profile 1")), "my.profile")
 
 
-def test_it_holds_where_it_was_measured_only() -> None:
-    there = kept().where
-    for changed, said in (
-        (replace(there, processor="Z80"), "processor Z80"),
-        (replace(there, cores=999), "cores 999"),
-        (replace(there, versions={**there.versions, "jax": "0.0.1"}), "jax 0.0.1"),
-        (replace(there, versions={**there.versions, "python": "2.7"}), "python 2.7"),
+def machine(name: str) -> Device:
+    return replace(device_named("H100 SXM5 80 GB"), name=name)
+
+
+@pytest.mark.parametrize(
+    ("named", "holds_on", "not_on"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 SXM5 80 GB", "H200 SXM5 141 GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100 SXM4 40 GB", "A100 SXM4 80 GB"),
+        ("NVIDIA H200", "H200 SXM5 141 GB", "H100 SXM5 80 GB"),
+        ("Tesla V100-SXM2-32GB", "V100 SXM2", "TPU v4"),
+        ("AMD Instinct MI300X", "MI300X", "EPYC 7763"),
+        ("TPU v5 lite", "TPU v5e", "TPU v5p"),
+        ("TPU v4", "TPU v4", "TPU v5e"),
+        ("cpu", "EPYC 7763", "H100 SXM5 80 GB"),
+    ],
+)
+def test_it_holds_on_what_measured_it_only(named: str, holds_on: str, not_on: str) -> None:
+    found = kept(where=replace(kept().where, device=named))
+    check_machine(found, machine(holds_on), 2)
+    field = "processor" if named == "cpu" else "device"
+    measured_on = "EPYC 7763" if named == "cpu" else named
+    problem = rf"x, where\.{field}: measured on {measured_on}, and the machine has {not_on}"
+    with pytest.raises(InputError, match=problem):
+        check_machine(found, machine(not_on), 2, "x")
+
+
+def test_a_card_of_another_board_is_another_device() -> None:
+    with pytest.raises(InputError, match="measured on NVIDIA H100 PCIe"):
+        check_machine(
+            kept(where=replace(kept().where, device="NVIDIA H100 PCIe")),
+            machine("H100 SXM5 80 GB"),
+            2,
+        )
+
+
+def test_no_more_processes_measure_than_there_are_devices() -> None:
+    check_machine(kept(), machine("EPYC 7763"), 2)
+    with pytest.raises(
+        InputError, match=r"where\.processes: 2 processes measured at once, on 1 dev"
     ):
-        with pytest.raises(InputError, match=said):
-            check_here(kept(where=changed))
+        check_machine(kept(), machine("EPYC 7763"), 1)
+
+
+@pytest.mark.parametrize("found", ["0.9.9", "none"])
+def test_versions_that_files_are_not_written_for_are_refused(found: str) -> None:
+    old = kept(where=replace(kept().where, versions={"jax": found}))
+    problem = rf"where\.versions\.jax: measured with jax {found}; .* for jax 0\.10 or later"
+    with pytest.raises(InputError, match=problem):
+        check_machine(old, machine("EPYC 7763"), 2)
+
+
+def test_the_least_versions_are_those_of_the_package() -> None:
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    assert {name: f"{name}>={least}" for name, least in LEAST_VERSIONS.items()} == {
+        name: one for name in LEAST_VERSIONS for one in extras[name]
+    }
+
+
+def test_another_type_is_refused() -> None:
+    check_dtype(kept(), "f32")
+    with pytest.raises(
+        InputError, match="x, dtype: measured in f32, and the step multiplies in bf1"
+    ):
+        check_dtype(kept(), "bf16", "x")
 
 
 def test_what_drifted_is_not_called_measured() -> None:
-    check_here(kept(drift=0.0999))
+    read_profile(profile_text(kept(drift=0.0999)))
     with pytest.raises(InputError, match="drifted by 11%"):
-        check_here(kept(drift=0.11))
+        read_profile(profile_text(kept(drift=0.11)))
 
 
 @given(st.lists(st.floats(0.9, 1.1), min_size=9, max_size=30), st.floats(0.5, 2.0))
@@ -92,19 +154,13 @@ def test_drift_is_that_of_thirds_and_knows_no_unit(samples: list[float], scale: 
     assert drift_of([1.0] * (len(samples) - 1) + [9.0]) == 0
 
 
-def test_an_event_nobody_measured_is_named_and_has_an_estimate() -> None:
-    profile, other = kept(), replace(event("new", flops=9000), operations=3, moved_bytes=200000)
-    found = profile.estimate(other)
-    assert found.how == "fitted"
-    assert found.seconds == pytest.approx(3e-6 + 9e-6 + 2e-5, rel=1e-3)
-    assert found.low <= found.seconds <= found.high
-    with pytest.raises(InputError, match=r"nobody measured add new.*fitted to others about 32 us"):
-        profile.seconds(other)
-    known = replace(other, key="k2")
-    assert profile.estimate(known).how == "measured"
-    assert profile.seconds(known) == ROWS[1].seconds
-    with pytest.raises(InputError, match="too few"):
-        kept(events=ROWS[:2]).estimate(other)
+def test_an_event_has_the_seconds_that_were_measured_of_it_or_none() -> None:
+    profile, other = kept(), event("new")
+    assert profile.estimate(other) is None
+    found = profile.estimate(replace(other, key="k2"))
+    assert found
+    assert (found.seconds, found.how) == (ROWS[1].seconds, "measured")
+    assert found.low < found.seconds < found.high
 
 
 class Clock:
@@ -139,7 +195,7 @@ def test_a_machine_that_gets_slower_is_taken_out() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     large = replace(event(), inputs=(Type("f32", (2**32,)),))
     with pytest.raises(InputError, match="what the events read takes"):
-        measured([large], Trial("jax"), "m", "p")
+        measured([large], Trial("jax"), "m", "p", "f32")
 
 
 @pytest.mark.slow
@@ -148,12 +204,13 @@ def test_events_are_measured_in_processes(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(trial, "check_drift", lambda *_: None)
     header = "import torch\n"
     two = [replace(event(key), text=header + event(key).text) for key in ("a", "b", "a")]
-    found = measured(two, Trial("torch", processes=2, rounds=5), "mlp", "data=2")
+    found = measured(two, Trial("torch", processes=2, rounds=5), "mlp", "data=2", "f32")
     assert [one.key for one in found.events] == ["a", "b"]
     assert {one.samples for one in found.events} == {10}
     assert all(0 < one.seconds < 1 for one in found.events)
     assert found.where.processes == 2
-    assert read_profile(profile_text(found)) == found
+    steady = replace(found, drift=0.0)
+    assert read_profile(profile_text(steady)) == steady
 
 
 @pytest.mark.slow
@@ -161,4 +218,4 @@ def test_a_process_that_dies_says_its_last_words() -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     dying = event(body="raise RuntimeError('no memory left for it')")
     with pytest.raises(RunError, match=r"process 0 ended with code 1.*no memory left for it"):
-        measured([dying], Trial("torch", rounds=5), "mlp", "data=2")
+        measured([dying], Trial("torch", rounds=5), "mlp", "data=2", "f32")
