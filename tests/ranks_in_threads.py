@@ -7,7 +7,6 @@ A collective is a meeting of its group, after which each rank has what all broug
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from emitted_steps import loaded
 PATIENCE_SECONDS = 20.0
 
 
-Wires = defaultdict[tuple[int, int, int], Queue[Any]]
+Wires = dict[tuple[int, int, int], Queue[Any]]
 """What is under way, by sender, receiver and tag."""
 
 
@@ -118,13 +117,17 @@ class Distributed:
     def recv(self, buffer: Any, source: int) -> None:
         self.irecv(buffer, source).wait()
 
+    def wire(self, source: int, to: int, tag: int) -> Queue[Any]:
+        # A defaultdict let sender and receiver each make a queue, and what was sent was lost.
+        return self.wires.setdefault((source, to, tag), Queue())
+
     def isend(self, x: Any, to: int, tag: int = 0) -> Sending:
         sending = Sending()
-        self.wires[self.rank, to, tag].put((x, sending))
+        self.wire(self.rank, to, tag).put((x, sending))
         return sending
 
     def irecv(self, buffer: Any, source: int, tag: int = 0) -> Getting:
-        return Getting(self.wires[source, self.rank, tag], buffer)
+        return Getting(self.wire(source, self.rank, tag), buffer)
 
 
 def stacked(several: Sequence[Any]) -> Any:
@@ -156,7 +159,7 @@ def parts_in_threads(
 ) -> list[list[np.ndarray]]:
     """What ``device_step`` makes of the parts of each value on each rank, in the same order."""
 
-    wires: Wires = defaultdict(Queue)
+    wires: Wires = {}
     meetings = Meetings()
 
     def one(rank: int) -> list[np.ndarray]:
@@ -174,7 +177,7 @@ def parts_in_threads(
 
 def in_threads(text: str, given: Mapping[str, np.ndarray], world: int) -> dict[str, np.ndarray]:
     """The outputs of one step, each as the last rank that has it says."""
-    wires: Wires = defaultdict(Queue)
+    wires: Wires = {}
 
     def one(rank: int) -> dict[str, np.ndarray]:
         names = loaded(text)
