@@ -314,8 +314,8 @@ SWEEP: Given = {
 COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
     "programs followed": (segments._ChoiceSearch, "follow"),
-    "programs proved": (answers, "judged"),
-    "answers priced": (answers, "_of_found"),
+    "programs proved": (answers, "judge_symbolically"),
+    "answers priced": (answers, "_answer_of_found"),
     "states explored": (library, "explore_moves"),
     "insides written": (Composer, "_tried"),
     "plans simulated": (Planner, "_simulated"),

@@ -113,7 +113,7 @@ def test_no_object_of_an_answer_hides_its_keys(document: Any) -> None:
     """Those that write themselves, such as an answer of ``top``, were objects of anything."""
     schemas = document["components"]["schemas"]
     objects = {name: one for name, one in schemas.items() if one.get("type") == "object"}
-    assert {"Answer", "CheckReply", "TopQuestion"} <= set(objects)
+    assert {"PlacedAnswer", "CheckReply", "TopQuestion"} <= set(objects)
     assert all(one.get("properties") for one in objects.values())
 
 
