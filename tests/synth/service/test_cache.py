@@ -113,7 +113,7 @@ def test_partial_answers_and_measurements_are_not_kept(
 ) -> None:
     cache = pytest.importorskip("synth.service.cache")
     question = parse_question(VERBS["systems"].question, {})
-    with cache.opened(url) as before:
+    with cache.open_cache(url) as before:
         before.keep("systems", question, Reply({}, Outcome.PARTIAL), 1.0)
         assert before.find("systems", question) is None
         before.keep("systems", question, Reply({"a": 1.5}, Outcome.NO), 1.0)

@@ -44,7 +44,7 @@ def emitted_words(answer: Any, index: int) -> str:
     ("asked", "words"),
     [
         ({"bytes": 2**26, "system": "p2-a100:2", "axes": {"data": 32}}, "One call"),
-        ({"bytes": 2**24}, "Prices do not tell this from the default"),
+        ({"bytes": 2**24}, "This ties with the default"),
     ],
 )
 def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], words: str) -> None:
