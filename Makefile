@@ -61,7 +61,7 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	$(PYTHON) -m zipfile -l dist/*.whl > build/wheel/files
-	for file in report/page.css report/templates/report.html \
+	for file in show/report/page.css show/report/templates/report.html \
 	    service/page/templates/form.html service/page/docs/page.md service/page/static/vendor/cytoscape/LICENSE; do \
 	  grep -q "synth/$$file" build/wheel/files || { echo "$$file is not in the wheel"; exit 1; }; done
 	test "$$($(BIN)/python -c '$(EDITION)')" = "$$(cd build/wheel && venv/bin/python -c '$(EDITION)')"
