@@ -115,7 +115,10 @@ def test_types_say_their_bounds_units_and_defaults(page: str) -> None:
     top = plain(sections(page)["top"])
     assert "k integer 10 Number of answers. Here at most 1,000." in top
     assert "segments integer ≥ 1 ≤ 4096 or auto auto" in top.replace('"', "")
-    assert 'bytes 1073741824 Size of the whole tensor on each device. As text with a unit: "64MiB"' in top
+    assert (
+        'bytes 1073741824 Size of the whole tensor on each device. As text with a unit: "64MiB"'
+        in top
+    )
     assert "The body has at most 576 KiB." in top
     assert "bandwidth_GB_per_s number ≥ 0, GB/s always" in plain(sections(page)["type-LevelInFull"])
     for link in re.findall(r'href="#([^"]+)"', page):
