@@ -214,12 +214,12 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 from hierarchies import InputError
 from synth.collective.ranking.request import Watcher
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 for verb, question in json.load(sys.stdin):
     print(verb, question, file=sys.stderr, flush=True)
     try:
-        VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher())
+        VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher())
     except InputError:
         pass
 """

@@ -102,11 +102,11 @@ sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "op
 from contextlib import suppress
 from hierarchies import InputError
 from synth.collective.ranking.request import Watcher
-from synth.ask.questions.question import asked
+from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 for verb, question in json.load(sys.stdin):
     with suppress(InputError):
-        VERBS[verb].answer(asked(VERBS[verb].question, question), Watcher())
+        VERBS[verb].answer(parse_question(VERBS[verb].question, question), Watcher())
 loaded = [m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)]
 print(json.dumps([*loaded, *opened]))
 """

@@ -198,8 +198,8 @@ def test_without_jax_texts_are_read_and_the_zoo_says_what_to_install() -> None:
 
 LARGE = """
 from pathlib import Path
-from synth.step.models import Spelling, zoo_step
-step = zoo_step("gpt3-175b", {}, Spelling(dtype="bfloat16", remat=True))
+from synth.step.models import ModelSettings, zoo_step
+step = zoo_step("gpt3-175b", {}, ModelSettings(dtype="bfloat16", remat=True))
 pairs = zip(step.graph.inputs, step.roles)
 assert sum(v.type.elements for v, r in pairs if r == "parameter") > 174e9
 [most] = [line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]

@@ -425,7 +425,7 @@ def test_processes_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) ->
     late.chmod(0o755)
     text = (
         "import sys; from pathlib import Path\n"
-        "from synth.collective.run.processes import Command, last_words, supervise\n"
+        "from synth.collective.run.processes import Command, last_message, supervise\n"
         f"words = (sys.executable, '-c', {inner!r})\n"
         f"supervise([Command('a', words), Command('b', words)], Path({str(tmp_path)!r}), 100)\n"
     )
