@@ -37,12 +37,13 @@ def serving(store: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], An
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str]
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """A process in a session of its own; killed in the end if it still runs."""
     process = subprocess.Popen(
         command,
         env=environment,
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -223,7 +223,7 @@ def work(item):
         print(os.getpid(), flush=True)
         while True:
             pass
-list(forks.forked(work, [0, 1, 2], Two()))
+list(forks.map_in_forks(work, [0, 1, 2], Two()))
 """
 
 

@@ -150,7 +150,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
         return key_of("systems", question)
 
     before = key()
-    for face in ("service/new", "cli/app", "cli/commands/asking", "tables/rankings", "new"):
+    for face in ("service/new", "cli/app", "cli/commands/asking", "show/terminal/rankings", "new"):
         (tmp_path / "synth" / f"{face}.py").write_text("another")
         assert key() == before, face
     (tmp_path / "synth/service/store/more.toml").write_text("another")

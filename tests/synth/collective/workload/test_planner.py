@@ -23,6 +23,7 @@ from synth.collective.workload.assignments import SettledEntry, assignments, set
 from synth.collective.workload.files import load_job, read_job, shipped_jobs
 from synth.collective.workload.planner import JobPlan, SearchSettings, plan_job
 from synth.measure.calibration.typical import apply_typical
+from synth.show.terminal.rankings import LESS_IS_NO_BETTER
 from synth.show.terminal.table import TABLES
 
 QUICK = SearchSettings(k=3, language=Language(3), segments=(1, 4))
@@ -170,4 +171,4 @@ def test_what_frameworks_lay_out_comes_first_where_prices_do_not_tell_another_fr
     assert first.placement.matrix == ((4, 1), (1, 8))
     assert second.exposed_seconds < first.exposed_seconds
     text = printed(TABLES["plan"](PlanReply.of(near)))
-    assert "less is no better here" in " ".join(text.split())
+    assert LESS_IS_NO_BETTER in " ".join(text.split())
