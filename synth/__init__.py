@@ -1,9 +1,12 @@
 """HOW: synthesis, proof, prices and schedules of reduction programs.
 
-The Python face is as small as the command line's main verbs: a machine, axes, and which of them to
-reduce over, or all that a training step sends over them; the answers come ranked, each with its
-program, price and proof. It is loaded when it is first used, so that ``collsynth --help`` need not
-wait.
+The Python face has every verb of the command line as a function. ``synth.plan("dgx-h100:4",
+model="llama3-8b")`` plans a whole step, ``synth.simulate`` puts one on the clock, and so on: the
+keys of a question are keywords, and the answer is the pydantic model of ``docs/json.md``.
+``synth.import_topology`` is the verb ``import``. Where an answer is only a station of the caller's
+own program, ``synth.top`` and ``synth.plan_job`` return domain types: reductions, programs, proofs.
+
+Everything is loaded when it is first used, so that ``collsynth --help`` need not wait.
 
 >>> import synth
 >>> report = synth.top(
@@ -12,8 +15,11 @@ wait.
 >>> [answer] = report.answers
 >>> print(answer.candidate.program, answer.verdict)
 all-reduce root inside Proved(sizes=None)
+>>> synth.place("dgx-h100:2", axes={"data": 2, "model": 8}).count
+2
 """
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +44,18 @@ __all__ = ["Answer", "Report", "Request", "Sent", "answers", "job_of", "plan_job
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_functions()})
 
 
 def __getattr__(name: str) -> Any:
-    """The face is loaded when it is first used, so that ``collsynth --help`` need not wait."""
     if name in _ROOMS:
         return getattr(import_module(_ROOMS[name]), name)
+    if not name.startswith("_") and name in _functions():
+        return _functions()[name]
     raise AttributeError(f"module 'synth' has no attribute {name!r}")
+
+
+def _functions() -> Mapping[str, Callable[..., Any]]:
+    """The verbs as functions. They load numpy and z3."""
+    functions: Mapping[str, Callable[..., Any]] = import_module("synth.verbs").FUNCTIONS
+    return functions

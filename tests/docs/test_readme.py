@@ -242,3 +242,17 @@ def test_the_step_beside_a_published_one_is_simulated_as_the_page_says(tmp_path:
 def test_the_python_of_the_docs_works(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(block.text, str(block.page), "exec"), {})
     assert "[[4, 2], [1, 4]]" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_step_is_planned_simulated_and_divided_from_python(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    code = blocks("python", DOCS / "python.md")[2]
+    names: dict[str, Any] = {}
+    exec(compile(code.text, str(code.page), "exec"), names)
+    planned, clock, sharded = capsys.readouterr().out.splitlines()
+    assert planned.startswith("data=8; batch over data")
+    assert float(clock.split()[0]) == pytest.approx(names["best"].seconds)
+    assert sharded == "step gpt2-small over data=8"

@@ -1,0 +1,81 @@
+"""Every verb of the command line as a Python function: keywords in, the typed answer out.
+
+>>> from synth.verbs import FUNCTIONS
+>>> FUNCTIONS["place"]("dgx-h100:1", axes={"data": 8}).count
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import Any
+
+from hierarchies import InputError
+from synth.ask.answers import judge
+from synth.ask.heap import collect_garbage_seldom
+from synth.ask.questions.fields import flags_of
+from synth.ask.questions.question import Question, parse_question
+from synth.ask.table import VERBS
+from synth.client.texts import to_sendable
+from synth.collective.ranking.request import Watcher
+
+
+def _verb_function(verb: str) -> Callable[..., Any]:
+    """Returns the function that asks a verb.
+
+    Its parameters are the keys of the question as in ``docs/json.md``; those without a flag's
+    dashes on the command line may be given by place. A ``Path`` stands for the text of its file.
+    The function returns the pydantic model of the answer, complete or not (``answer.complete``),
+    and raises InputError for a question that cannot be used. ``watcher`` sees progress and can
+    stop the work.
+    """
+    entry = VERBS[verb]
+    signature = _signature(entry.question)
+
+    def ask(*values: Any, watcher: Watcher | None = None, **fields: Any) -> Any:
+        try:
+            arguments = signature.bind(*values, **fields).arguments
+        except TypeError as error:
+            keys = ", ".join(signature.parameters)
+            raise InputError(f"synth.{verb}: {error}", hint=f"its keys are {keys}") from None
+        # ``from`` is a word of Python, so the key of that name is known by its field's name here.
+        keys_of = {name: entry.question.model_fields[name].alias or name for name in arguments}
+        given = {keys_of[name]: value for name, value in arguments.items()}
+        question = parse_question(entry.question, to_sendable(given))
+        with collect_garbage_seldom():
+            reply = entry.answer(question, watcher or Watcher())
+        return judge(verb).validate_python(reply.body)
+
+    ask.__name__ = ask.__qualname__ = verb
+    ask.__doc__ = (entry.answer.__doc__ or "").strip()
+    ask.__signature__ = signature  # type: ignore[attr-defined]
+    return ask
+
+
+def _signature(question: type[Question]) -> Signature:
+    """The keys of a question: arguments of the command line by place, all others as keywords."""
+    placed = [flag.name for flag in flags_of(question) if flag.is_argument]
+    others = [name for name in question.model_fields if name not in placed]
+    return Signature(
+        [
+            *(_parameter(question, name, Parameter.POSITIONAL_OR_KEYWORD) for name in placed),
+            *(_parameter(question, name, Parameter.KEYWORD_ONLY) for name in others),
+        ]
+    )
+
+
+def _parameter(question: type[Question], name: str, kind: Any) -> Parameter:
+    field = question.model_fields[name]
+    default = (
+        Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+    )
+    return Parameter(name, kind, default=default, annotation=field.annotation)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "import_topology" if verb == "import" else verb: _verb_function(verb)
+    for verb in VERBS
+    if verb != "top"  # ``synth.top`` returns domain types
+}
+"""The functions by their names in ``synth``."""
