@@ -23,7 +23,6 @@ from synth.compute.roofline import Provenance as Provenance
 from synth.compute.roofline import RooflineRates as RooflineRates
 from synth.compute.roofline import bytes_estimate as bytes_estimate
 from synth.compute.roofline import estimate_operation as estimate_operation
-from synth.compute.roofline import fit_matrix_rate as fit_matrix_rate
 from synth.compute.roofline import product_estimate as product_estimate
 from synth.compute.section import NOTHING as NOTHING
 from synth.compute.section import Section as Section

@@ -14,10 +14,8 @@ are never below operations/peak nor bytes/memory rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
-from statistics import median
 from typing import Literal
 
 from grammar.tensors.operations import Operation
@@ -129,27 +127,6 @@ def bytes_estimate(size: int, device: Device, rates: RooflineRates = TYPICAL) ->
     least = size / device.memory_bytes_per_second
     seconds = max(_memory_seconds(size, device) / rates.memory, least)
     return _estimate_between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
-
-
-def fit_matrix_rate(
-    samples: Sequence[tuple[MatrixProduct, float]], device: Device
-) -> RooflineRates:
-    """Fits the share of the matrix rate that a device's measured products reach, and its interval.
-
-    The share is the median, so that a stray row does not move it; all rows are between ``low`` and
-    ``high``. Raises InputError without samples.
-    """
-    if not samples:
-        raise InputError("no measured products to fit to", hint="give at least one")
-    full = replace(TYPICAL, products=1.0)
-    shares = [
-        product_estimate(product, device, full).seconds / seconds for product, seconds in samples
-    ]
-    fitted = replace(TYPICAL, products=median(shares), how="fitted")
-    ratios = [
-        seconds / product_estimate(product, device, fitted).seconds for product, seconds in samples
-    ]
-    return replace(fitted, low=min(1.0, *ratios), high=max(1.0, *ratios))
 
 
 def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:

@@ -21,7 +21,6 @@ from synth.compute import (
     MatrixProduct,
     bytes_estimate,
     estimate_operation,
-    fit_matrix_rate,
     flops_of,
     product_estimate,
     product_of,
@@ -176,23 +175,6 @@ def test_measured_kernels_that_only_move_are_held_by_the_interval(name: str) -> 
     for halves, microseconds in MOVED[name]:
         found = bytes_estimate(2 * 4096 * halves, device)
         assert found.low <= microseconds * 1e-6 <= found.high
-
-
-def test_what_is_fitted_is_told_so_and_is_nearer_to_rows_like_those_it_was_fitted_to() -> None:
-    a100 = device_named("A100 SXM4 80 GB")
-    samples = rows(a100.name, "7b/1", least=3500)
-    found = fit_matrix_rate(samples, a100)
-    assert found.how == "fitted"
-    left = [row for row in rows(a100.name, "7b/1") if row not in samples]
-    ours = [abs(product_estimate(one, a100, found).seconds / taken - 1) for one, taken in left]
-    assert left
-    assert median(ours) < median(errors(left, a100))
-    for one, taken in samples:
-        estimate = product_estimate(one, a100, found)
-        assert estimate.how == "fitted"
-        assert estimate.low * (1 - 1e-12) <= taken <= estimate.high * (1 + 1e-12)
-    with pytest.raises(InputError, match="no measured products"):
-        fit_matrix_rate([], a100)
 
 
 TEXT = """
