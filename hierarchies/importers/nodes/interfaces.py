@@ -100,11 +100,6 @@ def choose_nics(interfaces: Sequence[Interface]) -> NicSelection:
     return NicSelection(tuple(kept), _notes(others))
 
 
-def count_virtual(count: int) -> dict[str, int]:
-    """The count of interfaces that are no NICs, as an entry of a picture's counts."""
-    return {"virtual interfaces": count} if count else {}
-
-
 def _notes(others: Sequence[Interface]) -> tuple[str, ...]:
     reasons = {
         InterfaceOrigin.FUNCTION: "virtual functions of ports that are listed, too",

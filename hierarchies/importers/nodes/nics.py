@@ -101,7 +101,7 @@ def _bandwidth(nics: tuple[Nic, ...], picture: NodePicture) -> Entry:
 
 def _crossed_inner_levels(picture: NodePicture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
     """The inner levels that network traffic crosses: none beside NVLink, else the PCIe links."""
-    if picture.direct or picture.switched is not None or not picture.links_known:
+    if picture.links.direct or picture.links.switched is not None or not picture.links.known:
         return ()
     inside = {group.name: group.nics_inside for group in picture.groups}
     crossed = [level.name for level in inner[:-1] if not inside.get(level.name, True)]

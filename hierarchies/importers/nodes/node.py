@@ -85,7 +85,7 @@ def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
     if name is None:
         return picture
     model = find_model(name)
-    link = picture.link
+    link = picture.links.rate
     notes = picture.notes
     if isinstance(link, Blank):
         link = model.link or link
@@ -95,7 +95,7 @@ def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
         picture,
         device=picture.device if name.lower() in picture.device.lower() else name,
         memory=model.memory,
-        link=link,
+        links=replace(picture.links, rate=link),
         notes=notes,
         model=model,
     )
@@ -126,12 +126,12 @@ class _NodeLevels:
 def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
     gpus = len(picture.gpus)
     order = tuple(range(gpus))
-    if not picture.links_known:
+    if not picture.links.known:
         return _NodeLevels((_unknown_links(picture),), order)
-    if picture.switched is not None:
+    if picture.links.switched is not None:
         shape = _switches(picture)
     else:
-        shape = find_shape(gpus, picture.direct, picture.gpus)
+        shape = find_shape(gpus, picture.links.direct, picture.gpus)
     size = len(shape.islands[0])
     if size == gpus and (gpus > 1 or shape.domain):
         level, notes = _island(picture, shape, gpus)
@@ -141,11 +141,11 @@ def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
 
 def _switches(picture: NodePicture) -> IslandShape:
     """The shape of GPUs joined by NVSwitches. Raises InputError if their parts are unequal."""
-    parts = members_of_parts(picture.switch_parts or (0,) * len(picture.gpus))
+    parts = members_of_parts(picture.links.parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
         raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
-    return IslandShape(tuple(parts), Domain.SWITCH, picture.switched or 0)
+    return IslandShape(tuple(parts), Domain.SWITCH, picture.links.switched or 0)
 
 
 def _switches_reduce(picture: NodePicture) -> Blank | None:
@@ -175,8 +175,8 @@ def _unknown_links(picture: NodePicture) -> DraftLevel:
 
 
 def _blank_of_link(picture: NodePicture, reason: str) -> Blank:
-    if isinstance(picture.link, StatedValue):
-        value, source = float(picture.link.value), picture.link.source
+    if isinstance(picture.links.rate, StatedValue):
+        value, source = float(picture.links.rate.value), picture.links.rate.source
         return Blank(None, f"{reason}; one link has {value / 1e9:g} GB/s ({source})")
     return Blank(None, reason)
 
@@ -212,7 +212,7 @@ def _island(
         )
         return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
-    if not picture.links_counted:
+    if not picture.links.counted:
         level = _gpu_level(
             picture,
             domain,
@@ -230,7 +230,7 @@ def _island(
 
 
 def _rate_of_links(picture: NodePicture, links: float) -> Entry:
-    link, description = picture.link, picture.several(links)
+    link, description = picture.links.rate, picture.several(links)
     if isinstance(link, Blank):
         reason = link.source or "what one carries depends on the GPU: say --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
@@ -317,7 +317,11 @@ def _group_level(
     if group.name != _ISLAND:
         return level
     if shape.domain is not Domain.SWITCH:
-        way = picture.several(picture.to_cpu) + " to its CPU" if picture.to_cpu else "a PCIe link"
+        way = (
+            picture.several(picture.links.to_cpu) + " to its CPU"
+            if picture.links.to_cpu
+            else "a PCIe link"
+        )
         return replace(level, ports=StatedValue(size, f"every GPU has {way} of its own"))
     reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
@@ -332,7 +336,7 @@ def _group_level(
 def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
     if shape.domain is Domain.SWITCH:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
-    if picture.to_cpu:
+    if picture.links.to_cpu:
         return _rate_over_cpus(picture, shape)
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, StatedValue):
@@ -342,7 +346,7 @@ def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
 
 def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
     """The bandwidth of a GPU between sockets: its links to the CPU, or its share between CPUs."""
-    to_cpu = _rate_of_links(picture, picture.to_cpu)
+    to_cpu = _rate_of_links(picture, picture.links.to_cpu)
     rate = to_cpu.value if isinstance(to_cpu, StatedValue) else to_cpu.suggestion
     reason = f"over the CPUs, to which each GPU has {to_cpu.source}"
     sockets = [group for group in picture.groups if group.name == "socket"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.islands import members_of_parts, parts_of
 from hierarchies.importers.nodes.nvidia_tables import (
     INSIDE_SOCKET,
@@ -24,8 +24,10 @@ from hierarchies.importers.nodes.picture import (
     MOST_GPUS,
     GpuGrouping,
     Nic,
+    NodeLinks,
     NodePicture,
     check_length,
+    count_parts,
 )
 
 SOURCE = "nvidia-smi topo -m"
@@ -156,8 +158,10 @@ def _is_cell(cell: str) -> bool:
 
 
 def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
-    links = _links(matrix)
-    switched, short, notes = _find_switch_links(matrix, links)
+    direct = _links(matrix)
+    switched, short, notes = _find_switch_links(matrix, direct)
+    known = bool(direct) or not legend.only_pcie
+    links = NodeLinks(known, {} if switched is not None else direct, switched, short)
     nics = _nics(matrix, legend)
     selection = choose_nics([Interface(nic.name) for nic in nics])
     used = tuple(nics[place] for place in selection.kept)
@@ -166,25 +170,18 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
         notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
     if any("C2C" in row for row in matrix.cells.values()):
         notes = (*notes, "Connections by C2C are left out.")
-    known = bool(links) or not legend.only_pcie
-    if not links and not legend.kinds and len(matrix.gpus) > 1:
+    if not direct and not legend.kinds and len(matrix.gpus) > 1:
         notes = (*notes, _NO_LEGEND)
-    counted = {"gpus": len(matrix.gpus), "nics": len(used), **count_virtual(len(nics) - len(used))}
-    if known:
-        into = 0 if switched is None else switched * (len(matrix.gpus) - len(short))
-        counted["nvlinks"] = into + sum(short.values()) if switched else sum(links.values())
+    counted = {"nvlinks": links.count(len(matrix.gpus))} if known else {}
     return NodePicture(
         SOURCE if known else f"{SOURCE}p",
         matrix.gpus,
-        {} if switched is not None else links,
-        switched,
-        links_known=known,
-        groups=_groups(matrix, selection.kept),
+        links,
+        _groups(matrix, selection.kept),
         nics=used,
         reduces=None if switched is None else _REDUCES.get(switched),
         notes=notes,
-        counted=counted,
-        short=short,
+        counted=count_parts(len(matrix.gpus), len(nics), len(used), **counted),
         claims=tuple(claims_of(matrix, legend)),
         warnings=() if known else (_ONLY_PCIE,),
     )

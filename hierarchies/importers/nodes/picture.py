@@ -44,31 +44,51 @@ class GpuGrouping:
 
 
 @dataclass(frozen=True)
-class NodePicture:
-    """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
+class NodeLinks:
+    """The links of a node's GPUs, NVLinks or xGMI links; ``known``: False if the file omits them.
 
     ``direct``: the number of links between two GPUs, lower number first, without pairs that have
     none. ``switched``: the number of links from each GPU into the switches that join them all; None
-    if there are none. ``to_cpu``: the number of links from each GPU to its own CPU, as in POWER
-    machines; 0 if there are none, or not equally many. ``link``: bytes per second, per direction,
-    of one such link. ``links_known``: False if the file leaves them out. ``links_counted``: False
-    if a link of ``direct`` may be several. ``groups``: from the coarsest on. ``pcie``: bandwidth of
-    one GPU's own PCIe link. ``arch``: the GPUs' architecture in their tools, ``90`` or ``gfx942``,
-    if the file has it. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add
-    up, None if unknown. ``bonded``: a "link" is everything that joins two devices, as only its
-    bandwidth is given. ``model``: the GPU that the user names. ``switch_parts``: the part of each
-    GPU, if NVSwitches join only some of the GPUs. ``short``: GPUs with fewer links into the
-    switches than ``switched``, by their numbers. ``claims``: claims of the file's tables about the
-    same quantities; ``warnings``: errors of the file or faults of the machine, ``notes`` other
-    remarks.
+    if there are none. ``short``: GPUs with fewer links into the switches, by their numbers.
+    ``parts``: the part of each GPU, if NVSwitches join only some of the GPUs. ``to_cpu``: the
+    number of links from each GPU to its own CPU, as in POWER machines; 0 if there are none, or not
+    equally many. ``rate``: bytes per second, per direction, of one such link. ``counted``: False if
+    a link of ``direct`` may be several. ``bonded``: a "link" is everything that joins two devices,
+    as only its bandwidth is given.
+    """
+
+    known: bool = True
+    direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    switched: int | None = None
+    short: Mapping[int, int] = field(default_factory=dict)
+    parts: tuple[int, ...] = ()
+    to_cpu: int = 0
+    rate: Entry = UNKNOWN
+    counted: bool = True
+    bonded: bool = False
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def count(self, gpus: int) -> int:
+        """The number of all links of a node of so many GPUs."""
+        into = (self.switched or 0) * (gpus - len(self.short)) + sum(self.short.values())
+        return sum(self.direct.values()) + into
+
+
+@dataclass(frozen=True)
+class NodePicture:
+    """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
+
+    ``groups``: from the coarsest on. ``pcie``: bandwidth of one GPU's own PCIe link. ``arch``: the
+    GPUs' architecture in their tools, ``90`` or ``gfx942``, if the file has it. ``amd``: xGMI
+    instead of NVLink. ``reduces``: whether the switches can add up, None if unknown. ``model``: the
+    GPU that the user names. ``claims``: claims of the file's tables about the same quantities;
+    ``warnings``: errors of the file or faults of the machine, ``notes`` other remarks.
     """
 
     source: str
     gpus: tuple[str, ...]
-    direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    switched: int | None = None
-    link: Entry = UNKNOWN
-    links_known: bool = True
+    links: NodeLinks
     groups: tuple[GpuGrouping, ...] = ()
     pcie: Entry = UNKNOWN
     nics: tuple[Nic, ...] = ()
@@ -79,18 +99,13 @@ class NodePicture:
     reduces: bool | None = None
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
-    switch_parts: tuple[int, ...] = ()
     model: GpuModel | None = None
-    to_cpu: int = 0
-    bonded: bool = False
-    links_counted: bool = True
-    short: Mapping[int, int] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def link_name(self) -> str:
-        if self.bonded:
+        if self.links.bonded:
             return "NVLink bond"
         return "xGMI link" if self.amd else "NVLink"
 
@@ -99,35 +114,45 @@ class NodePicture:
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
 
 
-def count_switch_links(
-    counts: Sequence[int], names: Sequence[str], direct: bool
-) -> tuple[int | None, dict[int, int]]:
-    """A GPU's number of links into switches, None without any; and the GPUs that have fewer.
+def collect_links(
+    direct: Mapping[tuple[int, int], int],
+    into: Sequence[int],
+    to_cpu: Sequence[int],
+    names: Sequence[str],
+    link_name: str,
+) -> NodeLinks:
+    """The links of GPUs, by each GPU's number of links into switches and to CPUs.
 
     A machine has equally many for each GPU, so fewer are a fault. Raises InputError, naming GPUs,
     if half of them have fewer, or if there are ``direct`` links, too.
     """
-    most = max(counts, default=0)
-    if not most:
-        return None, {}
-    short = {gpu: count for gpu, count in enumerate(counts) if count < most}
-    if direct or 2 * len(short) >= len(counts):
-        reason = "besides links from GPU to GPU" if direct else f"by {most} links"
+    most = max(into, default=0)
+    short = {gpu: count for gpu, count in enumerate(into) if count < most}
+    if most and (any(direct.values()) or 2 * len(short) >= len(into)):
+        reason = "besides links from GPU to GPU" if any(direct.values()) else f"by {most} links"
         others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
             f"some GPUs hang on NVSwitches {reason}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
         )
-    return most, short
+    notes: tuple[str, ...] = ()
+    if any(to_cpu):
+        counts = " or ".join(map(str, sorted({*to_cpu})))
+        where = f"{link_name}s to CPUs ({counts} a GPU)"
+        notes = (f"{where} are no links between GPUs, but the way out of a socket.",)
+    return NodeLinks(
+        direct=direct,
+        switched=most or None,
+        short=short,
+        to_cpu=to_cpu[0] if len({*to_cpu}) == 1 else 0,
+        notes=notes,
+    )
 
 
-def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
-    """A note on links from GPUs to their CPUs, which are no path between GPUs of one CPU."""
-    if not any(to_cpu):
-        return ()
-    counts = " or ".join(str(count) for count in sorted(set(to_cpu)))
-    where = f"{link_name}s to CPUs ({counts} a GPU)"
-    return (f"{where} are no links between GPUs, but the way out of a socket.",)
+def count_parts(gpus: int, listed: int, nics: int, **links: int) -> dict[str, int]:
+    """The counts of a picture; of the interfaces that are ``listed`` some are no NICs."""
+    virtual = {"virtual interfaces": listed - nics} if listed > nics else {}
+    return {"gpus": gpus, "nics": nics, **virtual, **links}
 
 
 def check_alike(key: str, kinds: Collection[str]) -> None:

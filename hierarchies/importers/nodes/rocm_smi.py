@@ -12,7 +12,12 @@ from itertools import combinations
 
 from hierarchies.importers.claims import Claim, NumberRange
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.picture import GpuGrouping, NodePicture, check_length
+from hierarchies.importers.nodes.picture import (
+    GpuGrouping,
+    NodeLinks,
+    NodePicture,
+    check_length,
+)
 from hierarchies.importers.nodes.rocm_tables import (
     DIRECT,
     DISABLED,
@@ -49,11 +54,10 @@ def _picture(tables: RocmTables) -> NodePicture:
     return NodePicture(
         tables.source,
         tables.gpus,
-        direct,
-        groups=_groups(tables, pairs),
+        NodeLinks(direct=direct, counted=False),
+        _groups(tables, pairs),
         amd=True,
         notes=notes,
-        links_counted=False,
         counted={"gpus": gpus, "xgmi": len(direct)},
         claims=tuple(claims),
     )
