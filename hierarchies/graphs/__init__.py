@@ -12,9 +12,9 @@
 it only where needed: networkx takes longer to load than all other modules together.
 """
 
-from hierarchies.graphs.graph import Edge as Edge
-from hierarchies.graphs.graph import Join as Join
-from hierarchies.graphs.graph import MachineGraph as MachineGraph
-from hierarchies.graphs.graph import Node as Node
-from hierarchies.graphs.graph import NodeKind as NodeKind
+from hierarchies.graphs.machine import Edge as Edge
+from hierarchies.graphs.machine import Join as Join
+from hierarchies.graphs.machine import MachineGraph as MachineGraph
+from hierarchies.graphs.machine import Node as Node
+from hierarchies.graphs.machine import NodeKind as NodeKind
 from hierarchies.graphs.machine import graph_of as graph_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 
 _SOURCE = ("", "source")
 _HOLDS = 1 - 1e-9

@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from hierarchies.graphs.drawing import svg
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.system import System
 
 _SHAPES = {

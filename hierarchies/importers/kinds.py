@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
-from hierarchies.importers.draft import Draft
-from hierarchies.importers.graphs import reader, reading
+from hierarchies.importers.draft import Draft, ImportOptions
+from hierarchies.importers.graphs import reading
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks import (
     ibnetdiscover,
@@ -19,7 +19,6 @@ from hierarchies.importers.networks import (
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import NodePicture
-from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.slurm import slurm
 
 
@@ -136,7 +135,7 @@ KINDS: Mapping[str, FileKind] = {
     "graph": _cluster_kind(
         "a graph: GraphML, node-link JSON, a topology of MSCCL, TE-CCL or TACOS",
         "give one graph",
-        reader.read,
+        reading.read,
         reading.check_beginning,
     ),
     "ibnetdiscover": _cluster_kind(

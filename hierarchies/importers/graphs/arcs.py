@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.importers.hostlist import shorten_list
 
 MOST_NODES, MOST_EDGES = 20_000, 200_000

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge
+from hierarchies.graphs.machine import Edge
 from hierarchies.importers.graphs.domains import GraphDomain
 from hierarchies.links import circle_links
 

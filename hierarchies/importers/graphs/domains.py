@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 
 Devices = frozenset[str]
 

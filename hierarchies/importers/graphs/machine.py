@@ -12,15 +12,13 @@ from math import prod
 
 from hierarchies.errors import InputError
 from hierarchies.faults import parse_fault
-from hierarchies.graphs.graph import MachineGraph, NodeKind
-from hierarchies.graphs.machine import graph_of
+from hierarchies.graphs.machine import MachineGraph, NodeKind, graph_of
 from hierarchies.hierarchy import NAME, RESERVED, Hierarchy, Level, is_numbered
 from hierarchies.importers.draft import Blank, Draft, DraftLevel, Lack, StatedValue
 from hierarchies.importers.graphs.arcs import SourceGraph
 from hierarchies.importers.graphs.circles import natural_sort_key
 from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, Wires, find_domains
-from hierarchies.importers.graphs.levels import GraphLevel, find_levels
-from hierarchies.importers.graphs.places import DevicePlaces, find_places
+from hierarchies.importers.graphs.levels import DevicePlaces, GraphLevel, find_levels, find_places
 from hierarchies.system import Domain as Kinds
 from hierarchies.system import Link, System
 

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.draft import Blank, Draft, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
-from hierarchies.importers.networks.ib_machines import (
+from hierarchies.importers.networks.infiniband import (
+    Cable,
     Machines,
+    Speed,
+    Subnet,
     is_aggregation,
     machines_of,
     nameless_hosts,
+    parse_subnet,
 )
-from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, parse_subnet
 from hierarchies.importers.networks.networks import (
     NODE,
     NetworkFacts,
@@ -25,7 +28,6 @@ from hierarchies.importers.networks.networks import (
     draft_network,
 )
 from hierarchies.importers.networks.tiers import Host, Tiers
-from hierarchies.importers.options import ImportOptions
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8

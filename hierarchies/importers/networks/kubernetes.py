@@ -11,12 +11,10 @@ from typing import Any
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
 from hierarchies.importers.claims import Claim, NumberRange
-from hierarchies.importers.draft import Draft
+from hierarchies.importers.draft import Draft, ImportOptions
 from hierarchies.importers.hostlist import MOST_HOSTS, shorten_list
 from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
-from hierarchies.importers.networks.switches import tier_names
-from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.networks.tiers import Host, Tiers, check_nested, tier_names
 from hierarchies.importers.structured import parse_json
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")

@@ -10,11 +10,18 @@ from math import prod
 from hierarchies.errors import InputError
 from hierarchies.importers.claims import Claim
 from hierarchies.importers.contents import Contents, Unit
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, StatedValue
+from hierarchies.importers.draft import (
+    Blank,
+    Draft,
+    DraftLevel,
+    Entry,
+    ImportOptions,
+    Lack,
+    StatedValue,
+)
 from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.nccl_rates import NETWORK
 from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, largest_even_part
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
 _UPLINKS = "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs."

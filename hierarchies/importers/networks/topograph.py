@@ -9,12 +9,17 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
-from hierarchies.importers.draft import Draft
+from hierarchies.importers.draft import Draft, ImportOptions
 from hierarchies.importers.hostlist import MOST_HOSTS, HostlistExpander, shorten_list
 from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
-from hierarchies.importers.networks.switches import Switch, build_switch_tree, tier_names
-from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import ImportOptions
+from hierarchies.importers.networks.tiers import (
+    Host,
+    Switch,
+    Tiers,
+    build_switch_tree,
+    check_nested,
+    tier_names,
+)
 from hierarchies.importers.structured import parse_json, parse_yaml, require_mapping
 
 _NAME = "topograph-cluster"

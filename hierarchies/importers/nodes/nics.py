@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hierarchies.importers.draft import Blank, DraftLevel, Entry, StatedValue
+from hierarchies.importers.nccl_rates import NETWORK, suggest_mi300x_latencies
 from hierarchies.importers.nodes.picture import Nic, NodePicture
-from hierarchies.importers.suggestions import NETWORK, suggest_mi300x_latencies
 
 FASTEST = 1e12 / 8
 _MEDIA = {

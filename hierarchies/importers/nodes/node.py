@@ -14,10 +14,12 @@ from hierarchies.importers.draft import (
     Draft,
     DraftLevel,
     Entry,
+    ImportOptions,
     StatedValue,
     is_refinement,
 )
 from hierarchies.importers.models import GpuModel, find_model, memory_of, model_of
+from hierarchies.importers.nccl_rates import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
 from hierarchies.importers.nodes.agreement import (
     claims_of,
     degraded_gpus,
@@ -27,8 +29,6 @@ from hierarchies.importers.nodes.agreement import (
 from hierarchies.importers.nodes.islands import IslandShape, find_shape, members_of_parts
 from hierarchies.importers.nodes.nics import network_level
 from hierarchies.importers.nodes.picture import MOST_GPUS, GpuGrouping, NodePicture
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"

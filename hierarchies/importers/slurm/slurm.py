@@ -9,7 +9,7 @@ from math import prod
 
 from hierarchies.errors import InputError, error_context
 from hierarchies.importers.claims import Claim, NumberRange
-from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.draft import Blank, Draft, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.networks import (
     NODE,
@@ -19,12 +19,10 @@ from hierarchies.importers.networks.networks import (
     draft_group_network,
     draft_network,
 )
-from hierarchies.importers.networks.switches import build_switch_tree
-from hierarchies.importers.networks.tiers import Host, Tiers, add_groups
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.slurm import conf as slurm_conf
+from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, build_switch_tree
 from hierarchies.importers.slurm import yaml as slurm_yaml
-from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, Torus, counted
+from hierarchies.importers.slurm.conf import NodeGroup, SlurmLayout, Torus, counted, parse_conf
+from hierarchies.importers.slurm.conf import check_beginning as check_conf_beginning
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
@@ -43,11 +41,7 @@ def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
     name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
     with error_context(name):
-        layout = (
-            slurm_yaml.parse_topology_yaml(text)
-            if _is_yaml(name, text)
-            else slurm_conf.parse_conf(text)
-        )
+        layout = slurm_yaml.parse_topology_yaml(text) if _is_yaml(name, text) else parse_conf(text)
         draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
         (f"left out, as Slurm does beside a topology.yaml: {shorten_list(ignored)}",)
@@ -64,7 +58,7 @@ def check_beginning(files: Mapping[str, str]) -> None:
         if _is_yaml(name, text):
             check_yaml_beginning(text)
         else:
-            slurm_conf.check_beginning(text)
+            check_conf_beginning(text)
 
 
 def _select_file(files: Mapping[str, str]) -> tuple[str, str]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.importers.hostlist import HostlistExpander, shorten_list
-from hierarchies.importers.networks.switches import Switch
-from hierarchies.importers.slurm.conf import sizes_note
-from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, Torus, hosts_of
+from hierarchies.importers.networks.tiers import Switch
+from hierarchies.importers.slurm.conf import NodeGroup, SlurmLayout, Torus, hosts_of, sizes_note
 from hierarchies.importers.structured import parse_yaml, require_mapping
 
 _KINDS = ("tree", "block", "flat", "ring", "torus3d")
