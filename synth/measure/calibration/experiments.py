@@ -19,8 +19,8 @@ from synth.collective.algorithms import nccl_tests
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has_algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.logs.matching import find_host_level, join_with_commas
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26

@@ -23,14 +23,15 @@ import scipy
 
 from hierarchies import System
 from synth.measure.calibration.candidates import FitCandidate
-from synth.measure.calibration.expectations import expected_numbers, wider_keys
 from synth.measure.calibration.prior import (
     NOISE,
     PARTS,
     Floats,
     Key,
+    expected_numbers,
     expected_prior,
     part_of_column,
+    wider_keys,
 )
 from synth.measure.calibration.slow_level import LargestRow, find_slowness
 

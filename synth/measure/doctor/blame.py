@@ -14,8 +14,8 @@ from typing import Literal
 
 from hierarchies import System
 from synth.collective.algorithms.nccl_model import SPELLINGS
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.experiments import isolating_experiment
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.slow_level import SHORT, LargestRow, choose_slow_level
 from synth.measure.doctor.next_steps import next_steps
 from synth.measure.doctor.runs import MeasuredRun

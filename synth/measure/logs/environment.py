@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from synth.collective.algorithms.nccl_model import NVLS, NVLS_TREE, SPELLINGS
-from synth.measure.logs.tables import COLLECTIVES, UNREAD
+from synth.measure.logs.tables import COLLECTIVES, UNREAD, ForcedChoice
 
 ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
 PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
@@ -82,20 +82,6 @@ def parse_split(text: str) -> str | None:
     except ValueError:
         return None
     return f"{_RULES.get(parts['name'], parts['name'])} {value}"
-
-
-@dataclass(frozen=True)
-class ForcedChoice:
-    """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
-
-    ``unknown`` are variables with unknown values.
-    """
-
-    algorithm: str | None = None
-    protocol: str | None = None
-    without: tuple[str, ...] = ()
-    split: str | None = None
-    unknown: tuple[str, ...] = ()
 
 
 @dataclass

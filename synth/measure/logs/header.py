@@ -80,14 +80,9 @@ class RunFacts:
             self.stated,
             rows=good,
             places=tuple(self.places),
-            algorithm=forced.algorithm,
-            protocol=forced.protocol,
-            without=forced.without,
-            split=forced.split,
+            forced=forced,
             broken=len(found) - len(good),
-            warnings=tuple(
-                f"{name} has a value that names no single way" for name in forced.unknown
-            ),
+            warnings=forced.warnings,
         )
 
     def afresh(self, keep_places: bool = False) -> RunFacts:

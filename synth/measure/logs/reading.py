@@ -16,8 +16,15 @@ from math import inf, isinf
 
 from hierarchies import InputError, suggest_nearest
 from synth.measure.calibration.measurements import SEND_RECEIVE
-from synth.measure.logs.csv import is_plain_csv, parse_plain_table
-from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
+from synth.measure.logs.documents import (
+    check_json,
+    is_csv,
+    is_json,
+    is_plain_csv,
+    parse_csv_tables,
+    parse_json_tables,
+    parse_plain_table,
+)
 from synth.measure.logs.sections import has_sections, parse_sections
 from synth.measure.logs.tables import (
     BARE,

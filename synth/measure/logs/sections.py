@@ -6,8 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from synth.measure.logs.documents import (
+    check_json,
+    is_csv,
+    is_json,
+    parse_csv_tables,
+    parse_json_tables,
+)
 from synth.measure.logs.environment import Environment, is_command
-from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
 from synth.measure.logs.tables import Table
 from synth.measure.logs.text import LONGEST_LINE, join_lines
 
@@ -58,15 +64,8 @@ def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
 
 def _add_forced(table: Table, environment: Environment) -> Table:
     """Returns the table with its command line's settings, if its own part states none."""
-    forced = environment.forced(table.collective)
-    if table.algorithm or table.protocol or table.without or table.split:
+    known = table.forced
+    if known.algorithm or known.protocol or known.without or known.split:
         return table
-    unknown = tuple(f"{name} has a value that names no single way" for name in forced.unknown)
-    return replace(
-        table,
-        algorithm=forced.algorithm,
-        protocol=forced.protocol,
-        without=forced.without,
-        split=forced.split,
-        warnings=table.warnings + unknown,
-    )
+    forced = environment.forced(table.collective)
+    return replace(table, forced=forced, warnings=table.warnings + forced.warnings)

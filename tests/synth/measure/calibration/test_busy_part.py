@@ -33,9 +33,8 @@ from hierarchies.fabric import (
 )
 from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import FitCandidate, candidates
+from synth.measure.calibration.candidates import FitCandidate, Predictor, candidates
 from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
 
 SYSTEMS = {name: load(name) for name in catalogue()}
 MiB = 2**20
