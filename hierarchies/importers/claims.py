@@ -56,6 +56,14 @@ class Claim:
         return False
 
 
+def exact_claim(
+    topic: str, subject: str, place: str, number: float, words: str = "", yields: bool = False
+) -> Claim:
+    """The claim that a quantity is this number."""
+    words = words or f"{number:.12g}"
+    return Claim(topic, subject, place, words, NumberRange(number, number), yields)
+
+
 def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
     """The contradictions resolved by a claim that yields, one sentence for each pair of places.
 

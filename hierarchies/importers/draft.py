@@ -186,27 +186,25 @@ def draft_level_of(system: System, position: int) -> DraftLevel:
     """A level of a known system as a draft level, with its sources."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
-    def stated(key: str, value: Value) -> StatedValue:
-        source = link.source(key, f"the description of {system.name}")
-        return StatedValue(value, source, key in link.unconfirmed)
-
-    def latency(key: str, seconds: float | None) -> StatedValue | None:
-        return None if seconds is None else stated(key, seconds)
-
-    return DraftLevel(
-        level.name,
-        stated("domain", link.domain.value),
-        stated("bandwidth_GB_per_s", link.bandwidth_bytes_per_second),
-        stated("latency_us", link.latency_seconds),
-        stated("count", level.cardinality),
-        stated("ports", link.ports),
-        link.through,
-        stated("reduces", True) if link.reduces else None,
-        latency("ll_latency_us", link.ll_latency_seconds),
-        latency("ll128_latency_us", link.ll128_latency_seconds),
-        medium=link.medium,
-        wraps=None if link.wraps else stated("wraps", False),
-    )
+    values: dict[str, Value | None] = {
+        "domain": link.domain.value,
+        "bandwidth_GB_per_s": link.bandwidth_bytes_per_second,
+        "latency_us": link.latency_seconds,
+        "count": level.cardinality,
+        "ports": link.ports,
+        "reduces": link.reduces or None,
+        "ll_latency_us": link.ll_latency_seconds,
+        "ll128_latency_us": link.ll128_latency_seconds,
+        "wraps": None if link.wraps else False,
+    }
+    origin = f"the description of {system.name}"
+    stated = {
+        key: StatedValue(value, link.source(key, origin), key in link.unconfirmed)
+        for key, value in values.items()
+        if value is not None
+    }
+    blank = DraftLevel(level.name, UNKNOWN, UNKNOWN, through=link.through, medium=link.medium)
+    return blank.having(stated)
 
 
 MOST_NODES = 10**6

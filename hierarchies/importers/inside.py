@@ -27,27 +27,14 @@ def wrap_network(draft: Draft, inner: System) -> Draft:
     Raises InputError for a draft of devices, and if ``inner`` has more or fewer devices in a unit
     than the draft.
     """
-    if draft.holds_devices and draft.wider is None:
+    networks = [each for each in (draft, draft.wider) if each and not each.holds_devices]
+    if not networks:
         raise InputError(
             "--inside describes nodes, and this file describes devices already",
             hint="leave --inside out",
         )
-    if draft.holds_devices:
-        assert draft.wider is not None
-        return wrap_network(draft.wider, inner)
-    wider = draft.wider
-    if (
-        wider is not None
-        and not _has_same_devices(draft, inner)
-        and _has_same_devices(wider, inner)
-    ):
-        return _merge_draft(wider, inner)
-    return _merge_draft(draft, inner)
-
-
-def _has_same_devices(draft: Draft, inner: System) -> bool:
-    """Whether the units of a draft have as many devices as those of a system, as far as known."""
-    return draft.contents is None or draft.contents.agrees(inner)
+    fitting = [net for net in networks if net.contents is None or net.contents.agrees(inner)]
+    return _merge_draft((fitting or networks)[0], inner)
 
 
 def _merge_draft(draft: Draft, inner: System) -> Draft:

@@ -160,6 +160,32 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}" if mark else ""
 
 
+def require_list(value: Any, subject: str) -> list[Any]:
+    """Return the value if it is a list. Raises InputError otherwise."""
+    if not isinstance(value, list):
+        raise InputError(f"{subject} is no list")
+    return value
+
+
+def require_text(value: Any, subject: str) -> str:
+    """Return the value if it is a text that is not empty. Raises InputError otherwise."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{subject} is no name")
+    return value
+
+
+def require_texts(value: Any, subject: str) -> list[str]:
+    """Return a list of texts; an empty one for a missing value. Raises InputError otherwise."""
+    return [require_text(entry, subject) for entry in require_list(value or [], subject)]
+
+
+def entries_of(values: Any, subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The mappings of a list, each after its place. Raises InputError for other values."""
+    for number, value in enumerate(require_list(values, subject), start=1):
+        where = f"{subject}, entry {number}"
+        yield where, require_mapping(value, where)
+
+
 def require_mapping(value: Any, subject: str) -> dict[str, Any]:
     """Return the value if it is a mapping. Raises InputError otherwise."""
     if not isinstance(value, dict):

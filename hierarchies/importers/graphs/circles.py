@@ -9,12 +9,14 @@ joined again if their bandwidths agree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from hierarchies.errors import InputError
 from hierarchies.graphs.machine import Edge
@@ -84,13 +86,8 @@ def _name(labels: set[str]) -> str:
 
 def natural_sort_key(name: str) -> tuple[object, ...]:
     """A sort key that puts ``gpu10`` after ``gpu9``."""
-    parts, word = [], ""
-    for letter in name:
-        if word and letter.isdigit() != word[-1].isdigit():
-            parts.append(word)
-            word = ""
-        word += letter
-    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in [*parts, word])
+    parts = filter(None, re.split("([0-9]+)", name))
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def _stride(pairs: Sequence[_Pair]) -> int:
@@ -193,24 +190,11 @@ def _walk_circle(
     return _Axis(tuple(number[_find_root(parents, device)] for device in range(devices)), wraps)
 
 
-def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.int64]:
-    neighbours: list[list[int]] = [[] for _ in range(devices)]
-    for one, other in edges:
-        neighbours[one].append(other)
-        neighbours[other].append(one)
-    distances = np.full((devices, devices), devices, dtype=np.int64)
-    for start in range(devices):
-        distances[start, start] = 0
-        layer = [start]
-        while layer:
-            next_layer = []
-            for here in layer:
-                for there in neighbours[here]:
-                    if distances[start, there] == devices:
-                        distances[start, there] = distances[start, here] + 1
-                        next_layer.append(there)
-            layer = next_layer
-    return distances
+def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
+    joined = np.zeros((devices, devices))
+    joined[tuple(np.transpose(edges))] = 1
+    paths = scipy.sparse.csgraph.shortest_path(joined, directed=False, unweighted=True)
+    return np.asarray(paths)
 
 
 def _find_root(parents: list[int], item: int) -> int:

@@ -24,13 +24,12 @@ from hierarchies.importers.graphs.arcs import (
     Attributes,
     SourceGraph,
     graph_of_arcs,
-    list_of,
     number_of,
     table_of,
 )
 from hierarchies.importers.graphs.machine import draft_of
 from hierarchies.importers.markup import parse_xml
-from hierarchies.importers.structured import parse_json, require_mapping
+from hierarchies.importers.structured import parse_json, require_list, require_mapping
 
 MOST_DEVICES = 64
 """The most devices for which maximum flows are computed."""
@@ -141,10 +140,10 @@ def _parse_node_link(attributes: Attributes) -> SourceGraph:
     arcs_key = "edges" if "edges" in attributes else "links"
     nodes = {
         str(require_mapping(node, "a node").get("id")): require_mapping(node, "a node")
-        for node in list_of(attributes["nodes"], "nodes")
+        for node in require_list(attributes["nodes"], "nodes")
     }
     arcs = []
-    for entry in list_of(attributes[arcs_key], arcs_key):
+    for entry in require_list(attributes[arcs_key], arcs_key):
         edge = require_mapping(entry, "an edge")
         ends = str(edge.get("source")), str(edge.get("target"))
         arcs.append(Arc(*ends, edge, not attributes.get("directed")))
@@ -158,7 +157,7 @@ def parse_msccl(attributes: Attributes) -> SourceGraph:
     table = table_of(attributes["links"], "links")
     names = [str(number) for number in range(len(table))]
     limits = [
-        _limit(entry, names) for entry in list_of(attributes.get("switches") or [], "switches")
+        _limit(entry, names) for entry in require_list(attributes.get("switches") or [], "switches")
     ]
     nodes: dict[str, Attributes] = {name: {"kind": "device"} for name in names}
     arcs = [
@@ -178,7 +177,7 @@ def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[
     """A limit on all links from some devices to others."""
     if not isinstance(entry, list) or len(entry) != 4:
         raise InputError("a switch of MSCCL is [from, to, bandwidth, name]")
-    ends = [frozenset(map(str, list_of(part, "a switch"))) for part in entry[:2]]
+    ends = [frozenset(map(str, require_list(part, "a switch"))) for part in entry[:2]]
     unknown = (ends[0] | ends[1]) - {*names}
     if unknown:
         raise InputError(f"switch {str(entry[3])[:40]!r} names no device {sorted(unknown)[0]!r}")
@@ -221,7 +220,8 @@ def parse_te_ccl(attributes: Attributes) -> SourceGraph:
     if alpha is not None and len(alpha) != len(table):
         raise InputError(f"alpha is of {len(alpha)} nodes, capacity of {len(table)}")
     switches = {
-        str(number) for number in list_of(attributes.get("switch_indices") or [], "switch_indices")
+        str(number)
+        for number in require_list(attributes.get("switch_indices") or [], "switch_indices")
     }
     chunk = attributes.get("chunk_size")
     size = None if chunk is None else number_of(chunk, "chunk_size")

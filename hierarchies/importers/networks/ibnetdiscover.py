@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import Blank, Draft, ImportOptions, StatedValue
+from hierarchies.importers.draft import Blank, Draft, Entry, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.infiniband import (
     Cable,
@@ -214,26 +214,19 @@ def _find_slower_units(
 def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """The uplinks of a unit as one port for each NIC below it, with a share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
-    if speed is None:
-        return Ports(
-            StatedValue(nics, source),
-            Blank(source=f"{uplinks} uplinks for {nics} NICs: their part"),
-        )
-    rate = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return Ports(
-        StatedValue(nics, source),
-        StatedValue(
+    rate: Entry = Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+    if speed is not None:
+        rate = StatedValue(
             uplinks * speed.bits_per_second / 8 / nics,
-            f"ibnetdiscover: {uplinks} uplinks of {rate} for {nics} NICs",
-        ),
-    )
+            f"ibnetdiscover: {uplinks} uplinks of {speed} for {nics} NICs",
+        )
+    return Ports(StatedValue(nics, source), rate)
 
 
-def _bandwidth(speed: Speed | None) -> StatedValue | Blank:
+def _bandwidth(speed: Speed | None) -> Entry:
     if speed is None:
         return Blank(source="the file has no speeds; of one NIC, per direction")
-    source = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return StatedValue(speed.bits_per_second / 8, source)
+    return StatedValue(speed.bits_per_second / 8, f"ibnetdiscover: {speed}")
 
 
 def _usual_speed(cables: Iterable[Cable]) -> Speed | None:

@@ -45,6 +45,9 @@ class Speed:
     spelled: str
     bits_per_second: float
 
+    def __str__(self) -> str:
+        return f"{self.spelled} = {self.bits_per_second / 1e9:g} Gb/s"
+
 
 @dataclass(frozen=True)
 class SubnetDevice:

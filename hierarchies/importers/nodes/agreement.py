@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.claims import Claim, NumberRange, exact_claim
 from hierarchies.importers.contents import devices_of_machine
 from hierarchies.importers.draft import DraftLevel, Lack
 from hierarchies.importers.models import (
@@ -45,7 +45,7 @@ def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Itera
     words = f"{count}" if count else "none"
     if picture.links.bonded:
         count = min(count, 1)
-    yield Claim(topic, "", picture.source, words, NumberRange(count, count))
+    yield exact_claim(topic, "", picture.source, count, words)
     least = most if picture.links.switched and not picture.links.bonded else min(1, most)
     words = f"{most}" if least == most else f"1 to {most}"
     of_none = 0 < count < most and count not in numbers_of_links()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.claims import Claim, exact_claim
 
 NEAR = ("PIX", "PXB")
 INSIDE_SOCKET = (*NEAR, "PHB", "NODE")
@@ -66,16 +66,16 @@ def _claims_of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
     linked = [name for name, cells in matrix.cells.items() if any(c[:2] == "NV" for c in cells)]
     if linked and legend.only_pcie:
         row = f"in row {linked[0]}"
-        yield Claim("NVLinks", "the GPUs", "the matrix", row, NumberRange(1, 1))
-        yield Claim("NVLinks", "the GPUs", "the legend", "no NV#", NumberRange(0, 0), True)
+        yield exact_claim("NVLinks", "the GPUs", "the matrix", 1, row)
+        yield exact_claim("NVLinks", "the GPUs", "the legend", 0, "no NV#", True)
     if legend.nics:
         for name in dict.fromkeys((*matrix.nics, *legend.nics)):
             if name.startswith("NIC") and (name in matrix.nics) != (name in legend.nics):
                 present = name in matrix.nics
-                words = ("missing", "there")
-                first, second = NumberRange(present, present), NumberRange(not present, not present)
-                yield Claim("NIC columns", name, "the matrix", words[present], first)
-                yield Claim("NIC columns", name, "the NIC legend", words[not present], second, True)
+                for place, there in (("the matrix", present), ("the NIC legend", not present)):
+                    words = "there" if there else "missing"
+                    follows = place != "the matrix"
+                    yield exact_claim("NIC columns", name, place, there, words, follows)
 
 
 def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:

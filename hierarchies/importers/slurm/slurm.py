@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from hierarchies.errors import InputError, error_context
-from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.claims import Claim, exact_claim
 from hierarchies.importers.draft import Blank, Draft, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.networks import (
@@ -128,21 +128,17 @@ def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
     """The nodes below a switch, claimed by its own line and by the leaf switches."""
     totals = Counter(name for host in tiers.hosts for name in {*host.path})
     for name, (count, line) in layout.below.items():
-        by_leaves = totals[name]
-        place, words = "the lines of leaf switches", f"{by_leaves}"
-        yield Claim("nodes", f"switch {name}", place, words, NumberRange(by_leaves, by_leaves))
-        own = NumberRange(count, count)
-        yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", own, yields=True)
+        place = "the lines of leaf switches"
+        yield exact_claim("nodes", f"switch {name}", place, totals[name])
+        yield exact_claim("nodes", f"switch {name}", f"line {line}", count, yields=True)
 
 
 def _counted(layout: SlurmLayout) -> Iterator[Claim]:
     """The nodes of a block, claimed by a comment and by the block's list."""
     lengths = {block.name: len({*block.nodes}) for block in layout.blocks}
     for name, (count, line) in layout.counted.items():
-        length = lengths.get(name, 0)
-        listed, comment = NumberRange(length, length), NumberRange(count, count)
-        yield Claim("nodes", f"block {name}", "its list", f"{length}", listed)
-        yield Claim("nodes", f"block {name}", f"line {line}", f"{count}", comment, yields=True)
+        yield exact_claim("nodes", f"block {name}", "its list", lengths.get(name, 0))
+        yield exact_claim("nodes", f"block {name}", f"line {line}", count, yields=True)
 
 
 def _blocks(layout: SlurmLayout, options: ImportOptions) -> Draft:
