@@ -11,6 +11,7 @@ from hierarchies.importers.claims import Claim, settle
 from hierarchies.importers.contents import Contents
 from hierarchies.system import System
 
+MOST_NODES, MOST_LACKS = 10**6, 1000
 Value = bool | int | float | str
 
 
@@ -137,6 +138,11 @@ class Draft:
     def __post_init__(self) -> None:
         if not self.levels:
             raise InputError("nothing that could be a level was found")
+        if len(self.lacks) > MOST_LACKS:
+            raise InputError(
+                f"{len(self.lacks):,} units of {self.name} are missing or slower",
+                hint=f"at most {MOST_LACKS:,} are listed; import a part of the machine",
+            )
 
     def blanks(self) -> Iterator[tuple[str, str, Blank]]:
         """All blanks in order, each after its place (``device`` or a level's name) and its key."""
@@ -174,6 +180,11 @@ def _accept_suggestion(entry: Entry) -> Entry:
     return StatedValue(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
 
 
+def likely_value(entry: Entry) -> Value | None:
+    """The value of an entry, or its suggestion."""
+    return entry.value if isinstance(entry, StatedValue) else entry.suggestion
+
+
 def is_refinement(fine: Sequence[object], coarse: Sequence[object]) -> bool:
     """Whether a level may lie inside another: each part of ``fine`` is in one part of ``coarse``.
 
@@ -205,9 +216,6 @@ def draft_level_of(system: System, position: int) -> DraftLevel:
     }
     blank = DraftLevel(level.name, UNKNOWN, UNKNOWN, through=link.through, medium=link.medium)
     return blank.having(stated)
-
-
-MOST_NODES = 10**6
 
 
 @dataclass(frozen=True)

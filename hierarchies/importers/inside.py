@@ -12,7 +12,6 @@ from hierarchies.importers.models import claims_of_device
 from hierarchies.importers.writing import scale_to_unit
 from hierarchies.system import System
 
-MOST_LACKS = 1000
 _COMPARED = ("domain", "bandwidth_GB_per_s", "ports")
 """Values of the level of nodes that both a network and the system inside it may state."""
 
@@ -109,11 +108,6 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
     if draft.contents is None:
         return draft.lacks, ()
     missing, source = draft.contents.missing(inner), draft.contents.source
-    if len(missing) + len(draft.lacks) > MOST_LACKS:
-        raise InputError(
-            f"{len(missing):,} devices are missing from the units of {draft.name}",
-            hint=f"at most {MOST_LACKS:,} are listed; import a part of the cluster",
-        )
     if not missing:
         return draft.lacks, ()
     note = (

@@ -20,7 +20,8 @@ import scipy
 
 from hierarchies.errors import InputError
 from hierarchies.graphs.machine import Edge
-from hierarchies.importers.graphs.domains import GraphDomain
+from hierarchies.importers.disjoint import DisjointSets
+from hierarchies.importers.graphs.domains import GraphDomain, common_label
 from hierarchies.links import circle_links
 
 MOST_CABLES = 3_000
@@ -75,13 +76,9 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     sizes = tuple(1 + max(column) for column in zip(*places, strict=True))
     if len(set(places)) < len(places) or int(np.prod(sizes)) != len(devices):
         raise _irregular_error(domain, pairs, devices)
-    names = tuple(_name({pairs[pair].level for pair in cables}) for cables in classes)
+    names = tuple(common_label(pairs[pair] for pair in cables) for cables in classes)
     wraps = tuple(axis.wraps for axis in axes)
     return Grid(sizes, wraps, names, dict(zip(devices, places, strict=True)))
-
-
-def _name(labels: set[str]) -> str:
-    return labels.pop() if len(labels) == 1 else ""
 
 
 def natural_sort_key(name: str) -> tuple[object, ...]:
@@ -107,23 +104,23 @@ def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
     """Classes of cables that no product splits, with squares of equal circles of two rejoined."""
     edges = list(pairs)
     apart = _distances(edges, devices)
-    parents = list(range(len(edges)))
+    sets = DisjointSets[int]()
     beside = [set(np.flatnonzero(row == 1).tolist()) for row in apart]
     ends = np.array(edges)
     for index, (x, y) in enumerate(edges):
         across = apart[x, ends[:, 0]] + apart[y, ends[:, 1]]
         along = apart[x, ends[:, 1]] + apart[y, ends[:, 0]]
         for other in np.flatnonzero(across != along).tolist():
-            _unite(parents, index, other)
+            sets.join(index, other)
     places = {pair: index for index, pair in enumerate(edges)}
     for here in range(devices):
         for one, other in combinations(sorted(beside[here]), 2):
             if other not in beside[one] and beside[one] & beside[other] == {here}:
                 first, second = sorted((here, one)), sorted((here, other))
-                _unite(parents, places[first[0], first[1]], places[second[0], second[1]])
+                sets.join(places[first[0], first[1]], places[second[0], second[1]])
     classes: dict[int, list[_Pair]] = {}
     for index, pair in enumerate(edges):
-        classes.setdefault(_find_root(parents, index), []).append(pair)
+        classes.setdefault(sets.find(index), []).append(pair)
     return _squares(list(classes.values()), pairs, devices)
 
 
@@ -161,15 +158,15 @@ def _walk_circle(
     cables: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int
 ) -> _Axis | None:
     """Walk one dimension, from an end if it has one; None if it is neither a circle nor a line."""
-    parents = list(range(devices))
+    sets = DisjointSets[int]()
     chosen = set(cables)
     for pair in pairs:
         if pair not in chosen:
-            _unite(parents, *pair)
-    places = sorted({_find_root(parents, device) for device in range(devices)})
+            sets.join(*pair)
+    places = sorted({sets.find(device) for device in range(devices)})
     neighbours: dict[int, set[int]] = {place: set() for place in places}
     for low, high in cables:
-        a, b = _find_root(parents, low), _find_root(parents, high)
+        a, b = sets.find(low), sets.find(high)
         neighbours[a].add(b)
         neighbours[b].add(a)
     size = len(places)
@@ -187,7 +184,7 @@ def _walk_circle(
     if len(cables) != devices // size * joined:
         return None
     number = {place: index for index, place in enumerate(walk)}
-    return _Axis(tuple(number[_find_root(parents, device)] for device in range(devices)), wraps)
+    return _Axis(tuple(number[sets.find(device)] for device in range(devices)), wraps)
 
 
 def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
@@ -195,16 +192,6 @@ def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
     joined[tuple(np.transpose(edges))] = 1
     paths = scipy.sparse.csgraph.shortest_path(joined, directed=False, unweighted=True)
     return np.asarray(paths)
-
-
-def _find_root(parents: list[int], item: int) -> int:
-    while parents[item] != item:
-        parents[item] = item = parents[parents[item]]
-    return item
-
-
-def _unite(parents: list[int], one: int, other: int) -> None:
-    parents[_find_root(parents, one)] = _find_root(parents, other)
 
 
 def _irregular_error(

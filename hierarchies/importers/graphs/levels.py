@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hierarchies.errors import InputError
 from hierarchies.graphs.machine import NodeKind
 from hierarchies.importers.graphs.circles import Grid, find_grid, natural_sort_key
-from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal
+from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, common_label
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.system import Domain as Kinds
 
@@ -52,10 +52,9 @@ class GraphLevel:
 
     @property
     def label(self) -> str:
-        labels = {domain.level for domain in self.domains}
         if self.torus:
             return self.torus[0].labels[self.dimension]
-        return labels.pop() if len(labels) == 1 else ""
+        return common_label(self.domains)
 
 
 def find_levels(domains: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:

@@ -12,9 +12,16 @@ from math import prod
 
 from hierarchies.errors import InputError
 from hierarchies.faults import parse_fault
-from hierarchies.graphs.machine import MachineGraph, NodeKind, graph_of
+from hierarchies.graphs.machine import NodeKind, graph_of
 from hierarchies.hierarchy import NAME, RESERVED, Hierarchy, Level, is_numbered
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Lack, StatedValue
+from hierarchies.importers.draft import (
+    MOST_LACKS,
+    Blank,
+    Draft,
+    DraftLevel,
+    Lack,
+    StatedValue,
+)
 from hierarchies.importers.graphs.arcs import SourceGraph
 from hierarchies.importers.graphs.circles import natural_sort_key
 from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, Wires, find_domains
@@ -22,7 +29,6 @@ from hierarchies.importers.graphs.levels import DevicePlaces, GraphLevel, find_l
 from hierarchies.system import Domain as Kinds
 from hierarchies.system import Link, System
 
-MOST_LACKS = 1000
 _NAMES, _DIMENSIONS = ("gpu", "node", "rack", "pod", "hall"), ("x", "y", "z", "w", "v")
 _SCALE = 1e9
 """A scale for bandwidths without a unit when the draft's own graph is compared."""
@@ -210,7 +216,8 @@ def _read_torus(fact: _LevelFacts, places: DevicePlaces) -> None:
             [a], [b] = one.behind, other.behind
             if places.devices[a][fact.position] != places.devices[b][fact.position]:
                 ends.append(one)
-    fact.ports = 0
+    sizes = fact.level.torus[0].sizes
+    fact.ports = prod(sizes[fact.level.dimension + 1 :])
     _set_usual_rates(fact, ends)
     slow = next((end for end in ends if end.rate != fact.rate), None)
     if slow is not None:
@@ -237,18 +244,11 @@ def _draft_level(fact: _LevelFacts, source_graph: SourceGraph) -> DraftLevel:
         rate,
         StatedValue(latency, source) if latency is not None else Blank(None, "the graph has none"),
         StatedValue(fact.level.count, source),
-        StatedValue(fact.ports, source)
-        if fact.ports
-        else _devices_inside_torus(fact, source_graph),
+        StatedValue(fact.ports, source),
         fact.through,
         StatedValue(True, source) if reduces else None,
         wraps=None if fact.level.wraps else StatedValue(False, source),
     )
-
-
-def _devices_inside_torus(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
-    inner_sizes = fact.level.torus[0].sizes[fact.level.dimension + 1 :]
-    return StatedValue(prod(inner_sizes), source_graph.source)
 
 
 def _check_exact(
@@ -266,7 +266,7 @@ def _check_exact(
             fact.level.kind,
             (fact.rate or 1.0) * scale,
             fact.latency_seconds or 0.0,
-            int(str(_ports(fact, source_graph).value)),
+            fact.ports,
             fact.through,
             reduces=any(domain.reduces for domain in fact.level.domains),
             wraps=fact.level.wraps,
@@ -278,7 +278,8 @@ def _check_exact(
     built = graph_of(replace(system, faults=tuple(faults)))
     names = {hierarchy.device(digits): device for device, digits in places.devices.items()}
     rename = {n.name: names[n.number or 0] for n in built.nodes if n.kind is NodeKind.DEVICE}
-    expected = _fingerprint(built, scale, rename)
+    wires = Wires(built)
+    expected = _prints(find_domains(wires), wires, scale, rename)
     actual = _prints(domains, Wires(source_graph.graph), 1.0, {})
     if expected != actual:
         odd = next(iter((actual - expected) or (expected - actual)))
@@ -288,16 +289,7 @@ def _check_exact(
         )
 
 
-def _ports(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
-    return StatedValue(fact.ports, "") if fact.ports else _devices_inside_torus(fact, source_graph)
-
-
 _Print = tuple[object, ...]
-
-
-def _fingerprint(graph: MachineGraph, scale: float, rename: dict[str, str]) -> Counter[_Print]:
-    wires = Wires(graph)
-    return _prints(find_domains(wires), wires, scale, rename)
 
 
 def _prints(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies.errors import InputError
+from hierarchies.importers.disjoint import DisjointSets
 from hierarchies.importers.draft import Blank, Draft, Entry, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.infiniband import (
@@ -78,23 +78,6 @@ def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
     return tier_of
 
 
-@dataclass
-class _Union:
-    """Disjoint sets with pairwise union (union-find): connected switches."""
-
-    parent: dict[str, str]
-
-    def find(self, item: str) -> str:
-        while self.parent.setdefault(item, item) != item:
-            self.parent[item] = item = self.parent[self.parent[item]]
-        return item
-
-    def join(self, items: Iterable[str]) -> None:
-        first, *others = [self.find(item) for item in items]
-        for other in others:
-            self.parent[self.find(other)] = self.find(first)
-
-
 def _components(
     net: Subnet, machines: Machines, tier_of: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
@@ -102,17 +85,18 @@ def _components(
 
     At tier 0 leaf switches are connected by shared hosts: the rails of one group.
     """
-    union = _Union({})
-    for leaves in machines.leaves.values():
-        union.join(leaves)
+    sets = DisjointSets[str]()
+    for first, *others in machines.leaves.values():
+        for other in others:
+            sets.join(other, first)
     lowest = [switch for switch, tier in tier_of.items() if tier == 0]
-    parts = [{switch: union.find(switch) for switch in lowest}]
+    parts = [{switch: sets.find(switch) for switch in lowest}]
     for highest in range(1, max(tier_of.values(), default=0) + 2):
         for one, other, _ in net.trunks:
             if max(tier_of.get(id, highest + 1) for id in (one, other)) <= highest:
-                union.join((one, other))
+                sets.join(other, one)
         inside = [switch for switch, tier in tier_of.items() if tier <= highest]
-        parts.append({switch: union.find(switch) for switch in inside})
+        parts.append({switch: sets.find(switch) for switch in inside})
         if len({parts[-1][leaf] for leaf in lowest}) == 1 or highest >= _MOST_TIERS:
             break
     return tuple(parts)

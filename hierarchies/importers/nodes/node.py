@@ -17,6 +17,7 @@ from hierarchies.importers.draft import (
     ImportOptions,
     StatedValue,
     is_refinement,
+    likely_value,
 )
 from hierarchies.importers.models import GpuModel, find_model, memory_of, model_of
 from hierarchies.importers.nccl_rates import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
@@ -28,7 +29,7 @@ from hierarchies.importers.nodes.agreement import (
 )
 from hierarchies.importers.nodes.islands import IslandShape, find_shape, members_of_parts
 from hierarchies.importers.nodes.nics import network_level
-from hierarchies.importers.nodes.picture import MOST_GPUS, GpuGrouping, NodePicture
+from hierarchies.importers.nodes.picture import GpuGrouping, NodePicture, check_sizes
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
@@ -44,10 +45,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
 
     Raises InputError if no system can represent the node.
     """
-    if not picture.gpus:
-        raise InputError("no GPU was found")
-    if len(picture.gpus) > MOST_GPUS:
-        raise InputError(f"{len(picture.gpus)} GPUs in one node")
+    check_sizes(len(picture.gpus), len(picture.nics))
     picture = _add_model(picture, options.gpu)
     inside = _find_inner_levels(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
@@ -193,40 +191,27 @@ def _gpu_level(
 def _island(
     picture: NodePicture, shape: IslandShape, count: int
 ) -> tuple[DraftLevel, tuple[str, ...]]:
-    bandwidth = _rate_of_links(picture, shape.links)
-    name = picture.link_name
+    rate, name = _rate_of_links(picture, shape.links), picture.link_name
     if shape.domain is not None:
-        domain: Entry = StatedValue(
-            shape.domain.value, f"{picture.several(shape.links)} {_JOIN[shape.domain]}"
-        )
+        joined = f"{picture.several(shape.links)} {_JOIN[shape.domain]}"
         reduces = _switches_reduce(picture) if shape.domain is Domain.SWITCH else None
-        return _gpu_level(picture, domain, bandwidth, count, reduces), ()
+        stated = StatedValue(shape.domain.value, joined)
+        return _gpu_level(picture, stated, rate, count, reduces), ()
     note = (
         f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
         "holds them as they are: the level 'gpu' is left open."
     )
     reason = f"{name}s make neither a ring nor a mesh"
-    if not shape.ring:
-        level = _gpu_level(
-            picture, Blank(None, reason), _blank_of_link(picture, reason), count, None
-        )
-        return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
-    if not picture.links.counted:
-        level = _gpu_level(
-            picture,
-            domain,
-            _blank_of_link(picture, f"how many {name}s a GPU has is not told"),
-            count,
-            None,
-        )
-        return level, (note,)
-    reason = f"rings that use all links of a GPU: {picture.several(shape.links)} to each neighbour"
-    if isinstance(bandwidth, StatedValue):
-        bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
+    if not shape.ring:
+        domain, rate = Blank(None, reason), _blank_of_link(picture, reason)
+    elif not picture.links.counted:
+        rate = _blank_of_link(picture, f"how many {name}s a GPU has is not told")
     else:
-        bandwidth = Blank(bandwidth.suggestion, f"{reason}; {bandwidth.source}")
-    return _gpu_level(picture, domain, bandwidth, count, None), (note,)
+        each = f"{picture.several(shape.links)} to each neighbour"
+        reason = f"rings that use all links of a GPU: {each}; {rate.source}"
+        rate = Blank(likely_value(rate), reason)
+    return _gpu_level(picture, domain, rate, count, None), (note,)
 
 
 def _rate_of_links(picture: NodePicture, links: float) -> Entry:
@@ -347,11 +332,11 @@ def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
 def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
     """The bandwidth of a GPU between sockets: its links to the CPU, or its share between CPUs."""
     to_cpu = _rate_of_links(picture, picture.links.to_cpu)
-    rate = to_cpu.value if isinstance(to_cpu, StatedValue) else to_cpu.suggestion
+    rate = likely_value(to_cpu)
     reason = f"over the CPUs, to which each GPU has {to_cpu.source}"
     sockets = [group for group in picture.groups if group.name == "socket"]
     between = sockets[0].uplink if sockets else UNKNOWN
-    share = between.suggestion if isinstance(between, Blank) else between.value
+    share = likely_value(between)
     if rate is not None and share is not None:
         size = len(shape.islands[0])
         rate = min(float(rate), float(share) / size)

@@ -81,11 +81,11 @@ def _draft(layout: SlurmLayout, options: ImportOptions) -> Draft:
     if layout.tori:
         return _torus(layout.tori, layout.notes, options)
     if layout.rings:
-        return _rings(layout.rings, layout.notes, options)
+        return _groups(layout.rings, "ring", layout, options)
     if layout.switches:
         return _switches(layout, options)
     if layout.blocks:
-        return _blocks(layout, options)
+        return _groups(layout.blocks, "block", layout, options)
     raise InputError(
         "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
     )
@@ -141,32 +141,27 @@ def _counted(layout: SlurmLayout) -> Iterator[Claim]:
         yield exact_claim("nodes", f"block {name}", f"line {line}", count, yields=True)
 
 
-def _blocks(layout: SlurmLayout, options: ImportOptions) -> Draft:
-    blocks, notes = layout.blocks, layout.notes
-    _check_apart(blocks, "block")
-    hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
+def _groups(
+    groups: Sequence[NodeGroup], kind: str, layout: SlurmLayout, options: ImportOptions
+) -> Draft:
+    """The draft of blocks, which may be racks, or of rings of nodes."""
+    twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
+    if twice:
+        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")
+    hosts = tuple(Host(node, (group.name,)) for group in groups for node in group.nodes)
     facts = NetworkFacts(
         _NAME,
         _SOURCE,
         _NOT_STATED,
-        notes=notes,
-        counted={"blocks": len(blocks)},
+        notes=layout.notes,
+        counted={f"{kind}s": len(groups)},
         claims=tuple(_counted(layout)),
     )
-    tiers = Tiers(("block",), hosts)
-    racks = replace(facts, notes=(*notes, _RACKS))
-    return replace(
-        draft_network(tiers, facts, options), wider=draft_group_network(tiers, racks, "block")
-    )
-
-
-def _rings(rings: Sequence[NodeGroup], notes: Sequence[str], options: ImportOptions) -> Draft:
-    _check_apart(rings, "ring")
-    hosts = tuple(Host(node, (ring.name,)) for ring in rings for node in ring.nodes)
-    facts = NetworkFacts(
-        _NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"rings": len(rings)}
-    )
-    draft = draft_network(Tiers(("ring",), hosts), facts, options)
+    tiers = Tiers((kind,), hosts)
+    draft = draft_network(tiers, facts, options)
+    if kind == "block":
+        racks = replace(facts, notes=(*layout.notes, _RACKS))
+        return replace(draft, wider=draft_group_network(tiers, racks, "block"))
     *outer, nodes = draft.levels
     closed = cable_level(NODE, "ring", nodes.count, _SOURCE)
     return replace(draft, levels=(*(replace(level, through=()) for level in outer), closed))
@@ -192,9 +187,3 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
         notes=(*notes, "A device of this description is a whole node, with links of its own."),
         counted={"nodes": x * y * z},
     )
-
-
-def _check_apart(groups: Sequence[NodeGroup], kind: str) -> None:
-    twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
-    if twice:
-        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")
