@@ -136,6 +136,7 @@ def _check_named(names: list[str], numbers: list[str], key: str, where: str) -> 
 
 def _device(entry: _DeviceEntry) -> Device:
     smallest, usual = sorted(entry.tile)
+    attention = entry.attention_TFLOP_per_s
     return Device(
         entry.name,
         entry.memory_GB * _GIGA,
@@ -147,17 +148,10 @@ def _device(entry: _DeviceEntry) -> Device:
         _scale_rates(entry.reached_TFLOP_per_s),
         entry.reached_GB_per_s * _GIGA if entry.reached_GB_per_s else None,
         entry.launch_us * _MICROSECOND,
-        _attention(entry),
+        (attention[0] * _TERA, attention[1] * _TERA) if attention else None,
         dict(entry.source),
         tuple(entry.unconfirmed),
     )
-
-
-def _attention(entry: _DeviceEntry) -> tuple[float, float] | None:
-    if entry.attention_TFLOP_per_s is None:
-        return None
-    forward, backward = entry.attention_TFLOP_per_s
-    return forward * _TERA, backward * _TERA
 
 
 def _scale_rates(rates: Mapping[str, float]) -> dict[str, float]:

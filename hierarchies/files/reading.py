@@ -6,21 +6,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.faults import Fault, find_first_refused, parse_fault
-from hierarchies.files.calibration import (
-    CalibrationTable,
-    FitTable,
-    MeasuredRangeTable,
-    ResidualTable,
-    StrayTable,
-    UndeterminedTable,
-    calibration_of,
-)
+from hierarchies.files.calibration import CalibrationTable, calibration_of
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
 from hierarchies.parts import reshape_system
 from hierarchies.system import Domain, Link, System
@@ -330,23 +322,9 @@ def _first_error(
     elif part == "device" and inner:
         place, key = f"{where}, device", inner[0]
     elif part == "calibration" and inner:
-        part = inner[0] if len(inner) > 2 else part
         place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if first["type"] == "extra_forbidden":
-        models: dict[str, type[BaseModel]] = {
-            "level": _LevelTable,
-            "device": _DeviceTable,
-            "exception": _ExceptionTable,
-            "calibration": CalibrationTable,
-            "fit": FitTable,
-            "residual": ResidualTable,
-            "measured": MeasuredRangeTable,
-            "stray": StrayTable,
-            "untold": UndeterminedTable,
-            "machines": ResidualTable,
-        }
-        model = models.get(str(part) if key is not part else "", _Description)
-        known = list(model.model_fields)
+        known = list(_model_at(first["loc"]).model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = (
             f"a unit is missing: {with_unit[0]}" if with_unit else suggest_nearest(str(key), known)
@@ -357,6 +335,20 @@ def _first_error(
     if first["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
     return InputError(f"{key} = {_shorten(first['input'])}", where=place, hint=first["msg"].lower())
+
+
+def _model_at(place: Sequence[int | str]) -> type[BaseModel]:
+    """The model of the table that has a key, from the places of both in a description."""
+    model: type[BaseModel] = _Description
+    for key in place[:-1]:
+        if isinstance(key, str):
+            annotation = model.model_fields[key].annotation
+            [model] = [
+                part
+                for part in (annotation, *get_args(annotation))
+                if isinstance(part, type) and issubclass(part, BaseModel)
+            ]
+    return model
 
 
 def _shorten(value: object) -> str:

@@ -207,7 +207,7 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
         <= {NodeKind.DEVICE, NodeKind.PORT}
         and not _is_way_in(wires, edge)
     ]
-    sets = DisjointSets()
+    sets = DisjointSets[str]()
     for edge in cables:
         sets.join(edge.one, edge.other)
     groups: dict[str, list[Edge]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import log2
+from typing import TypeVar
 
 from grammar import Collective, Goal
 from hierarchies import Domain, InputError, System, suggest_nearest
@@ -43,6 +44,7 @@ _FORCIBLE = {
 }
 """The algorithms a runtime can be forced to use, in lower case and without underscores."""
 WIDE_TREE = 0.5
+_Choice = TypeVar("_Choice", Algorithm, Protocol)
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay
 
     Raises InputError as ``candidates``.
     """
-    forced = _forced_protocol(measurement)
+    protocols = {protocol.value: protocol for protocol in Protocol}
+    forced = _find_forced(measurement.protocol, protocols, "protocol", measurement.source)
     found = []
     for name, way in _ways(part, measurement):
         known = tuple(protocol for protocol in way.protocols if forced in (None, protocol))
@@ -181,7 +184,7 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
     if measurement.collective == SEND_RECEIVE:
         yield DIRECT, ring_exchange(part.system, part.members)
         return
-    forced = _forced_algorithm(measurement)
+    forced = _find_forced(measurement.algorithm, _FORCIBLE, "algorithm", measurement.source)
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
     for name in available_algorithms(
@@ -191,28 +194,16 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
 
-def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
-    if measurement.algorithm is None:
+def _find_forced(
+    given: str | None, known: Mapping[str, _Choice], kind: str, where: str
+) -> _Choice | None:
+    """What a runtime was forced to, by any spelling. Raises InputError for an unknown name."""
+    if given is None:
         return None
-    algorithm = _FORCIBLE.get(measurement.algorithm.lower().replace("_", ""))
-    if algorithm is None:
-        hint = suggest_nearest(measurement.algorithm, sorted(_FORCIBLE))
-        raise InputError(
-            f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
-        )
-    return algorithm
-
-
-def _forced_protocol(measurement: Measurement) -> Protocol | None:
-    if measurement.protocol is None:
-        return None
-    known = [protocol.value for protocol in Protocol]
-    if measurement.protocol.lower() not in known:
-        hint = suggest_nearest(measurement.protocol.lower(), known)
-        raise InputError(
-            f"no protocol {measurement.protocol!r}", where=measurement.source, hint=hint
-        )
-    return Protocol(measurement.protocol.lower())
+    name = given.lower().replace("_", "")
+    if name not in known:
+        raise InputError(f"no {kind} {given!r}", where=where, hint=suggest_nearest(given, known))
+    return known[name]
 
 
 def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:

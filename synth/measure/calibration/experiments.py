@@ -173,34 +173,27 @@ def _experiments_on(system: System, groups: RankGroups) -> Iterator[Experiment]:
     bandwidth = f"bandwidth of {crossed}"
     if not single:
         bandwidth = f"how {crossed} share the way: through, ports"
-    ring = (Goal.ALL_REDUCE, RING)
-    yield _make_experiment(
-        system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}")
-    )
+
+    def test(
+        goal: Goal, *tells: str, algorithm: str | None = None, protocol: Protocol | None = None
+    ) -> Experiment:
+        return _make_experiment(system, groups, (goal, algorithm), protocol, tells)
+
+    simple = Protocol.SIMPLE
+    yield test(Goal.ALL_REDUCE, bandwidth, f"latency of {crossed}", algorithm=RING, protocol=simple)
     for protocol in known[1:] if single else ():
-        what = f"{protocol.value}_latency of {crossed}"
-        yield _make_experiment(system, groups, ring, protocol, (what,))
-    yield _make_experiment(
-        system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",)
-    )
+        latency = f"{protocol.value}_latency of {crossed}"
+        yield test(Goal.ALL_REDUCE, latency, algorithm=RING, protocol=protocol)
+    yield test(Goal.ALL_GATHER, f"{bandwidth}, by another way")
     if not single:
         if has_algorithm(Collective.ALL_REDUCE, Algorithm.TREE, links):
-            tree = (Goal.ALL_REDUCE, TREE)
-            yield _make_experiment(
-                system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",)
-            )
-        yield _make_experiment(
-            system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",)
-        )
-        yield _make_experiment(
-            system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",)
-        )
+            trees = f"trees over {crossed}"
+            yield test(Goal.ALL_REDUCE, trees, algorithm=TREE, protocol=simple)
+        yield test(Goal.REDUCE_SCATTER, "a check of the rings")
+        yield test(Goal.ALL_TO_ALL, f"exchanges over {crossed}")
     if all(link.reduces for link in links) and Ranks(system, groups.members).multicasts:
-        switches = f"what switches of {crossed} reduce"
-        yield _make_experiment(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
-    yield _make_experiment(
-        system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",)
-    )
+        yield test(Goal.ALL_REDUCE, f"what switches of {crossed} reduce", algorithm=NVLS)
+    yield test(Goal.ALL_REDUCE, "what the runtime chooses")
 
 
 def _make_experiment(

@@ -70,6 +70,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
     solution = solve(bare, rows, ~away) if away.any() else first
     found = _fitted_rows(bare, rows, checked, solution, away)
     found = _cross_validate(bare, rows, solution, found)
+    names = system.hierarchy.names
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
@@ -80,7 +81,10 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
         measured_ranges(found),
         table_residuals(found),
         machines=known.residuals if (known := apply_typical(bare).calibration) else (),
-        untold=tuple(_undetermined(bare, solution)),
+        untold=tuple(
+            UndeterminedLevels(tuple(names[level] for level in levels), names[taken])
+            for levels, taken in solution.untold
+        ),
     )
     return FitResult(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -191,12 +195,6 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
                 )
             )
         yield Fit(key[2], tuple(found), _round_seconds(numbers[0]), key[1], key[0], gone[key])
-
-
-def _undetermined(system: System, solution: Solution) -> Iterator[UndeterminedLevels]:
-    names = system.hierarchy.names
-    for levels, taken in solution.untold:
-        yield UndeterminedLevels(tuple(names[level] for level in levels), names[taken])
 
 
 def _round_seconds(seconds: float) -> float:
