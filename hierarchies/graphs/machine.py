@@ -272,7 +272,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class MachineGraph:
-    """Nodes and edges, each once."""
+    """Nodes and edges, each once; an edge is a cable, the same in both directions."""
 
     name: str
     nodes: tuple[Node, ...]

@@ -15,20 +15,18 @@ from hierarchies.importers.draft import Blank, Entry, StatedValue
 from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
 from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.locality import (
-    Way,
-    find_groupings,
-    find_near_gpus,
-    slowest_private_link,
-)
 from hierarchies.importers.nodes.picture import (
     Nic,
     NodeLinks,
     NodePicture,
+    Way,
     check_alike,
     check_sizes,
     collect_links,
     count_parts,
+    find_groupings,
+    find_near_gpus,
+    slowest_private_link,
 )
 
 SOURCE = "hwloc's XML"

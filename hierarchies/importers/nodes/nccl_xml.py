@@ -12,11 +12,6 @@ from hierarchies.importers.draft import UNKNOWN, Entry
 from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
 from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.interfaces import Interface, choose_nics
-from hierarchies.importers.nodes.locality import (
-    find_groupings,
-    find_near_gpus,
-    slowest_private_link,
-)
 from hierarchies.importers.nodes.picture import (
     GpuGrouping,
     Nic,
@@ -26,6 +21,9 @@ from hierarchies.importers.nodes.picture import (
     check_sizes,
     collect_links,
     count_parts,
+    find_groupings,
+    find_near_gpus,
+    slowest_private_link,
 )
 
 MOST_LINKS_OF_ONE = 1000

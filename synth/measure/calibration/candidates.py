@@ -256,7 +256,11 @@ class SizePrediction:
 
 
 class Predictor:
-    """Prices the sizes of one measurement. Raises InputError for what cannot be priced."""
+    """Prices the sizes of one measurement. Raises InputError for what cannot be priced.
+
+    Only the devices that took part are priced (``busy_part``), by the price lines that a fit uses
+    (``price.ways``), so a system has one prediction for a measurement.
+    """
 
     def __init__(self, system: System, measurement: Measurement) -> None:
         self._measurement = measurement

@@ -200,7 +200,13 @@ def _known_protocols(system: System) -> list[Protocol]:
 
 
 def expected_fit(system: System, key: Key) -> Fit:
-    """Returns the price of a way before any row of the system is seen, as a calibration's fit."""
+    """Returns the price of a way before any row of the system is seen, as a calibration's fit.
+
+    Where media are stated, it is what such links reach elsewhere (``apply_typical``), so that rows
+    without information on a link leave its price unchanged. Otherwise hops are the description's,
+    by protocol, and launches those of NCCL's model; a level has all of its bandwidth but what flags
+    take.
+    """
     known = apply_typical(system).calibration
     if found := known and known.fit(*key):
         return found

@@ -24,8 +24,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hierarchies import InputError
-from synth.measure.logs.environment import Environment, find_program
-from synth.measure.logs.header import RunFacts, check_rows
+from synth.measure.logs.header import Environment, RunFacts, check_rows, find_program
 from synth.measure.logs.tables import COLLECTIVES, UNREAD, LogRow, RankRecord, Table, Timing
 from synth.measure.logs.text import LONGEST_LINE, version_text
 

@@ -14,7 +14,7 @@ from math import ceil, prod
 import numpy as np
 
 from hierarchies import InputError, System, catalogue, load, spell_machine
-from hierarchies.device_names import is_same_device, model_words
+from hierarchies.devices import is_same_device, model_words
 from synth.collective.emit.conventions import level_of_hosts
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.logs.header import color

@@ -13,7 +13,7 @@ from synth.measure.logs.documents import (
     parse_csv_tables,
     parse_json_tables,
 )
-from synth.measure.logs.environment import Environment, is_command
+from synth.measure.logs.header import Environment, is_command
 from synth.measure.logs.tables import Table
 from synth.measure.logs.text import LONGEST_LINE, join_lines
 

@@ -9,8 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from hierarchies import InputError
-from synth.measure.logs.environment import find_program, is_command
-from synth.measure.logs.header import RunFacts, check_rows
+from synth.measure.logs.header import RunFacts, check_rows, find_program, is_command
 from synth.measure.logs.tables import BARE, WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hierarchies import InputError, describe_system, load
-from hierarchies.device_names import is_same_device
 from hierarchies.devices import devices as accelerators
+from hierarchies.devices import is_same_device
 from log_writer import Written, devices, text
 from synth.cli.app import app
 from synth.measure.calibration.candidates import Predictor

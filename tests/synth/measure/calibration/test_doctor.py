@@ -28,7 +28,7 @@ from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
 from synth.measure.doctor.next_steps import next_steps
-from synth.measure.logs.environment import ALGORITHMS
+from synth.measure.logs.header import ALGORITHMS
 from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
 from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import CheckedLog, Table

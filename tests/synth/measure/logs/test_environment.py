@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from log_writer import Written, text
 from synth.collective.algorithms.nccl_model import SPELLINGS
-from synth.measure.logs.environment import Environment, is_command
+from synth.measure.logs.header import Environment, is_command
 from synth.measure.logs.reading import parse_logs
 
 COMMANDS = {
