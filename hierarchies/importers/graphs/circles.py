@@ -50,10 +50,10 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     devices = sorted(domain.devices, key=natural_sort_key)
     number = {frozenset({device}): place for place, device in enumerate(devices)}
     pairs: dict[_Pair, Edge] = {}
-    for one, other, edge in domain.cables:
-        if one.behind not in number or other.behind not in number:
+    for first, second, edge in domain.cables:
+        if first.behind not in number or second.behind not in number:
             raise InputError(f"cables of {domain.name!r} are neither a ring nor a mesh of units")
-        ends = sorted((number[one.behind], number[other.behind]))
+        ends = sorted((number[first.behind], number[second.behind]))
         pairs[ends[0], ends[1]] = edge
     if len(pairs) > MOST_CABLES:
         raise InputError(f"{len(pairs)} cables between devices", hint=f"at most {MOST_CABLES}")
@@ -114,9 +114,9 @@ def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
             sets.join(index, other)
     places = {pair: index for index, pair in enumerate(edges)}
     for here in range(devices):
-        for one, other in combinations(sorted(beside[here]), 2):
-            if other not in beside[one] and beside[one] & beside[other] == {here}:
-                first, second = sorted((here, one)), sorted((here, other))
+        for left, right in combinations(sorted(beside[here]), 2):
+            if right not in beside[left] and beside[left] & beside[right] == {here}:
+                first, second = sorted((here, left)), sorted((here, right))
                 sets.join(places[first[0], first[1]], places[second[0], second[1]])
     classes: dict[int, list[_Pair]] = {}
     for index, pair in enumerate(edges):
@@ -134,11 +134,11 @@ def _squares(
         (twos if 2 * len(cables) == devices else rest).append(cables)
     twos.sort(key=_stride)
     while len(twos) > 1:
-        one, other = twos.pop(0), twos.pop(0)
-        alike = _fastest_rate(one, pairs) == _fastest_rate(other, pairs)
-        rest += [[*one, *other]] if alike else [one]
+        first, second = twos.pop(0), twos.pop(0)
+        alike = _fastest_rate(first, pairs) == _fastest_rate(second, pairs)
+        rest += [[*first, *second]] if alike else [first]
         if not alike:
-            twos.insert(0, other)
+            twos.insert(0, second)
     return [*rest, *twos]
 
 
@@ -199,8 +199,8 @@ def _irregular_error(
 ) -> InputError:
     """The error that names the first device whose cables are unlike those of another."""
     cables: dict[str, list[float]] = {device: [] for device in devices}
-    for (one, other), edge in pairs.items():
-        for end in (one, other):
+    for (first, second), edge in pairs.items():
+        for end in (first, second):
             cables[devices[end]].append(edge.bandwidth_bytes_per_second or 0.0)
     usual = sorted(cables[devices[0]])
     for device, rates in cables.items():

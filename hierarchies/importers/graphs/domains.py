@@ -218,7 +218,7 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
             (wires.terminal(edge.one, edge), wires.terminal(edge.other, edge), edge)
             for edge in edges
         )
-        devices = frozenset().union(*(one.behind | other.behind for one, other, _ in joined))
+        devices = frozenset().union(*(first.behind | second.behind for first, second, _ in joined))
         yield GraphDomain(name, None, devices, cables=joined, level=common_label(edges))
 
 

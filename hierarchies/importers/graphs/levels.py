@@ -171,10 +171,10 @@ def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | N
     """A mesh or ring of units, and whether its ends are joined; None if cables form neither."""
     number = {unit: place for place, unit in enumerate(units)}
     pairs = set()
-    for one, other, _ in domain.cables:
-        if one.behind not in number or other.behind not in number:
+    for first, second, _ in domain.cables:
+        if first.behind not in number or second.behind not in number:
             return None
-        pairs.add(frozenset((number[one.behind], number[other.behind])))
+        pairs.add(frozenset((number[first.behind], number[second.behind])))
     count = len(units)
     if len(pairs) != len(domain.cables):
         return None
@@ -274,9 +274,9 @@ def _least_device(devices: Devices) -> str:
 
 def _order_around_ring(domain: GraphDomain, units: Sequence[Devices]) -> list[Devices]:
     neighbours: dict[Devices, list[Devices]] = {unit: [] for unit in units}
-    for one, other, _ in domain.cables:
-        neighbours[one.behind].append(other.behind)
-        neighbours[other.behind].append(one.behind)
+    for first, second, _ in domain.cables:
+        neighbours[first.behind].append(second.behind)
+        neighbours[second.behind].append(first.behind)
     ring = [min(units, key=lambda unit: len(neighbours[unit]))]
     while len(ring) < len(units):
         following = [unit for unit in units if unit in neighbours[ring[-1]] and unit not in ring]

@@ -199,23 +199,23 @@ def _read_cables(fact: _LevelFacts, facts: Sequence[_LevelFacts], places: Device
     """Read the bandwidths of a ring or mesh; slower cables are named by their two ends."""
     cables = [cable for domain in fact.level.domains for cable in domain.cables]
     _set_usual_rates(fact, [end for end, *_ in cables])
-    for one, other, _ in cables:
-        if one.rate != fact.rate and one.rate and fact.rate:
-            ends = [places.path(end.behind, fact.position) for end in (one, other)]
+    for first, second, _ in cables:
+        if first.rate != fact.rate and first.rate and fact.rate:
+            ends = [places.path(end.behind, fact.position) for end in (first, second)]
             low, high = sorted(end[-1] for end in ends)
             parent = _spell_unit(facts, ends[0][:-1])
             cable = f"{fact.name}{low}-{fact.name}{high}"
             name = f"{parent}/{cable}" if parent else cable
-            fact.lacks.append(Lack(name, "the graph", one.rate / fact.rate))
+            fact.lacks.append(Lack(name, "the graph", first.rate / fact.rate))
 
 
 def _read_torus(fact: _LevelFacts, places: DevicePlaces) -> None:
     ends = []
     for domain in fact.level.domains:
-        for one, other, _ in domain.cables:
-            [a], [b] = one.behind, other.behind
+        for first, second, _ in domain.cables:
+            [a], [b] = first.behind, second.behind
             if places.devices[a][fact.position] != places.devices[b][fact.position]:
-                ends.append(one)
+                ends.append(first)
     sizes = fact.level.torus[0].sizes
     fact.ports = prod(sizes[fact.level.dimension + 1 :])
     _set_usual_rates(fact, ends)
@@ -310,8 +310,8 @@ def _prints(
     counts: Counter[_Print] = Counter()
     for domain in domains:
         cables = sorted(
-            (tuple(sorted((end(one)[:1], end(other)[:1]))), rated(one.rate))
-            for one, other, _ in domain.cables
+            (tuple(sorted((end(first)[:1], end(second)[:1]))), rated(first.rate))
+            for first, second, _ in domain.cables
         )
         ends = sorted(end(terminal) for terminal in domain.terminals)
         kind = domain.kind.value if domain.kind else "cables"

@@ -92,9 +92,9 @@ def _components(
     lowest = [switch for switch, tier in tier_of.items() if tier == 0]
     parts = [{switch: sets.find(switch) for switch in lowest}]
     for highest in range(1, max(tier_of.values(), default=0) + 2):
-        for one, other, _ in net.trunks:
-            if max(tier_of.get(id, highest + 1) for id in (one, other)) <= highest:
-                sets.join(other, one)
+        for lower, upper, _ in net.trunks:
+            if max(tier_of.get(id, highest + 1) for id in (lower, upper)) <= highest:
+                sets.join(upper, lower)
         inside = [switch for switch, tier in tier_of.items() if tier <= highest]
         parts.append({switch: sets.find(switch) for switch in inside})
         if len({parts[-1][leaf] for leaf in lowest}) == 1 or highest >= _MOST_TIERS:
@@ -221,8 +221,8 @@ def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
 def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]]:
     """For each part of switches, the cables to switches outside it."""
     uplinks: dict[str, list[Cable]] = {part: [] for part in part_of.values()}
-    for one, other, cable in net.trunks:
-        inside = part_of.get(one), part_of.get(other)
+    for first, second, cable in net.trunks:
+        inside = part_of.get(first), part_of.get(second)
         if inside[0] != inside[1]:
             for part in inside:
                 if part is not None:

@@ -78,9 +78,9 @@ class Subnet:
         """For each device, the device at the other end of each of its cables, and the cable."""
         cables_of: dict[str, list[tuple[str, Cable]]] = {id: [] for id in self.devices}
         for cable in self.cables:
-            (one, _), (other, _) = cable.ends
-            cables_of[one].append((other, cable))
-            cables_of[other].append((one, cable))
+            (first, _), (second, _) = cable.ends
+            cables_of[first].append((second, cable))
+            cables_of[second].append((first, cable))
         return {id: tuple(ends) for id, ends in cables_of.items()}
 
     @cached_property
@@ -155,9 +155,9 @@ def _begin_device(match: re.Match[str], devices: dict[str, SubnetDevice]) -> str
 
 def _connect(current: str, match: re.Match[str], cables: dict[Port, Cable]) -> None:
     own_port, peer_port = (current, int(match[1])), (match[2], int(match[3]))
-    one, other = sorted((own_port, peer_port))
-    cable = Cable((one, other), _speed(match[4]))
-    for end in (one, other):
+    first, second = sorted((own_port, peer_port))
+    cable = Cable((first, second), _speed(match[4]))
+    for end in (first, second):
         known = cables.setdefault(end, cable)
         if known.ends != cable.ends:
             raise InputError(f"port {end[1]} of {end[0]!r} has two cables")

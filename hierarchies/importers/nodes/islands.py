@@ -31,9 +31,9 @@ class IslandShape:
     off: tuple[int, ...] = ()
 
 
-def count_links_between(links: Links, one: int, other: int) -> int:
+def count_links_between(links: Links, first: int, second: int) -> int:
     """The number of links between two GPUs."""
-    return links.get((min(one, other), max(one, other)), 0)
+    return links.get((min(first, second), max(first, second)), 0)
 
 
 def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShape:
@@ -84,9 +84,9 @@ def _complete_parts(
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
     """For each GPU the first GPU of its connected part: links 0-1 and 2-3 give (0, 0, 2, 2)."""
     part = list(range(gpus))
-    for (one, other), count in links.items():
-        if count and part[one] != part[other]:
-            low, high = sorted((part[one], part[other]))
+    for (first, second), count in links.items():
+        if count and part[first] != part[second]:
+            low, high = sorted((part[first], part[second]))
             part = [low if p == high else p for p in part]
     return tuple(part)
 

@@ -210,11 +210,11 @@ def _is_power(gpu: _XmlDevice) -> bool:
 def _check_both_ways(
     direct: dict[tuple[int, int], int], names: tuple[str, ...]
 ) -> dict[tuple[int, int], int]:
-    for (one, other), count in direct.items():
-        back = direct.get((other, one), 0)
+    for (first, second), count in direct.items():
+        back = direct.get((second, first), 0)
         if back != count:
             raise InputError(
-                f"{count} links from GPU {names[one]} to {names[other]}, {back} the other way",
+                f"{count} links from GPU {names[first]} to {names[second]}, {back} the other way",
                 hint="the file is damaged: dump it again",
             )
     return {pair: count for pair, count in direct.items() if pair[0] < pair[1] and count}

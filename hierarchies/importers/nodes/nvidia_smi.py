@@ -190,18 +190,18 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
 def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
     """The number of NVLinks between two GPUs. Raises InputError if the two rows differ."""
     links = {}
-    for one, name in enumerate(matrix.gpus):
-        for other in range(one):
-            here = matrix.cells[name][other]
-            there = matrix.cells[matrix.gpus[other]][one]
+    for first, name in enumerate(matrix.gpus):
+        for second in range(first):
+            here = matrix.cells[name][second]
+            there = matrix.cells[matrix.gpus[second]][first]
             if here != there:
                 raise InputError(
-                    f"{name} to {matrix.gpus[other]} is {here}, the other way it is {there}",
+                    f"{name} to {matrix.gpus[second]} is {here}, the other way it is {there}",
                     hint="the matrix is damaged: copy it again",
                 )
             match = _LINKS.fullmatch(here)
             if match and int(match[1]):
-                links[other, one] = int(match[1])
+                links[second, first] = int(match[1])
     return links
 
 
@@ -239,9 +239,9 @@ def _joined_by_switches(
 ) -> bool:
     """Whether any two of these GPUs have as many links as the one with fewer."""
     return all(
-        links.get((one, other), 0) == min(each[one], each[other])
-        for place, other in enumerate(linked)
-        for one in linked[:place]
+        links.get((first, second), 0) == min(each[first], each[second])
+        for place, second in enumerate(linked)
+        for first in linked[:place]
     )
 
 
@@ -272,9 +272,9 @@ def _is_connected(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) ->
 
 def _parts(matrix: Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
     near = {
-        (one, other): 1
-        for other, name in enumerate(matrix.gpus)
-        for one in range(other)
-        if matrix.cells[name][one] in cells
+        (first, second): 1
+        for second, name in enumerate(matrix.gpus)
+        for first in range(second)
+        if matrix.cells[name][first] in cells
     }
     return parts_of(len(matrix.gpus), near)

@@ -67,9 +67,9 @@ class RocmTables:
     source: str
     notes: tuple[str, ...] = ()
 
-    def number(self, name: str, one: int, other: int) -> int | None:
+    def number(self, name: str, first: int, second: int) -> int | None:
         """A weight or a number of hops; None if the table or the number is missing."""
-        cell = self.printed[name][one][other] if name in self.printed else ""
+        cell = self.printed[name][first][second] if name in self.printed else ""
         return int(cell) if cell.isdigit() else None
 
 
@@ -112,7 +112,7 @@ def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
     """The pairs in one hive, directly linked or not: by the types, or else by one hop."""
     types = tables.printed.get("link type")
     if types is not None:
-        return [(one, other) for one, other in pairs if types[one][other] == DIRECT]
+        return [(first, second) for first, second in pairs if types[first][second] == DIRECT]
     return [pair for pair in pairs if tables.number("hops", *pair) == 1]
 
 
@@ -284,16 +284,16 @@ def _select_usable(tables: RocmTables) -> RocmTables:
 
 def _check(name: str, table: Table, gpus: Sequence[str]) -> None:
     """Refuse invalid cells, and a table that is not symmetric."""
-    for one, row in enumerate(table):
-        for other, cell in enumerate(row):
-            if one == other:
+    for first, row in enumerate(table):
+        for second, cell in enumerate(row):
+            if first == second:
                 continue
             if not _is_cell(name, cell):
                 raise InputError(f"{cell[:20]!r} is no {name} of a link")
-            if cell != table[other][one]:
+            if cell != table[second][first]:
                 raise InputError(
-                    f"{name} from {gpus[one]} to {gpus[other]} is {cell}, the other way it is "
-                    f"{table[other][one]}",
+                    f"{name} from {gpus[first]} to {gpus[second]} is {cell}, the other way it is "
+                    f"{table[second][first]}",
                     hint="the text is damaged: copy it again",
                 )
 
