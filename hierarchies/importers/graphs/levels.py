@@ -197,10 +197,6 @@ class DevicePlaces:
     levels: tuple[GraphLevel, ...]
     devices: Mapping[str, Digits]
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        return tuple(level.count for level in self.levels)
-
     def path(self, unit: Devices, position: int) -> Digits:
         """The digits of a unit of a level, which its devices share."""
         return self.devices[next(iter(unit))][: position + 1]

@@ -239,13 +239,11 @@ def _core_level(count: int) -> DraftLevel:
 
 
 def _memory(kind: str) -> Blank:
-    known = _KNOWN.get(kind)
-    if not known:
+    if kind not in _KNOWN:
         return Blank()
-    system = load(known)
-    return Blank(
-        system.memory_bytes_per_second, f"{known} of the catalogue, {system.memory_source}"
-    )
+    system = load(_KNOWN[kind])
+    source = f"{_KNOWN[kind]} of the catalogue, {system.memory_source}"
+    return Blank(system.memory_bytes_per_second, source)
 
 
 def _order_note(devices: Sequence[JaxDevice]) -> list[str]:

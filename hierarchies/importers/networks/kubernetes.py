@@ -103,7 +103,10 @@ def read(text: str, options: ImportOptions) -> Draft:
     check_nested(tiers, f"outermost first: {', '.join(keys)}")
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
     levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
-    notes = [f"labels of {name}: {levels}", *_note_left_out(nodes, working), *_contents(working)]
+    notes = [f"labels of {name}: {levels}"]
+    if working[0].devices and (idle := [node.name for node in nodes if not node.devices]):
+        notes.append(f"without devices, left out: {shorten_list(idle)}")
+    notes += _contents(working)
     devices = {node.name: node.devices for node in working} if working[0].devices else {}
     facts = NetworkFacts(
         "kubernetes-cluster",
@@ -181,12 +184,6 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
         f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
     )
-
-
-def _note_left_out(nodes: Sequence[KubernetesNode], working: Sequence[KubernetesNode]) -> list[str]:
-    kept = {node.name for node in working}
-    others = [node.name for node in nodes if node.name not in kept]
-    return [f"without devices, left out: {shorten_list(others)}"] if others else []
 
 
 def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:

@@ -93,7 +93,7 @@ def _picture(root: Element) -> NodePicture:
         raise InputError(
             f"hwloc saw {problem}", hint="run lstopo --whole-io --of xml on the GPU node"
         )
-    listed = [device for device in devices if _is_nic(device)]
+    listed = [d for d in devices if d.kind.startswith(_NIC_CLASSES) and d.names()]
     check_sizes(len(gpus), len(listed))
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     selection = choose_nics([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
@@ -123,10 +123,6 @@ def _name(gpu: _PciDevice) -> str:
 def _model(gpu: _PciDevice) -> str:
     models = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
     return next(models, "")[:80] or f"PCI {gpu.kind[6:15]}"
-
-
-def _is_nic(device: _PciDevice) -> bool:
-    return device.kind.startswith(_NIC_CLASSES) and bool(device.names())
 
 
 def _nics(

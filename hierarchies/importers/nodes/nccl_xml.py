@@ -13,7 +13,6 @@ from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
 from hierarchies.importers.models import memory_of
 from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.picture import (
-    GpuGrouping,
     Nic,
     NodeLinks,
     NodePicture,
@@ -112,7 +111,9 @@ def _picture(root: Element) -> NodePicture:
             hint = "the file is damaged: dump it again"
             raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
-    nics = choose_nics([_interface(nic) for nic in parts.nics])
+    nics = choose_nics(
+        [Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic)) for nic in parts.nics]
+    )
     notes = nics.notes
     links, device, arch = NodeLinks(known=False), "", ""
     if parts.partial:
@@ -124,15 +125,18 @@ def _picture(root: Element) -> NodePicture:
     hosts = {e.get("host_hash") for e in root.findall("cpu")}
     if len(hosts) > 1:
         notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
+    ways = [gpu.bridges for gpu in parts.gpus]
+    ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
+    labels = names
+    if not parts.partial:
+        labels = tuple(f"GPU {gpu.element.get('dev', '?')[:20]}" for gpu in parts.gpus)
     counted = {("xgmi" if amd else "nvlinks"): links.count(len(names))}
     return NodePicture(
         "RCCL's topology XML" if amd else "NCCL's topology XML",
-        _gpu_names(parts, names),
+        labels,
         links,
-        _groups(parts),
-        slowest_private_link(
-            [gpu.bridges for gpu in parts.gpus], [gpu.slot for gpu in parts.gpus], _speed
-        ),
+        find_groupings(ways, ports, _uplink),
+        slowest_private_link(ways, [gpu.slot for gpu in parts.gpus], _speed),
         _nics(parts, nics.kept),
         device or _pci_name(parts.gpus[0].slot),
         memory_of(_pci_name(parts.gpus[0].slot)),
@@ -142,12 +146,6 @@ def _picture(root: Element) -> NodePicture:
         notes=notes,
         counted=count_parts(len(names), len(parts.nics), len(nics.kept), **counted),
     )
-
-
-def _gpu_names(parts: _Parts, names: tuple[str, ...]) -> tuple[str, ...]:
-    if parts.partial:
-        return names
-    return tuple(f"GPU {gpu.element.get('dev', '?')[:20]}" for gpu in parts.gpus)
 
 
 def _sm(gpu: Element) -> int:
@@ -234,21 +232,12 @@ def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
     return tuple(nics)
 
 
-def _interface(nic: _XmlDevice) -> Interface:
-    return Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic))
-
-
 def _name(nic: _XmlDevice) -> str:
     return nic.element.get("name") or nic.element.get("busid") or "a NIC"
 
 
 def _is_physical(nic: _XmlDevice) -> bool:
     return any(element.tag == "pci" for element in nic.path)
-
-
-def _groups(parts: _Parts) -> tuple[GpuGrouping, ...]:
-    ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
-    return find_groupings([gpu.bridges for gpu in parts.gpus], ports, _uplink)
 
 
 def _uplink(bridge: Element) -> Entry:

@@ -255,19 +255,15 @@ def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
 
 def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[GpuGrouping, ...]:
     """Sockets and PCIe switches as groupings; ``nics`` are the columns of NICs in use."""
-    groups = []
+    groups, rows = [], [matrix.cells[gpu][len(matrix.gpus) :] for gpu in matrix.gpus]
     for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_is_connected(matrix, gpu, nic, cells) for gpu in part for nic in nics)
+            any(rows[gpu][nic] in cells for gpu in part for nic in nics)
             for part in members_of_parts(parts)
         )
         groups.append(GpuGrouping(name, parts, nics_inside=inside))
     return tuple(groups)
-
-
-def _is_connected(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
-    return matrix.cells[matrix.gpus[gpu]][len(matrix.gpus) + nic] in cells
 
 
 def _parts(matrix: Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:

@@ -174,7 +174,6 @@ class Torus:
 
     name: str
     dimensions: tuple[int, int, int]
-    nodes: int
 
 
 @dataclass(frozen=True)

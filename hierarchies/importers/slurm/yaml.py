@@ -7,7 +7,6 @@ their list.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
@@ -114,7 +113,8 @@ def _hosts(value: Any, subject: str, names: HostlistExpander) -> tuple[str, ...]
 def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
     """A torus that its nodes fill, as Slurm requires; the first is at 0, 0, 0, x runs fastest."""
     name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
-    dimensions = _dimensions(entry)
+    dims = require_mapping(entry.get("dims"), "dims")
+    x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
     lists = [entry.get("nodes")]
     if entry.get("regions"):
         regions = _entries(entry["regions"], "regions")
@@ -122,32 +122,26 @@ def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
     nodes = [node for hosts in lists for node in _hosts(hosts, "nodes", names)]
     if len(set(nodes)) != len(nodes):
         raise InputError(f"torus {name!r} has a node twice")
-    if prod(dimensions) != len(nodes):
+    if x * y * z != len(nodes):
         raise InputError(
-            f"torus {name!r} of {' x '.join(map(str, dimensions))} has {len(nodes)} nodes",
-            hint=f"{prod(dimensions)} fill it",
+            f"torus {name!r} of {x} x {y} x {z} has {len(nodes)} nodes",
+            hint=f"{x * y * z} fill it",
         )
-    return Torus(name, dimensions, len(nodes))
-
-
-def _dimensions(entry: dict[str, Any]) -> tuple[int, int, int]:
-    dims = require_mapping(entry.get("dims"), "dims")
-    x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
-    return x, y, z
+    return Torus(name, (x, y, z))
 
 
 def _entries_of_section(section: Any, subject: str) -> list[dict[str, Any]]:
     """The entries of a section: its only list, under any key, or the section itself."""
     if isinstance(section, dict):
-        lists = [value for key, value in section.items() if _is_entries(value)]
+        lists = [
+            value
+            for value in section.values()
+            if isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+        ]
         if "nodes" in section or "dims" in section or not lists:
             return [section]
         return _entries(lists[0], subject)
     return _entries(section, subject)
-
-
-def _is_entries(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
 def _entries(value: Any, subject: str) -> list[dict[str, Any]]:

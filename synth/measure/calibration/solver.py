@@ -80,9 +80,6 @@ class Solution:
     lowest: Floats
     untold: tuple[tuple[tuple[int, ...], int], ...] = ()
 
-    def of(self, key: Key) -> Floats:
-        return np.asarray(self.unknowns[self.keys.index(key)])
-
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
     """Returns the best fit from a few starts. ``keep`` masks the rows to fit; all rows get ways."""
