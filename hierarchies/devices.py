@@ -19,7 +19,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hierarchies.errors import InputError, suggest_nearest
+from hierarchies.errors import InputError, error_context, suggest_nearest
+from hierarchies.files.values import check_sources
 
 _TERA, _GIGA, _MICROSECOND = 1e12, 1e9, 1e-6
 _NUMBERS = (
@@ -116,11 +117,8 @@ def read_device(text: str, *, where: str = "device") -> Device:
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     given = [name for name in _NUMBERS if name in entry.model_fields_set]
-    _check_named(list(entry.source), given, "source", where)
-    _check_named(entry.unconfirmed, given, "unconfirmed", where)
-    missing = [name for name in given if name not in entry.source]
-    if missing:
-        raise InputError(f"no source for {missing[0]}", where=where, hint="say where it is from")
+    with error_context(where):
+        check_sources(entry.source, entry.unconfirmed, given)
     for kind, reached in entry.reached_TFLOP_per_s.items():
         if not 0 < reached <= entry.matrix_TFLOP_per_s.get(kind, 0.0):
             raise InputError(f"{reached} reached in {kind}, more than the peak", where=where)
@@ -131,13 +129,6 @@ def read_device(text: str, *, where: str = "device") -> Device:
     if entry.reached_GB_per_s and entry.reached_GB_per_s > entry.memory_GB_per_s:
         raise InputError(f"{entry.reached_GB_per_s} GB/s reached, above the peak", where=where)
     return _device(entry)
-
-
-def _check_named(names: list[str], numbers: list[str], key: str, where: str) -> None:
-    for name in names:
-        if name not in numbers:
-            hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} in {key} is no number given here", where=where, hint=hint)
 
 
 def _device(entry: _DeviceEntry) -> Device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.faults import Fault, find_first_refused, parse_fault
 from hierarchies.files.calibration import CalibrationTable, calibration_of
+from hierarchies.files.values import check_sources
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
 from hierarchies.parts import reshape_system
 from hierarchies.system import Domain, Link, System
@@ -71,13 +72,11 @@ class _LevelTable(_StrictTable):
         Raises InputError if one is missing.
         """
         given = [name for name in _NUMBERS if name in self.model_fields_set]
-        if isinstance(self.source, str):
-            return dict.fromkeys(given, self.source)
-        missing = [name for name in given if name not in self.source]
-        if missing:
-            raise InputError(f"no source for {missing[0]}", hint="say where the number is from")
-        _check_numbers(self.source, given, "source")
-        return dict(self.source)
+        sources = self.source
+        if isinstance(sources, str):
+            sources = dict.fromkeys(given, sources)
+        check_sources(sources, self.unconfirmed, given)
+        return sources
 
     @property
     def joined_at(self) -> int | None:
@@ -86,13 +85,6 @@ class _LevelTable(_StrictTable):
         The ends are joined only if all levels that state such a number meet it.
         """
         return None if isinstance(self.wraps, bool) else self.wraps
-
-
-def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> None:
-    for name in names:
-        if name not in numbers:
-            hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} is no number given here", where=where, hint=hint)
 
 
 class _ExceptionTable(_StrictTable):
@@ -209,7 +201,9 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
         with error_context(f"level {level.name!r}"):
             levels.append(Level(level.name, _cardinality(description, position, shape)))
             links.append(_link(level, innermost))
-    _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
+    with error_context("device"):
+        memory = {"memory_GB_per_s": description.device.source}
+        check_sources(memory, description.device.unconfirmed, list(memory))
     hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     system = System(
         description.name,
@@ -285,7 +279,6 @@ def _link(level: _LevelTable, innermost: bool) -> Link:
             f"no domain {level.domain!r}", hint=suggest_nearest(level.domain, known)
         ) from None
     sources = level.sources()
-    _check_numbers(level.unconfirmed, list(sources), "unconfirmed")
     return Link(
         domain,
         level.bandwidth_GB_per_s * 1e9,

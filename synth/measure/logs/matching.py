@@ -13,7 +13,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from hierarchies import InputError, System, catalogue, load, spell_machine
+from hierarchies import InputError, System, catalogue, error_context, load, spell_machine
 from hierarchies.devices import is_same_device, model_words
 from synth.collective.emit.conventions import level_of_hosts
 from synth.measure.calibration.measurements import Measurement, Sample
@@ -39,12 +39,10 @@ class MatchedLog:
 
 def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None) -> MatchedLog:
     """Maps a log onto a system. Raises InputError for what does not fit, or is not stated."""
-    try:
+    with error_context(log.source):
         _check_counts(system, log, given or CallerFacts())
         members, busy = _members(system, log, given or CallerFacts())
         return MatchedLog(log, _measurement(log, members, busy))
-    except InputError as error:
-        raise error.at(log.source) from None
 
 
 def find_host_level(system: System) -> int | None:
@@ -294,7 +292,10 @@ def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
     for log in logs:
         others = [name for name in log.devices if not is_same_device(name, system.device)]
         if others:
-            like = " or ".join(map(_spell_system, machines_of([log])[:_MOST_NAMED]))
+            like = " or ".join(
+                spell_machine(machine.name, machine.hierarchy.cardinalities)
+                for machine in machines_of([log])[:_MOST_NAMED]
+            )
             raise InputError(
                 f"{log.source} is of {' and '.join(others)}, and {system.name} has {system.device}",
                 where="SYSTEM",
@@ -322,10 +323,6 @@ def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
         and logs
         and all(_is_of_system(system, log.devices) for log in logs)
     ]
-
-
-def _spell_system(system: System) -> str:
-    return f"{system.name}:{system.hierarchy.cardinalities[0]}"
 
 
 def _is_of_system(system: System, devices: Iterable[str]) -> bool:
