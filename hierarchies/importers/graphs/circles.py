@@ -71,11 +71,11 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     walked = [_walk_circle(cables, pairs, len(devices)) for cables in classes]
     axes = [axis for axis in walked if axis]
     if len(axes) < len(classes):
-        raise _irregular_error(domain, pairs, devices)
+        raise _irregular_error(pairs, devices)
     places = list(zip(*(axis.places for axis in axes), strict=True))
     sizes = tuple(1 + max(column) for column in zip(*places, strict=True))
     if len(set(places)) < len(places) or int(np.prod(sizes)) != len(devices):
-        raise _irregular_error(domain, pairs, devices)
+        raise _irregular_error(pairs, devices)
     names = tuple(common_label(pairs[pair] for pair in cables) for cables in classes)
     wraps = tuple(axis.wraps for axis in axes)
     return Grid(sizes, wraps, names, dict(zip(devices, places, strict=True)))
@@ -194,9 +194,7 @@ def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
     return np.asarray(paths)
 
 
-def _irregular_error(
-    domain: GraphDomain, pairs: Mapping[_Pair, Edge], devices: Sequence[str]
-) -> InputError:
+def _irregular_error(pairs: Mapping[_Pair, Edge], devices: Sequence[str]) -> InputError:
     """The error that names the first device whose cables are unlike those of another."""
     cables: dict[str, list[float]] = {device: [] for device in devices}
     for (first, second), edge in pairs.items():

@@ -182,7 +182,7 @@ def _parse_text(text: str) -> RocmTables:
         name = (heading["rocm"] or heading["amd"]).lower()
         source = ROCM_SMI if heading["rocm"] else AMD_SMI
         try:
-            header, rows = _table(lines, number + 1, name)
+            header, rows = _table(lines, number + 1)
         except InputError as error:
             notes.append(_note_left_out(name, error))
             continue
@@ -199,7 +199,7 @@ def _note_left_out(name: str, error: InputError) -> str:
     return f"The table {name!r} is left out: {error}."
 
 
-def _table(lines: Sequence[str], start: int, name: str) -> tuple[tuple[str, ...], Table]:
+def _table(lines: Sequence[str], start: int) -> tuple[tuple[str, ...], Table]:
     """The GPUs in the row under a heading, and the cells below. Raises InputError."""
     header = tuple(lines[start].split()) if start < len(lines) else ()
     if not header or not all(_GPU.fullmatch(word) for word in header):

@@ -153,7 +153,7 @@ def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -
         then = next_steps(system, name)
         yield Finding("level-short", text, name, run.source, share, (name,), then=then)
     elif left:
-        yield _open_finding(system, run, left, others)
+        yield _open_finding(system, run, left)
     else:
         text = "no level explains it: each delivers more in another run; what ran is not what was"
         yield Finding("unexplained", f"{text} predicted ({run.way})", source=run.source)
@@ -161,9 +161,7 @@ def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -
         yield _other_way_finding(run, others)
 
 
-def _open_finding(
-    system: System, run: MeasuredRun, left: dict[str, float], others: Sequence[str]
-) -> Finding:
+def _open_finding(system: System, run: MeasuredRun, left: dict[str, float]) -> Finding:
     """Returns the finding where several levels, or another algorithm, explain the run."""
     names = system.hierarchy.names
     busy = LargestRow(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)

@@ -288,8 +288,8 @@ def is_plain_csv(text: str) -> bool:
     return next((line for line in lines if not line.startswith("#")), "").startswith("bytes,")
 
 
-def parse_plain_table(text: str, source: str) -> Table:
-    """Returns the table of such a text; lines without numbers count as broken.
+def parse_plain_tables(text: str, source: str) -> list[Table]:
+    """Returns the only table of such a text; lines without numbers count as broken.
 
     Raises InputError for too many lines.
     """
@@ -302,7 +302,7 @@ def parse_plain_table(text: str, source: str) -> Table:
             facts.environment.read(line)
     rows = (cells for cells in csv_rows(body) if cells)
     names = next(rows, [])
-    return facts.table(_plain_row(dict(zip(names, cells, strict=False))) for cells in rows)
+    return [facts.table(_plain_row(dict(zip(names, cells, strict=False))) for cells in rows)]
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -28,7 +28,7 @@ _MOST_JOINED = 64
 _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test concluded")
 
 
-def tables(lines: Iterable[str], source: str) -> list[Table]:
+def parse_text_tables(text: str, source: str) -> list[Table]:
     """Returns every table of a text, in order.
 
     A table ends where the tests say so, or announce the next. Rows torn apart by other output
@@ -37,7 +37,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     were the same. Raises InputError for too many rows.
     """
     reader = _LogReader(RunFacts(Table(source)))
-    for line in join_lines(lines):
+    for line in join_lines(text.splitlines()):
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
