@@ -20,9 +20,15 @@ from hierarchies.importers.networks.networks import (
     draft_network,
 )
 from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, build_switch_tree
-from hierarchies.importers.slurm import yaml as slurm_yaml
-from hierarchies.importers.slurm.conf import NodeGroup, SlurmLayout, Torus, counted, parse_conf
-from hierarchies.importers.slurm.conf import check_beginning as check_conf_beginning
+from hierarchies.importers.slurm.parsing import (
+    NodeGroup,
+    SlurmLayout,
+    Torus,
+    counted,
+    parse_conf,
+    parse_topology_yaml,
+)
+from hierarchies.importers.slurm.parsing import check_beginning as check_conf_beginning
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
@@ -41,7 +47,7 @@ def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
     name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
     with error_context(name):
-        layout = slurm_yaml.parse_topology_yaml(text) if _is_yaml(name, text) else parse_conf(text)
+        layout = parse_topology_yaml(text) if _is_yaml(name, text) else parse_conf(text)
         draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
         (f"left out, as Slurm does beside a topology.yaml: {shorten_list(ignored)}",)

@@ -30,8 +30,7 @@ from synth.collective.price.intervals import Interval, interval_of_program
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line
 from synth.collective.price.ways import AlgorithmWay, PriceLine, pick_fastest
-from synth.measure.calibration.busy_part import BusyPart, busy_part
-from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
+from synth.measure.calibration.measurements import SEND_RECEIVE, BusyPart, Measurement, busy_part
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
 _FORCIBLE = {

@@ -24,10 +24,15 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hierarchies import InputError
-from synth.measure.logs.header import Environment, RunFacts, check_rows, find_program
+from synth.measure.logs.header import Environment, RunFacts, check_rows, find_program, is_command
 from synth.measure.logs.tables import COLLECTIVES, UNREAD, LogRow, RankRecord, Table, Timing
-from synth.measure.logs.text import LONGEST_LINE, version_text
+from synth.measure.logs.text import LONGEST_LINE, join_lines, version_text
 
+_BEGINS = re.compile(r"\s*(\{|\[\s*$|\[\s*\{)")
+_ANYWHERE = re.compile(
+    r"^[ \t]*(?:\{|\[[ \t]*(?:$|\{)|(?:numCycle, *)?(?:collective|name), )", re.MULTILINE
+)
+_SETS = re.compile(r"[^{\[\"]*NCCL_")
 MOST_OBJECTS = 100_000
 _NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
 _NAN = float("nan")
@@ -326,3 +331,50 @@ def _plain_row(cells: Mapping[str, str]) -> LogRow | None:
 def _plain_timing(text: str | None) -> Timing | None:
     seconds = _number(text)
     return None if seconds is None else Timing(seconds, _NAN, _NAN)
+
+
+def has_sections(text: str) -> bool:
+    """Whether JSON or CSV begins below other lines."""
+    return _ANYWHERE.search(text) is not None
+
+
+def parse_sections(text: str, source: str) -> list[Table]:
+    """Returns the tables of all JSON or CSV parts, with the settings of the preceding command.
+
+    Raises InputError if such a part is not a log.
+    """
+    found = []
+    for environment, part in _split_into_sections(text):
+        if is_json(part):
+            check_json(part, source)
+            read = parse_json_tables(part, source)
+        else:
+            read = parse_csv_tables(part, source)
+        found += [_add_forced(table, environment) for table in read]
+    return found
+
+
+def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
+    environment, lines = Environment(), list[str]()
+    for line in join_lines(text.splitlines()):
+        begins = is_csv(line) or (not lines and _BEGINS.match(line))
+        sets = len(line) <= LONGEST_LINE and (is_command(line) or _SETS.match(line))
+        if lines and (sets or is_csv(line)):
+            yield environment, "\n".join(lines)
+            lines = []
+        if sets:
+            environment = environment.after_run() if is_command(line) else environment
+            environment.read(line)
+        elif begins or lines:
+            lines.append(line)
+    if lines:
+        yield environment, "\n".join(lines)
+
+
+def _add_forced(table: Table, environment: Environment) -> Table:
+    """Returns the table with its command line's settings, if its own part states none."""
+    known = table.forced
+    if known.algorithm or known.protocol or known.without or known.split:
+        return table
+    forced = environment.forced(table.collective)
+    return replace(table, forced=forced, warnings=table.warnings + forced.warnings)

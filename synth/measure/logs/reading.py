@@ -18,14 +18,15 @@ from hierarchies import InputError, error_context, suggest_nearest
 from synth.measure.calibration.measurements import SEND_RECEIVE
 from synth.measure.logs.documents import (
     check_json,
+    has_sections,
     is_csv,
     is_json,
     is_plain_csv,
     parse_csv_tables,
     parse_json_tables,
     parse_plain_tables,
+    parse_sections,
 )
-from synth.measure.logs.sections import has_sections, parse_sections
 from synth.measure.logs.tables import (
     BARE,
     COLLECTIVES,

@@ -21,9 +21,8 @@ from shared import shared
 from synth.cli.app import app
 from synth.collective.algorithms.nccl_model import SPELLINGS
 from synth.collective.algorithms.protocols import Protocol
-from synth.measure.calibration.busy_part import busy_part
 from synth.measure.calibration.candidates import Predictor, candidates
-from synth.measure.calibration.measurements import Measurement, Sample
+from synth.measure.calibration.measurements import Measurement, Sample, busy_part
 from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
