@@ -39,7 +39,7 @@ def read(text: str, options: ImportOptions) -> Draft:
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(
-            f"no switch, only adapters ({len(net.devices)}): nothing says where they hang",
+            f"no switch, only adapters ({len(net.devices)}): nothing says where they are attached",
             hint="ibnetdiscover was cut short, or saw only its own node",
         )
     machines = machines_of(net)

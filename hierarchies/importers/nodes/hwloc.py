@@ -160,7 +160,7 @@ def _rate(element: Element) -> Entry:
 def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
     """NVLinks, which hwloc sees only if it was built with NVML."""
     if _AMD in gpus[0].kind:
-        note = "hwloc's XML does not tell xGMI links."
+        note = "hwloc's XML has no xGMI links."
         return NodeLinks(False, bonded=True, notes=(note,))
     matrices = [e for e in root if e.get("name") == "NVLinkBandwidth"]
     if not matrices:

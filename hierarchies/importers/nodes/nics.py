@@ -28,7 +28,7 @@ def network_level(
         note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
     nics, notes = _choose_used_nics(picture)
-    count = None if nodes is None else StatedValue(nodes, "said by whoever imported it")
+    count = None if nodes is None else StatedValue(nodes, "given with the import")
     ports, port_notes = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
@@ -43,7 +43,7 @@ def network_level(
     if not inner[-1].ll128_latency_seconds:
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
-        notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
+        notes = (*notes, "The number of nodes is not stated: load(file.toml:N), or --nodes N.")
     return (level,), (*notes, *port_notes)
 
 

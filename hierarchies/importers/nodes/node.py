@@ -64,7 +64,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
     lacks, warnings = degraded_gpus(picture, inside.off, order, levels)
     draft = Draft(
         name or "imported",
-        f"Node of {len(picture.gpus)} GPUs, as told by {picture.source}",
+        f"Node of {len(picture.gpus)} GPUs, described by {picture.source}",
         levels,
         picture.device,
         memory,
@@ -100,7 +100,7 @@ def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
 
 
 def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) -> str:
-    assert model.link is not None, "asked only of a GPU that has links"
+    assert model.link is not None, "called only for a GPU that has links"
     stated, known = float(link.value) / 1e9, float(model.link.value) / 1e9
     return (
         f"One {picture.link_name} is taken to carry {stated:g} GB/s ({link.source}); "
@@ -155,7 +155,7 @@ def _switches_reduce(picture: NodePicture) -> Blank | None:
     source = load("dgx-h100").links[-1].source("reduces")
     reason = f"the NVSwitches of Hopper and later add up: {source}"
     if reduces is None:
-        return Blank(None, f"{reason}; which these are is not said (--gpu)", needed=False)
+        return Blank(None, f"{reason}; the file does not name the GPU (--gpu)", needed=False)
     return Blank(True, reason, needed=False) if reduces else None
 
 
@@ -206,7 +206,7 @@ def _island(
     if not shape.ring:
         domain, rate = Blank(None, reason), _blank_of_link(picture, reason)
     elif not picture.links.counted:
-        rate = _blank_of_link(picture, f"how many {name}s a GPU has is not told")
+        rate = _blank_of_link(picture, f"the file does not say how many {name}s a GPU has")
     else:
         each = f"{picture.several(shape.links)} to each neighbour"
         reason = f"rings that use all links of a GPU: {each}; {rate.source}"

@@ -134,7 +134,7 @@ def collect_links(
         reason = "besides links from GPU to GPU" if any(direct.values()) else f"by {most} links"
         others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
-            f"some GPUs hang on NVSwitches {reason}{f', but {others}' if short else ''}",
+            f"some GPUs are attached to NVSwitches {reason}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
         )
     notes: tuple[str, ...] = ()

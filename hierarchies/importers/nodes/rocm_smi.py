@@ -88,10 +88,10 @@ def _picture(tables: RocmTables) -> NodePicture:
     direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
     notes = tables.notes
     if "link type" not in tables.printed:
-        hops = "The types of the links are not told: one hop is taken as an xGMI link."
+        hops = "The types of the links are not printed: one hop is taken as an xGMI link."
         notes = (*notes, hops)
     if direct:
-        notes = (*notes, "How many xGMI links join two GPUs is not told: taken as one.")
+        notes = (*notes, "The number of xGMI links between two GPUs is not printed: taken as one.")
     return NodePicture(
         tables.source,
         tables.gpus,
@@ -278,7 +278,7 @@ def _select_usable(tables: RocmTables) -> RocmTables:
         if first_error is not None:
             raise first_error
         hint = f"give all that {tables.source} prints"
-        raise InputError("neither types of links nor hops are told", hint=hint)
+        raise InputError("neither types of links nor hops are printed", hint=hint)
     return RocmTables(tables.gpus, kept, tables.source, tuple(notes))
 
 
