@@ -23,17 +23,6 @@ from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.files.values import check_sources
 
 _TERA, _GIGA, _MICROSECOND = 1e12, 1e9, 1e-6
-_NUMBERS = (
-    "memory_GB",
-    "memory_GB_per_s",
-    "multiprocessors",
-    "tile",
-    "matrix_TFLOP_per_s",
-    "reached_TFLOP_per_s",
-    "reached_GB_per_s",
-    "launch_us",
-    "attention_TFLOP_per_s",
-)
 _MODEL = re.compile(r"\b(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})\b")
 _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 _FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCIE|NVL|OAM|DGXS|FHHL|MXM)(?![A-Z])")
@@ -97,13 +86,18 @@ class _DeviceEntry(BaseModel):
     memory_GB_per_s: float = Field(gt=0)  # noqa: N815
     multiprocessors: int = Field(ge=1)
     tile: Annotated[list[int], Field(min_length=2, max_length=2)]
-    launch_us: float = Field(ge=0)
     matrix_TFLOP_per_s: dict[str, float]  # noqa: N815
     reached_TFLOP_per_s: dict[str, float] = {}  # noqa: N815
     reached_GB_per_s: float | None = None  # noqa: N815
+    launch_us: float = Field(ge=0)
     attention_TFLOP_per_s: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None  # noqa: N815
     unconfirmed: list[str] = []
     source: dict[str, str]
+
+
+_NUMBERS = [
+    name for name in _DeviceEntry.model_fields if name not in ("name", "unconfirmed", "source")
+]
 
 
 def read_device(text: str, *, where: str = "device") -> Device:

@@ -25,16 +25,8 @@ MOST_DOTS = 100
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_NUMBERS = (
-    "count",
-    "bandwidth_GB_per_s",
-    "latency_us",
-    "ll_latency_us",
-    "ll128_latency_us",
-    "ports",
-    "reduces",
-    "wraps",
-)
+_NO_NUMBERS = ("name", "domain", "medium", "through", "source", "unconfirmed")
+"""Keys of a level whose values need no source."""
 _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
@@ -71,7 +63,9 @@ class _LevelTable(_StrictTable):
 
         Raises InputError if one is missing.
         """
-        given = [name for name in _NUMBERS if name in self.model_fields_set]
+        fields = type(self).model_fields
+        stated = [name for name in fields if name in self.model_fields_set]
+        given = [name for name in stated if name not in _NO_NUMBERS]
         sources = self.source
         if isinstance(sources, str):
             sources = dict.fromkeys(given, sources)

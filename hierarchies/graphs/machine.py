@@ -156,11 +156,10 @@ class _GraphBuilder:
     def _add_buses(self, level: int) -> None:
         name, size = self.system.hierarchy.names[level], self.inside(level)
         children = self.system.hierarchy.cardinalities[level]
-        for number, domain in enumerate(range(0, self.system.devices, children * size)):
-            if not self.present(domain, children * size):
-                continue
+        for domain in self.domains(level):
             middle = self.middle(level, domain)
-            rate = float(self.wiring.bandwidths[self.wiring.firsts[level] + number])
+            bus = self.wiring.firsts[level] + domain // (children * size)
+            rate = float(self.wiring.bandwidths[bus])
             latency = self.system.links[level].latency_seconds
             self.nodes.append(Node(middle, NodeKind.BUS, name, None, rate, latency))
             self.attach(middle, level, domain, children * size)
