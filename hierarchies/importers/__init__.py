@@ -25,6 +25,6 @@ from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import FileKind as FileKind
 from hierarchies.importers.kinds import check_beginnings as check_beginnings
 from hierarchies.importers.kinds import import_texts as import_texts
-from hierarchies.importers.texts import read_texts as read_texts
+from hierarchies.importers.structured import read_texts as read_texts
 from hierarchies.importers.writing import draft_to_toml as draft_to_toml
 from hierarchies.importers.writing import scale_to_unit as scale_to_unit

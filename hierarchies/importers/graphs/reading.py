@@ -29,7 +29,7 @@ from hierarchies.importers.graphs.arcs import (
 )
 from hierarchies.importers.graphs.machine import draft_of
 from hierarchies.importers.markup import parse_xml
-from hierarchies.importers.structured import parse_json, require_list, require_mapping
+from hierarchies.importers.structured import check_lines, parse_json, require_list, require_mapping
 
 MOST_DEVICES = 64
 """The most devices for which maximum flows are computed."""
@@ -281,8 +281,7 @@ def _devices(rows: Iterator[list[str]]) -> int:
 
 def _rows(text: str) -> Iterator[list[str]]:
     """The cells of all lines that are not blank. Raises InputError for too much text."""
-    if (count := text.count("\n")) > 3 * MOST_EDGES:
-        raise InputError(f"{count} lines", hint=f"a graph has at most {MOST_EDGES} edges")
+    check_lines(text, 3 * MOST_EDGES)
     for number, line in enumerate(StringIO(text, newline=None), start=1):
         if len(line) > _LONGEST_LINE:
             where = f"line {number}"

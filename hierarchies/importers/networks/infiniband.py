@@ -10,7 +10,7 @@ from functools import cached_property
 from math import ceil
 
 from hierarchies.errors import InputError
-from hierarchies.importers.structured import BEGINNING
+from hierarchies.importers.structured import BEGINNING, check_lines
 
 _HEADER = re.compile(r'(Switch|Ca|Hca|Rt)\s+([0-9]{1,3})\s+"([^"]{1,100})"\s*(?:#\s*"([^"]*)")?')
 _PORT = re.compile(
@@ -105,13 +105,8 @@ def parse_subnet(text: str) -> Subnet:
 
 def check_beginning(text: str) -> None:
     """Raise InputError for a text whose first lines are not of a subnet."""
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     _read(text[:BEGINNING].rpartition("\n")[0] or text[:BEGINNING])
-
-
-def _check_length(text: str) -> None:
-    if (count := text.count("\n")) > _MOST_LINES:
-        raise InputError(f"{count} lines", hint=f"at most {_MOST_LINES} are read")
 
 
 def _read(
@@ -122,7 +117,7 @@ def _read(
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
     current: str | None = None
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
         if not line or line.startswith("#") or _FACT.match(line):

@@ -10,7 +10,7 @@ from typing import Any
 from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.importers.hostlist import HostlistExpander, shorten_list
 from hierarchies.importers.networks.tiers import Switch
-from hierarchies.importers.structured import BEGINNING, parse_yaml, require_mapping
+from hierarchies.importers.structured import BEGINNING, check_lines, parse_yaml, require_mapping
 
 _PAIR = re.compile(
     r"\s*([A-Za-z][A-Za-z_0-9]{0,40})\s*="
@@ -57,7 +57,7 @@ class ConfLine:
 
 def parse_lines(text: str) -> Iterator[ConfLine]:
     """The settings of a topology.conf. Raises InputError for an invalid line, and for too many."""
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.split("#", 1)[0].rstrip()
@@ -76,15 +76,10 @@ def parse_lines(text: str) -> Iterator[ConfLine]:
 
 def check_beginning(text: str) -> None:
     """Raise InputError for a text with too many lines, or whose first lines are no settings."""
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     head = text[:BEGINNING] if "\n" in text[:BEGINNING] else text[: 2 * _LONGEST_LINE]
     for _ in parse_lines(head if len(head) == len(text) else head.rpartition("\n")[0] or head):
         pass
-
-
-def _check_length(text: str) -> None:
-    if (count := text.count("\n")) > _MOST_LINES:
-        raise InputError(f"{count} lines", hint=f"at most {_MOST_LINES} are read")
 
 
 def _values(line: str, number: int) -> dict[str, str]:

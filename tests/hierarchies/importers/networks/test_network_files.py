@@ -24,7 +24,7 @@ from hierarchies.importers import (
 from hierarchies.importers.networks.tiers import build_switch_tree
 from hierarchies.importers.networks.topograph import parse_cluster
 from hierarchies.importers.slurm.parsing import parse_conf
-from hierarchies.importers.texts import decode_text
+from hierarchies.importers.structured import decode_text
 from network_texts import (
     AWS,
     MODEL,
