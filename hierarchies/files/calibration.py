@@ -205,7 +205,10 @@ def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
         ],
         "stray": [_residual_table(row) for row in calibration.strays],
         "machines": [_residual_table(row) for row in calibration.machines],
-        "untold": [{"levels": list(row.levels), "taken": row.taken} for row in calibration.untold],
+        "untold": [
+            {"levels": list(row.levels), "taken": row.taken}
+            for row in calibration.undetermined_levels
+        ],
     }
     sentences = {
         key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")

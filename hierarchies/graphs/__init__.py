@@ -3,7 +3,7 @@
 >>> from hierarchies import load
 >>> from hierarchies.graphs import graph_of
 >>> graph = graph_of(load("dgx-h100:2"))
->>> [edge.other for edge in graph.edges if edge.one == "node1/port0"]
+>>> [edge.target for edge in graph.edges if edge.source == "node1/port0"]
 ['node-switch']
 >>> sum(node.kind == "device" for node in graph.nodes)
 16

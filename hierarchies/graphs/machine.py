@@ -261,8 +261,8 @@ class Node:
 class Edge:
     """An edge between two named nodes; the bandwidth is per direction, None if unlimited."""
 
-    one: str
-    other: str
+    source: str
+    target: str
     level: str = ""
     kind: Join = Join.LINK
     bandwidth_bytes_per_second: float | None = None

@@ -63,12 +63,12 @@ class Wires:
     def edges(self) -> Mapping[str, tuple[Edge, ...]]:
         edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
         for edge in self.graph.edges:
-            edges_of[edge.one].append(edge)
-            edges_of[edge.other].append(edge)
+            edges_of[edge.source].append(edge)
+            edges_of[edge.target].append(edge)
         return {name: tuple(edges) for name, edges in edges_of.items()}
 
     def other(self, edge: Edge, end: str) -> str:
-        return edge.other if edge.one == end else edge.one
+        return edge.target if edge.source == end else edge.source
 
     @cached_property
     def heights(self) -> Mapping[str, int]:
@@ -110,7 +110,7 @@ class Wires:
     def hanging(self, edge: Edge) -> str:
         """The end of an attached edge that hangs on the other: a port, else a bus or outer node."""
         rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
-        ends = (edge.one, edge.other)
+        ends = (edge.source, edge.target)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
 
     def behind(self, name: str) -> Devices:
@@ -203,19 +203,19 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
         edge
         for edge in wires.graph.edges
         if edge.kind is Join.LINK
-        and {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
+        and {wires.nodes[edge.source].kind, wires.nodes[edge.target].kind}
         <= {NodeKind.DEVICE, NodeKind.PORT}
         and not _is_way_in(wires, edge)
     ]
     sets = DisjointSets[str]()
     for edge in cables:
-        sets.join(edge.one, edge.other)
+        sets.join(edge.source, edge.target)
     groups: dict[str, list[Edge]] = {}
     for edge in cables:
-        groups.setdefault(sets.find(edge.one), []).append(edge)
+        groups.setdefault(sets.find(edge.source), []).append(edge)
     for name, edges in groups.items():
         joined = tuple(
-            (wires.terminal(edge.one, edge), wires.terminal(edge.other, edge), edge)
+            (wires.terminal(edge.source, edge), wires.terminal(edge.target, edge), edge)
             for edge in edges
         )
         devices = frozenset().union(*(first.behind | second.behind for first, second, _ in joined))
@@ -230,8 +230,8 @@ def common_label(parts: Iterable[Edge | GraphDomain]) -> str:
 
 def _is_way_in(wires: Wires, edge: Edge) -> bool:
     """Whether a cable from a device to a port attaches that port to it, and is not a ring's."""
-    kinds = {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
-    port = edge.one if wires.nodes[edge.one].kind is NodeKind.PORT else edge.other
+    kinds = {wires.nodes[edge.source].kind, wires.nodes[edge.target].kind}
+    port = edge.source if wires.nodes[edge.source].kind is NodeKind.PORT else edge.target
     return (
         kinds == {NodeKind.DEVICE, NodeKind.PORT}
         and bool(wires.inward(port))

@@ -81,9 +81,9 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
         measured_ranges(found),
         table_residuals(found),
         machines=known.residuals if (known := apply_typical(bare).calibration) else (),
-        untold=tuple(
+        undetermined_levels=tuple(
             UndeterminedLevels(tuple(names[level] for level in levels), names[taken])
-            for levels, taken in solution.untold
+            for levels, taken in solution.undetermined_levels
         ),
     )
     return FitResult(replace(bare, calibration=calibration), calibration, found, first.loss)
