@@ -26,7 +26,7 @@ from synth.measure.calibration.measurements import Measurement, Sample, busy_par
 from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
-from synth.measure.doctor.next_steps import next_steps
+from synth.measure.doctor.blame import next_steps
 from synth.measure.logs.header import ALGORITHMS
 from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
 from synth.measure.logs.reading import parse_logs
