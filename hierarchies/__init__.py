@@ -49,6 +49,9 @@ from hierarchies.placement import Axis as Axis
 from hierarchies.placement import Placement as Placement
 from hierarchies.placement import check_axes as check_axes
 from hierarchies.placement import count_placements as count_placements
+from hierarchies.placement import describe_axes as describe_axes
+from hierarchies.placement import first_group as first_group
+from hierarchies.placement import format_ranges as format_ranges
 from hierarchies.placement import placements as placements
 from hierarchies.placement import row_major_placement as row_major_placement
 from hierarchies.reduction import Devices as Devices
@@ -61,6 +64,3 @@ from hierarchies.system import MEDIA as MEDIA
 from hierarchies.system import Domain as Domain
 from hierarchies.system import Link as Link
 from hierarchies.system import System as System
-from hierarchies.wording import describe_axes as describe_axes
-from hierarchies.wording import first_group as first_group
-from hierarchies.wording import format_ranges as format_ranges

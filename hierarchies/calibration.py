@@ -234,8 +234,8 @@ class Calibration:
     any algorithm and collective. ``families``: the number of families of other machines from whose
     links the numbers are derived; 0 if this machine was measured. ``machines``: the spread among
     machines with such links, by class of sizes; empty if no such links are known. It was known
-    before this machine was measured, so it still limits errors. ``untold`` are levels of which one
-    is slow, while the rows cannot tell which.
+    before this machine was measured, so it still limits errors. ``undetermined_levels`` are levels
+    of which one is slow, while the rows cannot tell which.
     """
 
     fits: tuple[Fit, ...]
@@ -248,7 +248,7 @@ class Calibration:
     strays: tuple[TableResidual, ...] = ()
     families: int = 0
     machines: tuple[Residual, ...] = ()
-    untold: tuple[UndeterminedLevels, ...] = ()
+    undetermined_levels: tuple[UndeterminedLevels, ...] = ()
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"

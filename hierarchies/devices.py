@@ -8,6 +8,7 @@ and the fastest published matrix product on one ran at 794.5.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,20 +19,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hierarchies.errors import InputError, suggest_nearest
+from hierarchies.errors import InputError, error_context, suggest_nearest
+from hierarchies.files.values import check_sources
 
 _TERA, _GIGA, _MICROSECOND = 1e12, 1e9, 1e-6
-_NUMBERS = (
-    "memory_GB",
-    "memory_GB_per_s",
-    "multiprocessors",
-    "tile",
-    "matrix_TFLOP_per_s",
-    "reached_TFLOP_per_s",
-    "reached_GB_per_s",
-    "launch_us",
-    "attention_TFLOP_per_s",
-)
+_MODEL = re.compile(r"\b(?:[A-Z]{1,2}\d{1,4}[A-Z]?|\d{4})\b")
+_IN_BRACKETS = re.compile(r"\(([^()]*)\)")
+_FORM = re.compile(r"(?<![A-Z])(SXM\d?|PCIE|NVL|OAM|DGXS|FHHL|MXM)(?![A-Z])")
+_BARE_SXM = frozenset(("H100", "H200", "H800", "H20"))
+"""Models whose driver names include the form (``H100 PCIe``, ``H200 NVL``), except SXM."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +86,18 @@ class _DeviceEntry(BaseModel):
     memory_GB_per_s: float = Field(gt=0)  # noqa: N815
     multiprocessors: int = Field(ge=1)
     tile: Annotated[list[int], Field(min_length=2, max_length=2)]
-    launch_us: float = Field(ge=0)
     matrix_TFLOP_per_s: dict[str, float]  # noqa: N815
     reached_TFLOP_per_s: dict[str, float] = {}  # noqa: N815
     reached_GB_per_s: float | None = None  # noqa: N815
+    launch_us: float = Field(ge=0)
     attention_TFLOP_per_s: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None  # noqa: N815
     unconfirmed: list[str] = []
     source: dict[str, str]
+
+
+_NUMBERS = [
+    name for name in _DeviceEntry.model_fields if name not in ("name", "unconfirmed", "source")
+]
 
 
 def read_device(text: str, *, where: str = "device") -> Device:
@@ -110,11 +111,8 @@ def read_device(text: str, *, where: str = "device") -> Device:
     except ValueError as error:
         raise InputError(f"not a TOML file: {error}", where=where) from None
     given = [name for name in _NUMBERS if name in entry.model_fields_set]
-    _check_named(list(entry.source), given, "source", where)
-    _check_named(entry.unconfirmed, given, "unconfirmed", where)
-    missing = [name for name in given if name not in entry.source]
-    if missing:
-        raise InputError(f"no source for {missing[0]}", where=where, hint="say where it is from")
+    with error_context(where):
+        check_sources(entry.source, entry.unconfirmed, given)
     for kind, reached in entry.reached_TFLOP_per_s.items():
         if not 0 < reached <= entry.matrix_TFLOP_per_s.get(kind, 0.0):
             raise InputError(f"{reached} reached in {kind}, more than the peak", where=where)
@@ -127,15 +125,9 @@ def read_device(text: str, *, where: str = "device") -> Device:
     return _device(entry)
 
 
-def _check_named(names: list[str], numbers: list[str], key: str, where: str) -> None:
-    for name in names:
-        if name not in numbers:
-            hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} in {key} is no number given here", where=where, hint=hint)
-
-
 def _device(entry: _DeviceEntry) -> Device:
     smallest, usual = sorted(entry.tile)
+    attention = entry.attention_TFLOP_per_s
     return Device(
         entry.name,
         entry.memory_GB * _GIGA,
@@ -147,17 +139,10 @@ def _device(entry: _DeviceEntry) -> Device:
         _scale_rates(entry.reached_TFLOP_per_s),
         entry.reached_GB_per_s * _GIGA if entry.reached_GB_per_s else None,
         entry.launch_us * _MICROSECOND,
-        _attention(entry),
+        (attention[0] * _TERA, attention[1] * _TERA) if attention else None,
         dict(entry.source),
         tuple(entry.unconfirmed),
     )
-
-
-def _attention(entry: _DeviceEntry) -> tuple[float, float] | None:
-    if entry.attention_TFLOP_per_s is None:
-        return None
-    forward, backward = entry.attention_TFLOP_per_s
-    return forward * _TERA, backward * _TERA
 
 
 def _scale_rates(rates: Mapping[str, float]) -> dict[str, float]:
@@ -184,3 +169,41 @@ def device_named(name: str) -> Device:
 
 def _folder() -> Traversable:
     return resources.files("hierarchies").joinpath("catalogue", "devices")
+
+
+def model_words(name: str) -> frozenset[str]:
+    """Returns the words of a device's name that may be its model; empty if none looks like one.
+
+    Names have many spellings, which all contain the model. A name in brackets is the driver's name
+    of the chip.
+
+    >>> model_words("NVIDIA H100 80GB HBM3") & model_words("H100 SXM5 80 GB")
+    frozenset({'H100'})
+    >>> sorted(model_words("Blackwell B200 (GB200)")), model_words("a GPU")
+    (['GB200'], frozenset())
+    """
+    inner = _IN_BRACKETS.search(name)
+    return frozenset((inner and _MODEL.findall(inner[1])) or _MODEL.findall(name))
+
+
+def form_factor(name: str) -> str:
+    """Returns the form in a device's name, which decides whether there are NVLinks; "" if none.
+
+    >>> cards = "NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S"
+    >>> tuple(map(form_factor, cards))
+    ('PCIE', 'SXM4', '')
+    """
+    found = _FORM.search(name.upper())
+    return found[1] if found else ""
+
+
+def is_same_device(logged: str, described: str) -> bool:
+    """Whether a driver's name in a log may be a described device's; True if either is unclear.
+
+    Memory sizes of one model differ, but its links do not.
+    """
+    if not (model_words(logged) and model_words(described)):
+        return True
+    given = form_factor(logged) or ("SXM" if model_words(logged) & _BARE_SXM else "")
+    longer, shorter = sorted((given, form_factor(described)), key=len, reverse=True)
+    return bool(model_words(logged) & model_words(described)) and longer.startswith(shorter)

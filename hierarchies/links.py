@@ -7,14 +7,10 @@ thousand cables runs at half its speed.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from fnmatch import translate
 from functools import cached_property
-from math import isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +20,6 @@ from hierarchies import Domain, Fault, InputError, System
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 MOST_LINKS = 2**22
-MOST_COMPARED = 5000
-"""The number of names searched for a suggestion (did you mean ...?)."""
 NEARLY = 1e-9
 """A link with at most this remaining share counts as missing."""
 
@@ -212,10 +206,6 @@ class Wiring:
     def memories(self, devices: Numbers) -> Numbers:
         return self.firsts[-1] + devices
 
-    def names(self) -> Iterator[str]:
-        """The names of all links in the order of their numbers."""
-        return (self.name(link) for link in range(self.links))
-
     def name(self, link: int) -> str:
         """The name of a link. Raises IndexError for a number out of range."""
         if not 0 <= link < self.links:
@@ -227,7 +217,7 @@ class Wiring:
 
     def cable(self, link: int) -> str:
         """The name of a link without its direction, which both directions share."""
-        return _cable(self.name(link))
+        return self.name(link).rsplit(" ", 1)[0]
 
     def _path(self, device: int) -> list[str]:
         """The children that hold a device, outermost first."""
@@ -311,43 +301,3 @@ class Network:
             raise InputError(f"links perturbed by {share}", hint="a share from 0 to below 1")
         drawn = np.random.default_rng(seed).uniform(1 - share, 1 + share, len(self.bandwidths))
         return replace(self, bandwidths=self.bandwidths * drawn)
-
-    def changed(self, factors: Mapping[str, float]) -> Network:
-        """Multiply the bandwidths of some links by factors.
-
-        A key is a link's name, the name without its direction (then both), or a pattern of such
-        names (``node3/*``, ``*/memory``); where several match a link, their factors multiply.
-        Raises InputError for a key that matches no link, and for factors not finite and above 0.
-        """
-        bandwidths = self.bandwidths.copy()
-        names = list(self.wiring.names()) if factors else []
-        for pattern, factor in factors.items():
-            if not (isfinite(factor) and factor > 0):
-                raise InputError(
-                    f"factor {factor}", where=f"link {pattern!r}", hint="a finite number above 0"
-                )
-            bandwidths[_find_matching(pattern, names)] *= factor
-        return replace(self, bandwidths=bandwidths)
-
-
-def _find_matching(pattern: str, names: list[str]) -> list[int]:
-    fits = re.compile(translate(pattern)).match
-    matching = [i for i, name in enumerate(names) if fits(name) or fits(_cable(name))]
-    if not matching:
-        cables = list(dict.fromkeys(map(_cable, names)))
-        raise InputError(f"no link {pattern!r}", hint=_hint(pattern, cables))
-    return matching
-
-
-def _cable(name: str) -> str:
-    """The name of a link without its direction: ``node3/gpu5-gpu6``."""
-    return name.rsplit(" ", 1)[0]
-
-
-def _hint(pattern: str, cables: list[str]) -> str:
-    close = get_close_matches(pattern, cables[:MOST_COMPARED], n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return (
-        f"links are called such as {', '.join([cables[0], cables[len(cables) // 2], cables[-1]])}"
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from itertools import pairwise
 
 import numpy as np
@@ -54,6 +55,17 @@ class Case:
     def footprints(self) -> list[Footprint]:
         pairs = zip(self.schedule.phases, self.prices, strict=True)
         return [footprint(phase, price, self.network.wiring) for phase, price in pairs]
+
+
+def changed(network: Network, factors: dict[str, float]) -> Network:
+    """The network with the bandwidths of links, by patterns of their or their cables' names."""
+    bandwidths = network.bandwidths.copy()
+    for link in range(network.wiring.links):
+        for pattern, factor in factors.items():
+            names = network.wiring.name(link), network.wiring.cable(link)
+            if any(fnmatch(name, pattern) for name in names):
+                bandwidths[link] *= factor
+    return replace(network, bandwidths=bandwidths)
 
 
 def case_of(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from hierarchies import Domain
+from hierarchies.links import Wiring
 from price_oracle import Machine, Wire
+
+
+def names_of(wiring: Wiring) -> list[str]:
+    """The names of all links, in the order of their numbers."""
+    return [wiring.name(link) for link in range(wiring.links)]
 
 
 def spelled(machine: Machine, wire: Wire) -> str:

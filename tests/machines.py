@@ -18,8 +18,8 @@ from hierarchies import (
     Residual,
     System,
 )
+from synth.measure.calibration.candidates import Predictor, SizePrediction
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predictor, SizePrediction
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,7 +27,16 @@ Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Wide = Annotated[float, Field(gt=0, le=1)]
 Loss = Annotated[float, Field(ge=0, lt=1)]
 MICROSECOND = 1e-6
-_ABSENT = {"peer_us": {0.0}, "wide": {1.0}, "loss": {0.0}}
+_NUMBERS = {
+    "hop_us": ("hop_seconds", MICROSECOND),
+    "gap_us": ("gap_seconds", MICROSECOND),
+    "share": ("share", 1.0),
+    "peer_us": ("peer_seconds", MICROSECOND),
+    "wide": ("wide", 1.0),
+    "loss": ("loss", 1.0),
+}
+"""The numbers of a level's links by their keys: their names in Python, and the unit of the file."""
+_ABSENT = {"peer_us": 0.0, "wide": 1.0, "loss": 0.0}
 """Optional numbers of a fit, with the values that all levels have if a file omits them."""
 
 
@@ -155,18 +165,16 @@ def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str])
 
 
 def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
-    for key in ("hop_us", "gap_us", "share", *_ABSENT):
-        given = getattr(table, key)
+    by_key: dict[str, dict[str, float]] = {key: getattr(table, key) for key in _NUMBERS}
+    for key, given in by_key.items():
         if given or key not in _ABSENT:
             _check_levels(f"fit, {key}", given, levels)
     crossings = tuple(
         Crossing(
-            table.hop_us[name] * MICROSECOND,
-            table.gap_us[name] * MICROSECOND,
-            table.share[name],
-            table.peer_us.get(name, 0.0) * MICROSECOND,
-            table.wide.get(name, 1.0),
-            table.loss.get(name, 0.0),
+            **{
+                field: by_key[key].get(name, _ABSENT.get(key, 0.0)) * unit
+                for key, (field, unit) in _NUMBERS.items()
+            }
         )
         for name in levels
     )
@@ -195,12 +203,12 @@ def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
             }
             for row in calibration.measured
         ],
-        "stray": [
-            _key_entries((row.collective, ANY, ANY)) | _spread(row, ("tables", "low", "high"))
-            for row in calibration.strays
-        ],
+        "stray": [_residual_table(row) for row in calibration.strays],
         "machines": [_residual_table(row) for row in calibration.machines],
-        "untold": [{"levels": list(row.levels), "taken": row.taken} for row in calibration.untold],
+        "untold": [
+            {"levels": list(row.levels), "taken": row.taken}
+            for row in calibration.undetermined_levels
+        ],
     }
     sentences = {
         key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")
@@ -213,34 +221,24 @@ def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
 def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
     named = list(zip(levels, fit.levels, strict=True))
     by_level = {
-        "hop_us": {name: scale_exactly(level.hop_seconds, MICROSECOND) for name, level in named},
-        "gap_us": {name: scale_exactly(level.gap_seconds, MICROSECOND) for name, level in named},
-        "share": {name: level.share for name, level in named},
-        "peer_us": {name: scale_exactly(level.peer_seconds, MICROSECOND) for name, level in named},
-        "wide": {name: level.wide for name, level in named},
-        "loss": {name: level.loss for name, level in named},
+        key: {name: scale_exactly(getattr(level, field), unit) for name, level in named}
+        for key, (field, unit) in _NUMBERS.items()
     }
     given = {
-        key: numbers for key, numbers in by_level.items() if {*numbers.values()} != _ABSENT.get(key)
+        key: numbers
+        for key, numbers in by_level.items()
+        if key not in _ABSENT or {*numbers.values()} != {_ABSENT[key]}
     }
     launch = {"launch_us": scale_exactly(fit.launch_seconds, MICROSECOND)}
-    return _key_entries(fit.key) | launch | given | {"rows": fit.rows}
+    names = zip(("collective", "algorithm", "protocol"), fit.key, strict=True)
+    return {name: value for name, value in names if value} | launch | given | {"rows": fit.rows}
 
 
-def _residual_table(residual: Residual) -> dict[str, Any]:
-    return _key_entries(residual.key) | _spread(residual, ("rows", "low", "median", "high"))
-
-
-def _spread(residual: Residual | TableResidual, numbers: Sequence[str]) -> dict[str, Any]:
-    return {
-        "from_bytes": residual.smallest_bytes,
-        **{key: getattr(residual, key) for key in numbers},
-    }
-
-
-def _key_entries(key: tuple[str, str, str]) -> dict[str, Any]:
-    named = zip(("collective", "algorithm", "protocol"), key, strict=True)
-    return {name: value for name, value in named if value}
+def _residual_table(row: Residual | TableResidual) -> dict[str, Any]:
+    values = {"from_bytes": row.smallest_bytes, **asdict(row)}
+    keys = ("collective", "algorithm", "protocol", "from_bytes", "rows", "tables")
+    given = {key: values[key] for key in (*keys, "low", "median", "high") if key in values}
+    return {key: value for key, value in given.items() if value != ANY}
 
 
 def _lines(table: Mapping[str, Any]) -> Iterator[str]:

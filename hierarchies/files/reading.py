@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
 from hierarchies.faults import Fault, find_first_refused, parse_fault
-from hierarchies.files.calibration import (
-    CalibrationTable,
-    FitTable,
-    MeasuredRangeTable,
-    ResidualTable,
-    StrayTable,
-    UndeterminedTable,
-    calibration_of,
-)
+from hierarchies.files.calibration import CalibrationTable, calibration_of
+from hierarchies.files.values import check_sources
 from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
 from hierarchies.parts import reshape_system
 from hierarchies.system import Domain, Link, System
@@ -32,16 +25,8 @@ MOST_DOTS = 100
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_NUMBERS = (
-    "count",
-    "bandwidth_GB_per_s",
-    "latency_us",
-    "ll_latency_us",
-    "ll128_latency_us",
-    "ports",
-    "reduces",
-    "wraps",
-)
+_NO_NUMBERS = ("name", "domain", "medium", "through", "source", "unconfirmed")
+"""Keys of a level whose values need no source."""
 _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
@@ -78,14 +63,14 @@ class _LevelTable(_StrictTable):
 
         Raises InputError if one is missing.
         """
-        given = [name for name in _NUMBERS if name in self.model_fields_set]
-        if isinstance(self.source, str):
-            return dict.fromkeys(given, self.source)
-        missing = [name for name in given if name not in self.source]
-        if missing:
-            raise InputError(f"no source for {missing[0]}", hint="say where the number is from")
-        _check_numbers(self.source, given, "source")
-        return dict(self.source)
+        fields = type(self).model_fields
+        stated = [name for name in fields if name in self.model_fields_set]
+        given = [name for name in stated if name not in _NO_NUMBERS]
+        sources = self.source
+        if isinstance(sources, str):
+            sources = dict.fromkeys(given, sources)
+        check_sources(sources, self.unconfirmed, given)
+        return sources
 
     @property
     def joined_at(self) -> int | None:
@@ -94,13 +79,6 @@ class _LevelTable(_StrictTable):
         The ends are joined only if all levels that state such a number meet it.
         """
         return None if isinstance(self.wraps, bool) else self.wraps
-
-
-def _check_numbers(names: Iterable[str], numbers: Sequence[str], where: str) -> None:
-    for name in names:
-        if name not in numbers:
-            hint = f"numbers given here are: {', '.join(numbers)}"
-            raise InputError(f"{name!r} is no number given here", where=where, hint=hint)
 
 
 class _ExceptionTable(_StrictTable):
@@ -217,7 +195,9 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
         with error_context(f"level {level.name!r}"):
             levels.append(Level(level.name, _cardinality(description, position, shape)))
             links.append(_link(level, innermost))
-    _check_numbers(description.device.unconfirmed, ["memory_GB_per_s"], "device, unconfirmed")
+    with error_context("device"):
+        memory = {"memory_GB_per_s": description.device.source}
+        check_sources(memory, description.device.unconfirmed, list(memory))
     hierarchy, table = Hierarchy(tuple(levels)), description.calibration
     system = System(
         description.name,
@@ -293,7 +273,6 @@ def _link(level: _LevelTable, innermost: bool) -> Link:
             f"no domain {level.domain!r}", hint=suggest_nearest(level.domain, known)
         ) from None
     sources = level.sources()
-    _check_numbers(level.unconfirmed, list(sources), "unconfirmed")
     return Link(
         domain,
         level.bandwidth_GB_per_s * 1e9,
@@ -330,23 +309,9 @@ def _first_error(
     elif part == "device" and inner:
         place, key = f"{where}, device", inner[0]
     elif part == "calibration" and inner:
-        part = inner[0] if len(inner) > 2 else part
         place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if first["type"] == "extra_forbidden":
-        models: dict[str, type[BaseModel]] = {
-            "level": _LevelTable,
-            "device": _DeviceTable,
-            "exception": _ExceptionTable,
-            "calibration": CalibrationTable,
-            "fit": FitTable,
-            "residual": ResidualTable,
-            "measured": MeasuredRangeTable,
-            "stray": StrayTable,
-            "untold": UndeterminedTable,
-            "machines": ResidualTable,
-        }
-        model = models.get(str(part) if key is not part else "", _Description)
-        known = list(model.model_fields)
+        known = list(_model_at(first["loc"]).model_fields)
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = (
             f"a unit is missing: {with_unit[0]}" if with_unit else suggest_nearest(str(key), known)
@@ -357,6 +322,20 @@ def _first_error(
     if first["type"] == "missing":
         return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
     return InputError(f"{key} = {_shorten(first['input'])}", where=place, hint=first["msg"].lower())
+
+
+def _model_at(place: Sequence[int | str]) -> type[BaseModel]:
+    """The model of the table that has a key, from the places of both in a description."""
+    model: type[BaseModel] = _Description
+    for key in place[:-1]:
+        if isinstance(key, str):
+            annotation = model.model_fields[key].annotation
+            [model] = [
+                part
+                for part in (annotation, *get_args(annotation))
+                if isinstance(part, type) and issubclass(part, BaseModel)
+            ]
+    return model
 
 
 def _shorten(value: object) -> str:

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, nextafter
 from typing import Any
+
+from hierarchies.errors import InputError
+
+
+def check_sources(
+    sources: Mapping[str, str], unconfirmed: Sequence[str], numbers: Sequence[str]
+) -> None:
+    """Raise InputError unless every number has a source, and only numbers are named."""
+    for names, where in ((sources, "source"), (unconfirmed, "unconfirmed")):
+        for name in names:
+            if name not in numbers:
+                hint = f"numbers given here are: {', '.join(numbers)}"
+                raise InputError(f"{name!r} in {where} is no number given here", hint=hint)
+    for name in numbers:
+        if name not in sources:
+            raise InputError(f"no source for {name}", hint="say where the number is from")
 
 
 def quote(text: str) -> str:

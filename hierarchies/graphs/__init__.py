@@ -3,7 +3,7 @@
 >>> from hierarchies import load
 >>> from hierarchies.graphs import graph_of
 >>> graph = graph_of(load("dgx-h100:2"))
->>> [edge.other for edge in graph.edges if edge.one == "node1/port0"]
+>>> [edge.target for edge in graph.edges if edge.source == "node1/port0"]
 ['node-switch']
 >>> sum(node.kind == "device" for node in graph.nodes)
 16
@@ -12,9 +12,9 @@
 it only where needed: networkx takes longer to load than all other modules together.
 """
 
-from hierarchies.graphs.graph import Edge as Edge
-from hierarchies.graphs.graph import Join as Join
-from hierarchies.graphs.graph import MachineGraph as MachineGraph
-from hierarchies.graphs.graph import Node as Node
-from hierarchies.graphs.graph import NodeKind as NodeKind
+from hierarchies.graphs.machine import Edge as Edge
+from hierarchies.graphs.machine import Join as Join
+from hierarchies.graphs.machine import MachineGraph as MachineGraph
+from hierarchies.graphs.machine import Node as Node
+from hierarchies.graphs.machine import NodeKind as NodeKind
 from hierarchies.graphs.machine import graph_of as graph_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 
 _SOURCE = ("", "source")
 _HOLDS = 1 - 1e-9
@@ -60,8 +60,8 @@ def flow_network(graph: MachineGraph) -> nx.DiGraph[object]:
         elif node.bandwidth_bytes_per_second is not None:
             builder.add_limit(node)
     for edge in graph.edges:
-        builder.join(edge, edge.one, edge.other)
-        builder.join(edge, edge.other, edge.one)
+        builder.join(edge, edge.source, edge.target)
+        builder.join(edge, edge.target, edge.source)
     return builder.arcs
 
 

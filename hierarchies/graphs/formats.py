@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from hierarchies.graphs.drawing import svg
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.system import System
 
 _SHAPES = {
@@ -31,7 +31,7 @@ def networkx_graph(graph: MachineGraph) -> nx.Graph[str]:
     for node in graph.nodes:
         network.add_node(node.name, **_known_attributes(node, "name"))
     for edge in graph.edges:
-        network.add_edge(edge.one, edge.other, **_known_attributes(edge, "one", "other"))
+        network.add_edge(edge.source, edge.target, **_known_attributes(edge, "source", "target"))
     return network
 
 
@@ -78,7 +78,7 @@ def _dot(graph: MachineGraph) -> Iterator[str]:
     for edge in graph.edges:
         rate = edge.bandwidth_bytes_per_second
         label = "" if rate is None else f' label="{rate / 1e9:g} GB/s"'
-        ends = f"{_quote(edge.one)} -- {_quote(edge.other)}"
+        ends = f"{_quote(edge.source)} -- {_quote(edge.target)}"
         yield f"  {ends} [style={_STYLES[edge.kind]}{label}];"
     yield "}"
 

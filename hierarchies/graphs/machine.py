@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.links import Wiring
 from hierarchies.system import Domain, System
 
@@ -156,11 +156,10 @@ class _GraphBuilder:
     def _add_buses(self, level: int) -> None:
         name, size = self.system.hierarchy.names[level], self.inside(level)
         children = self.system.hierarchy.cardinalities[level]
-        for number, domain in enumerate(range(0, self.system.devices, children * size)):
-            if not self.present(domain, children * size):
-                continue
+        for domain in self.domains(level):
             middle = self.middle(level, domain)
-            rate = float(self.wiring.bandwidths[self.wiring.firsts[level] + number])
+            bus = self.wiring.firsts[level] + domain // (children * size)
+            rate = float(self.wiring.bandwidths[bus])
             latency = self.system.links[level].latency_seconds
             self.nodes.append(Node(middle, NodeKind.BUS, name, None, rate, latency))
             self.attach(middle, level, domain, children * size)
@@ -219,3 +218,61 @@ class _GraphBuilder:
         for here in range(children):
             for there in range(here + 1, children):
                 yield here, there, first + here * (children - 1) + there - 1
+
+
+class NodeKind(StrEnum):
+    """The kind of a node."""
+
+    DEVICE = "device"
+    PORT = "port"
+    SWITCH = "switch"
+    BUS = "bus"
+
+
+class Join(StrEnum):
+    """The kind of an edge: a cable; the attachment of a port or bus, without a limit of its own; or
+    the detour from a dead port to those that carry its traffic.
+    """
+
+    LINK = "link"
+    ATTACHED = "attached"
+    DETOUR = "detour"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node. ``level`` is the level whose links it belongs to; devices have none.
+
+    ``bandwidth_bytes_per_second`` limits the node's total traffic: of a bus its medium, of a dead
+    port its former bandwidth. ``latency_seconds`` is of a bus, as its cables have none of their
+    own. ``reduces``: a switch that adds up. ``number`` is a device's id.
+    """
+
+    name: str
+    kind: NodeKind
+    level: str = ""
+    number: int | None = None
+    bandwidth_bytes_per_second: float | None = None
+    latency_seconds: float | None = None
+    reduces: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge between two named nodes; the bandwidth is per direction, None if unlimited."""
+
+    source: str
+    target: str
+    level: str = ""
+    kind: Join = Join.LINK
+    bandwidth_bytes_per_second: float | None = None
+    latency_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class MachineGraph:
+    """Nodes and edges, each once; an edge is a cable, the same in both directions."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]

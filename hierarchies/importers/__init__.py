@@ -17,6 +17,7 @@ the TOML, which ``load`` refuses, as a silent guess is worse than no number.
 from hierarchies.importers.draft import Blank as Blank
 from hierarchies.importers.draft import Draft as Draft
 from hierarchies.importers.draft import DraftLevel as DraftLevel
+from hierarchies.importers.draft import ImportOptions as ImportOptions
 from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import StatedValue as StatedValue
 from hierarchies.importers.inside import wrap_network as wrap_network
@@ -24,7 +25,6 @@ from hierarchies.importers.kinds import KINDS as KINDS
 from hierarchies.importers.kinds import FileKind as FileKind
 from hierarchies.importers.kinds import check_beginnings as check_beginnings
 from hierarchies.importers.kinds import import_texts as import_texts
-from hierarchies.importers.options import ImportOptions as ImportOptions
-from hierarchies.importers.texts import read_texts as read_texts
+from hierarchies.importers.structured import read_texts as read_texts
 from hierarchies.importers.writing import draft_to_toml as draft_to_toml
 from hierarchies.importers.writing import scale_to_unit as scale_to_unit

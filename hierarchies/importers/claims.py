@@ -56,6 +56,14 @@ class Claim:
         return False
 
 
+def exact_claim(
+    topic: str, subject: str, place: str, number: float, words: str = "", yields: bool = False
+) -> Claim:
+    """The claim that a quantity is this number."""
+    words = words or f"{number:.12g}"
+    return Claim(topic, subject, place, words, NumberRange(number, number), yields)
+
+
 def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
     """The contradictions resolved by a claim that yields, one sentence for each pair of places.
 
@@ -71,7 +79,9 @@ def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
     for pairs in conflicts.values():
         if not pairs[0][1].yields:
             raise InputError(_describe_sides(pairs), hint=hint)
-    return tuple(f"{_describe_sides(pairs)}. {_outcome(*pairs[0])}" for pairs in conflicts.values())
+    return tuple(
+        f"{_describe_sides(pairs)}. {_outcome(pairs[0][0])}" for pairs in conflicts.values()
+    )
 
 
 def _group_by_quantity(claims: Iterable[Claim]) -> Iterable[list[Claim]]:
@@ -89,7 +99,7 @@ def _describe_sides(pairs: Sequence[tuple[Claim, Claim]]) -> str:
     return f"{firm.topic}{subject}: {sides}{more}"
 
 
-def _outcome(firm: Claim, other: Claim) -> str:
+def _outcome(firm: Claim) -> str:
     if firm.yields:
         return "Neither is followed."
     return f"{firm.place[:1].upper()}{firm.place[1:]} is followed."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.claims import Claim, NumberRange, exact_claim
 from hierarchies.system import System
 
 MOST_IN_A_MACHINE = 32
@@ -50,21 +50,15 @@ class Contents:
         """The claims of the file and of ``inner`` about the fullest unit and about a machine."""
         place, devices = f"--inside {inner.name}", inner.hierarchy.devices_in_child(0)
         topic, per_machine = f"devices in a {self.unit}", devices_of_machine(inner)
-        words = f"{devices} ({_describe_inner(inner)})"
         claims = [
             self._stated(topic, inner),
-            Claim(topic, "", place, words, NumberRange(devices, devices)),
+            exact_claim(topic, "", place, devices, f"{devices} ({_describe_inner(inner)})"),
         ]
         full = max(self.units, key=lambda unit: unit.devices or 0)
         if full.devices and per_machine is not None:
-            average = full.devices / full.machines
-            topic = "devices in a machine"
-            claims.append(
-                Claim(topic, "", self.source, f"{average:g}", NumberRange(average, average))
-            )
-            claims.append(
-                Claim(topic, "", place, f"{per_machine}", NumberRange(per_machine, per_machine))
-            )
+            average, topic = full.devices / full.machines, "devices in a machine"
+            claims.append(exact_claim(topic, "", self.source, average, f"{average:g}"))
+            claims.append(exact_claim(topic, "", place, per_machine))
         return claims
 
     def agrees(self, inner: System) -> bool:
@@ -75,24 +69,17 @@ class Contents:
     def _stated(self, topic: str, inner: System) -> Claim:
         known = [unit.devices for unit in self.units if unit.devices is not None]
         if known:
-            return Claim(
-                topic, "", self.source, str(max(known)), NumberRange(max(known), max(known))
-            )
+            return exact_claim(topic, "", self.source, max(known))
         machines = max(unit.machines for unit in self.units)
         per_machine = devices_of_machine(inner)
         if per_machine is not None:
-            words = f"{machines * per_machine} ({_count_machines(machines, per_machine)})"
-            return Claim(
-                topic,
-                "",
-                self.source,
-                words,
-                NumberRange(machines * per_machine, machines * per_machine),
-            )
-        most = machines * MOST_IN_A_MACHINE
-        words = f"at most {most} ({_count_machines(machines, MOST_IN_A_MACHINE)} at most)"
+            devices = machines * per_machine
+            words = f"{devices} ({_count_machines(machines, per_machine)})"
+            return exact_claim(topic, "", self.source, devices, words)
         if inner.hierarchy.devices_in_child(0) % machines:
             return Claim(topic, "", self.source, f"a multiple of {machines}", NumberRange(most=0))
+        most = machines * MOST_IN_A_MACHINE
+        words = f"at most {most} ({_count_machines(machines, MOST_IN_A_MACHINE)} at most)"
         return Claim(topic, "", self.source, words, NumberRange(machines, most))
 
     def missing(self, inner: System) -> list[str]:

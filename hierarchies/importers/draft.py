@@ -11,6 +11,7 @@ from hierarchies.importers.claims import Claim, settle
 from hierarchies.importers.contents import Contents
 from hierarchies.system import System
 
+MOST_NODES, MOST_LACKS = 10**6, 1000
 Value = bool | int | float | str
 
 
@@ -137,6 +138,11 @@ class Draft:
     def __post_init__(self) -> None:
         if not self.levels:
             raise InputError("nothing that could be a level was found")
+        if len(self.lacks) > MOST_LACKS:
+            raise InputError(
+                f"{len(self.lacks):,} units of {self.name} are missing or slower",
+                hint=f"at most {MOST_LACKS:,} are listed; import a part of the machine",
+            )
 
     def blanks(self) -> Iterator[tuple[str, str, Blank]]:
         """All blanks in order, each after its place (``device`` or a level's name) and its key."""
@@ -174,6 +180,11 @@ def _accept_suggestion(entry: Entry) -> Entry:
     return StatedValue(entry.suggestion, f"suggested: {entry.source}", unconfirmed=True)
 
 
+def likely_value(entry: Entry) -> Value | None:
+    """The value of an entry, or its suggestion."""
+    return entry.value if isinstance(entry, StatedValue) else entry.suggestion
+
+
 def is_refinement(fine: Sequence[object], coarse: Sequence[object]) -> bool:
     """Whether a level may lie inside another: each part of ``fine`` is in one part of ``coarse``.
 
@@ -186,24 +197,37 @@ def draft_level_of(system: System, position: int) -> DraftLevel:
     """A level of a known system as a draft level, with its sources."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
-    def stated(key: str, value: Value) -> StatedValue:
-        source = link.source(key, f"the description of {system.name}")
-        return StatedValue(value, source, key in link.unconfirmed)
+    values: dict[str, Value | None] = {
+        "domain": link.domain.value,
+        "bandwidth_GB_per_s": link.bandwidth_bytes_per_second,
+        "latency_us": link.latency_seconds,
+        "count": level.cardinality,
+        "ports": link.ports,
+        "reduces": link.reduces or None,
+        "ll_latency_us": link.ll_latency_seconds,
+        "ll128_latency_us": link.ll128_latency_seconds,
+        "wraps": None if link.wraps else False,
+    }
+    origin = f"the description of {system.name}"
+    stated = {
+        key: StatedValue(value, link.source(key, origin), key in link.unconfirmed)
+        for key, value in values.items()
+        if value is not None
+    }
+    blank = DraftLevel(level.name, UNKNOWN, UNKNOWN, through=link.through, medium=link.medium)
+    return blank.having(stated)
 
-    def latency(key: str, seconds: float | None) -> StatedValue | None:
-        return None if seconds is None else stated(key, seconds)
 
-    return DraftLevel(
-        level.name,
-        stated("domain", link.domain.value),
-        stated("bandwidth_GB_per_s", link.bandwidth_bytes_per_second),
-        stated("latency_us", link.latency_seconds),
-        stated("count", level.cardinality),
-        stated("ports", link.ports),
-        link.through,
-        stated("reduces", True) if link.reduces else None,
-        latency("ll_latency_us", link.ll_latency_seconds),
-        latency("ll128_latency_us", link.ll128_latency_seconds),
-        medium=link.medium,
-        wraps=None if link.wraps else stated("wraps", False),
-    )
+@dataclass(frozen=True)
+class ImportOptions:
+    """``nodes``: the number of identical nodes; ``gpu``: their GPUs' model, one of ``MODELS``;
+    ``keys``: labels of Kubernetes nodes that name the levels, outermost first.
+    """
+
+    nodes: int | None = None
+    gpu: str | None = None
+    keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.nodes is not None and not 1 <= self.nodes <= MOST_NODES:
+            raise InputError(f"{self.nodes} nodes", hint=f"from 1 to {MOST_NODES}")

@@ -12,7 +12,6 @@ from hierarchies.importers.models import claims_of_device
 from hierarchies.importers.writing import scale_to_unit
 from hierarchies.system import System
 
-MOST_LACKS = 1000
 _COMPARED = ("domain", "bandwidth_GB_per_s", "ports")
 """Values of the level of nodes that both a network and the system inside it may state."""
 
@@ -27,27 +26,14 @@ def wrap_network(draft: Draft, inner: System) -> Draft:
     Raises InputError for a draft of devices, and if ``inner`` has more or fewer devices in a unit
     than the draft.
     """
-    if draft.holds_devices and draft.wider is None:
+    networks = [each for each in (draft, draft.wider) if each and not each.holds_devices]
+    if not networks:
         raise InputError(
             "--inside describes nodes, and this file describes devices already",
             hint="leave --inside out",
         )
-    if draft.holds_devices:
-        assert draft.wider is not None
-        return wrap_network(draft.wider, inner)
-    wider = draft.wider
-    if (
-        wider is not None
-        and not _has_same_devices(draft, inner)
-        and _has_same_devices(wider, inner)
-    ):
-        return _merge_draft(wider, inner)
-    return _merge_draft(draft, inner)
-
-
-def _has_same_devices(draft: Draft, inner: System) -> bool:
-    """Whether the units of a draft have as many devices as those of a system, as far as known."""
-    return draft.contents is None or draft.contents.agrees(inner)
+    fitting = [net for net in networks if net.contents is None or net.contents.agrees(inner)]
+    return _merge_draft((fitting or networks)[0], inner)
 
 
 def _merge_draft(draft: Draft, inner: System) -> Draft:
@@ -122,11 +108,6 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
     if draft.contents is None:
         return draft.lacks, ()
     missing, source = draft.contents.missing(inner), draft.contents.source
-    if len(missing) + len(draft.lacks) > MOST_LACKS:
-        raise InputError(
-            f"{len(missing):,} devices are missing from the units of {draft.name}",
-            hint=f"at most {MOST_LACKS:,} are listed; import a part of the cluster",
-        )
     if not missing:
         return draft.lacks, ()
     note = (

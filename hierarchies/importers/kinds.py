@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
-from hierarchies.importers.draft import Draft
-from hierarchies.importers.graphs import reader, reading
+from hierarchies.importers.draft import Draft, ImportOptions
+from hierarchies.importers.graphs import reading
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks import (
     ibnetdiscover,
@@ -19,7 +19,6 @@ from hierarchies.importers.networks import (
 from hierarchies.importers.nodes import hwloc, nccl_xml, nvidia_smi, rocm_smi
 from hierarchies.importers.nodes.node import draft_of
 from hierarchies.importers.nodes.picture import NodePicture
-from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.slurm import slurm
 
 
@@ -28,69 +27,66 @@ class FileKind:
     """A kind of file: its description, and the function from texts (by file name) to a draft.
 
     ``check_beginnings`` raises InputError for texts that are recognizably of another kind, without
-    reading all of them.
+    reading all of them. ``options`` are the import options that apply only to some kinds, this one
+    among them.
     """
 
     what: str
     read: Callable[[Mapping[str, str], ImportOptions], Draft]
     check_beginnings: Callable[[Mapping[str, str]], None]
+    options: tuple[str, ...] = ()
 
 
 def _node_kind(
     what: str, source: str, picture: Callable[[str], NodePicture], check: Callable[[str], object]
 ) -> FileKind:
     """A kind of file that describes one node."""
+    hint = "import one node; --nodes says how many such there are"
 
-    def draft(name: str, text: str, options: ImportOptions) -> Draft:
+    def read(name: str, text: str, options: ImportOptions) -> Draft:
         return draft_of(picture(text), name, options)
 
-    hint = "import one node; --nodes says how many such there are"
-    return _single_file_kind(
-        what, lambda files: (f"{len(files)} files of {source}", hint), draft, check
-    )
+    return _single_file_kind(what, hint, read, check, ("gpu",), source)
 
 
 def _cluster_kind(
     what: str,
     hint: str,
-    read: Callable[[str, ImportOptions], Draft],
+    draft: Callable[[str, ImportOptions], Draft],
     check: Callable[[str], object],
+    options: tuple[str, ...] = (),
 ) -> FileKind:
-    """A kind of file that describes all hosts; ``hint`` is for several files."""
-
-    def draft(name: str, text: str, options: ImportOptions) -> Draft:
-        return read(text, options)
-
-    return _single_file_kind(
-        what, lambda files: (f"{len(files)} files: {shorten_list(files)}", hint), draft, check
-    )
+    """A kind of file that describes all hosts."""
+    return _single_file_kind(what, hint, lambda name, *rest: draft(*rest), check, options)
 
 
 def _single_file_kind(
     what: str,
-    excess: Callable[[Mapping[str, str]], tuple[str, str]],
+    hint: str,
     draft: Callable[[str, str, ImportOptions], Draft],
     check: Callable[[str], object],
+    options: tuple[str, ...] = (),
+    source: str = "",
 ) -> FileKind:
-    """A kind of which one file is read; ``excess`` returns problem and hint for several files."""
+    """A kind of which one file is read; ``hint`` is for several, of ``source`` if it is given."""
 
     def single_file(files: Mapping[str, str]) -> tuple[str, str]:
         if len(files) != 1:
-            problem, hint = excess(files)
-            raise InputError(problem, hint=hint)
+            listed = f" of {source}" if source else f": {shorten_list(files)}"
+            raise InputError(f"{len(files)} files{listed}", hint=hint)
         return next(iter(files.items()))
 
-    def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
+    def read(files: Mapping[str, str], given: ImportOptions) -> Draft:
         name, text = single_file(files)
         with error_context(name):
-            return draft(name, text, options)
+            return draft(name, text, given)
 
     def check_beginnings(files: Mapping[str, str]) -> None:
         name, text = single_file(files)
         with error_context(name):
             check(text)
 
-    return FileKind(what, read, check_beginnings)
+    return FileKind(what, read, check_beginnings, options)
 
 
 KINDS: Mapping[str, FileKind] = {
@@ -128,6 +124,7 @@ KINDS: Mapping[str, FileKind] = {
         "give one list of nodes",
         kubernetes.read,
         kubernetes.check_beginning,
+        ("keys",),
     ),
     "jax": _cluster_kind(
         f"the JSON that this prints:\n{jax_dump.SNIPPET}",
@@ -138,7 +135,7 @@ KINDS: Mapping[str, FileKind] = {
     "graph": _cluster_kind(
         "a graph: GraphML, node-link JSON, a topology of MSCCL, TE-CCL or TACOS",
         "give one graph",
-        reader.read,
+        reading.read,
         reading.check_beginning,
     ),
     "ibnetdiscover": _cluster_kind(
@@ -150,9 +147,6 @@ KINDS: Mapping[str, FileKind] = {
 }
 
 
-_NODES = ("nvidia-smi", "nccl-xml", "rocm-smi", "hwloc")
-
-
 def import_texts(
     kind: str, files: Mapping[str, str], options: ImportOptions | None = None
 ) -> Draft:
@@ -161,21 +155,22 @@ def import_texts(
     Raises InputError for an unknown kind, and for errors in a file, naming the file.
     """
     options = options or ImportOptions()
-    _check_options(kind, options)
-    draft = _kind(kind, files).read(files, options)
+    known = _kind(kind, files)
+    _check_options(kind, known, options)
+    draft = known.read(files, options)
     with error_context(shorten_list(files)):
         return draft.settled()
 
 
-def _check_options(kind: str, options: ImportOptions) -> None:
+def _check_options(name: str, kind: FileKind, options: ImportOptions) -> None:
     """Raise InputError for an option that does not apply to a kind of file."""
-    if options.gpu is not None and kind in KINDS and kind not in _NODES:
+    if options.gpu is not None and "gpu" not in kind.options:
         raise InputError(
-            f"--gpu {options.gpu} is of no use for {kind}, which describes no single node",
+            f"--gpu {options.gpu} is of no use for {name}, which describes no single node",
             hint="--inside says what a node of a network is",
         )
-    if options.keys and kind in KINDS and kind != "kubernetes":
-        raise InputError(f"--keys names labels of Kubernetes, and {kind} has none")
+    if options.keys and "keys" not in kind.options:
+        raise InputError(f"--keys names labels of Kubernetes, and {name} has none")
 
 
 def check_beginnings(kind: str, files: Mapping[str, str]) -> None:

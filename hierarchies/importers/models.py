@@ -10,7 +10,7 @@ from hierarchies.devices import devices
 from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.files.loading import load
 from hierarchies.importers.claims import Claim
-from hierarchies.importers.draft import Blank, Entry, StatedValue
+from hierarchies.importers.draft import Blank, Entry, StatedValue, likely_value
 from hierarchies.system import System
 
 _ENTRIES = {
@@ -180,9 +180,7 @@ def memory_of(device: str) -> Blank:
     if match is None:
         return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
     model, origin = match
-    memory = model.memory
-    value = memory.value if isinstance(memory, StatedValue) else memory.suggestion
-    return Blank(value, f"{origin}{memory.source}")
+    return Blank(likely_value(model.memory), f"{origin}{model.memory.source}")
 
 
 def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[Claim]:

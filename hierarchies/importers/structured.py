@@ -1,15 +1,17 @@
-"""YAML and JSON from other tools, read as plain lists and mappings with bounded work."""
+"""Files from other tools as text, and YAML and JSON as lists and mappings, with bounded work."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from hierarchies.errors import InputError
 
+LARGEST_BYTES = 16 * 2**20
 LARGEST_YAML = 4 * 2**20
 MOST_EVENTS = 400_000
 """The limit for a YAML file: each value, key and bracket takes some microseconds to read."""
@@ -18,6 +20,7 @@ BEGINNING = 2**16
 _CUT = 16
 """An error this close to the end of a truncated text may be caused by the truncation."""
 _DEEPEST = 40
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -160,8 +163,77 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}" if mark else ""
 
 
+def require_list(value: Any, subject: str) -> list[Any]:
+    """Return the value if it is a list. Raises InputError otherwise."""
+    if not isinstance(value, list):
+        raise InputError(f"{subject} is no list")
+    return value
+
+
+def require_text(value: Any, subject: str) -> str:
+    """Return the value if it is a text that is not empty. Raises InputError otherwise."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{subject} is no name")
+    return value
+
+
+def require_texts(value: Any, subject: str) -> list[str]:
+    """Return a list of texts; an empty one for a missing value. Raises InputError otherwise."""
+    return [require_text(entry, subject) for entry in require_list(value or [], subject)]
+
+
+def entries_of(values: Any, subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The mappings of a list, each after its place. Raises InputError for other values."""
+    for number, value in enumerate(require_list(values, subject), start=1):
+        where = f"{subject}, entry {number}"
+        yield where, require_mapping(value, where)
+
+
 def require_mapping(value: Any, subject: str) -> dict[str, Any]:
     """Return the value if it is a mapping. Raises InputError otherwise."""
     if not isinstance(value, dict):
         raise InputError(f"{subject} is not a mapping of keys to values")
     return value
+
+
+def read_texts(paths: Iterable[str]) -> dict[str, str]:
+    """The text of every file, by its path. Raises InputError, naming the file."""
+    return {path: _text(path) for path in paths}
+
+
+def _text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read the file: {reason}", where=path) from None
+    return decode_text(content, path)
+
+
+def decode_text(content: bytes, where: str) -> str:
+    """Decode a file. Raises InputError if it is too large, or no text in UTF-8."""
+    if len(content) > LARGEST_BYTES:
+        raise InputError(
+            f"the file has more than {LARGEST_BYTES // 2**20} MiB",
+            where=where,
+            hint="give the part that describes the topology",
+        )
+    if content.startswith(_UTF_16):
+        raise InputError("the file is text in UTF-16", where=where, hint="save it as UTF-8")
+    if b"\0" in content:
+        raise InputError("the file has NUL bytes in it: it is no text", where=where)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problem = f"the file is not text in UTF-8 (byte {error.start})"
+        raise InputError(problem, where=where) from None
+    if not text.strip():
+        raise InputError("the file is empty", where=where)
+    return text
+
+
+def check_lines(text: str, most: int) -> None:
+    """Raise InputError for a text of more lines."""
+    if (count := text.count("\n")) > most:
+        raise InputError(f"{count} lines", hint=f"at most {most} are read")

@@ -30,7 +30,7 @@ def _lines(draft: Draft) -> Iterator[str]:
             "is from; suggestions stand beside it."
         )
     yield from spell_pairs({"name": draft.name, "title": draft.title})
-    yield from ("", "[device]", *spell_pairs({"name": draft.device or "not said"}))
+    yield from ("", "[device]", *spell_pairs({"name": draft.device or "not stated"}))
     entry = draft.memory_bytes_per_second
     yield _entry("memory_GB_per_s", entry)
     doubted = isinstance(entry, StatedValue) and entry.unconfirmed
@@ -70,7 +70,7 @@ def _lack(lack: Lack) -> Iterator[str]:
 def _entry(key: str, entry: Entry) -> str:
     if isinstance(entry, StatedValue):
         return f"{key} = {spell_value(scale_to_unit(key, entry.value))}"
-    advice = "not said"
+    advice = "not stated"
     if entry.suggestion is not None:
         advice = f"perhaps {spell_value(scale_to_unit(key, entry.suggestion))}: {entry.source}"
     elif entry.source:

@@ -10,7 +10,7 @@ Four judgements, none of rows that the fit has seen:
 * beyond: fitted to the rows from 64 MiB on, judged by the smaller ones; and to those up to 1 MiB,
   judged by the larger ones.
 
-Prices are those of ``synth.measure.calibration.prediction``, which are the simulator's lines.
+Prices are those of ``synth.measure.calibration.candidates``, which are the simulator's lines.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hierarchies import System
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.fit import FitResult, fit
 from synth.measure.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
-from synth.measure.calibration.prediction import Predictor
 
 LARGE, SMALL = 1 << 26, 1 << 20
 """Fitted to rows from the one size on, or up to the other, and judged by all that lie beyond."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from results.typical.rows import Machine
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.typical import TypicalNumbers, apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
 from synth.measure.logs.matching import MatchedLog

@@ -25,8 +25,7 @@ from synth.measure.calibration.measurements import FEWEST_SIZES
 from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose, is_collective
-from synth.measure.logs.devices import check_devices
-from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
+from synth.measure.logs.matching import CallerFacts, MatchedLog, check_devices, match_log
 from synth.measure.logs.reading import check_log, parse_logs
 from synth.measure.logs.tables import CheckedLog
 

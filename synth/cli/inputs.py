@@ -14,7 +14,7 @@ from hierarchies import InputError, file_text
 from hierarchies.importers import read_texts
 from synth.ask.questions.fields import File
 from synth.collective.workload.files import job_file_text
-from synth.measure.logs.files import read_log_text
+from synth.measure.logs.text import read_log_text
 from synth.step.models import OWN_PATTERN, own_step
 from synth.step.zoo.sizes import ZOO
 

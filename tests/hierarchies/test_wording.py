@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, Level, Placement, describe_axes
-from hierarchies.wording import first_group, format_ranges
+from hierarchies.placement import first_group, format_ranges
 from strategies import placed
 
 

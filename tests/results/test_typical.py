@@ -10,7 +10,7 @@ from results.typical import __main__ as results_typical
 from results.typical.model import CLASSES, MEDIA, START, Model, kin, typical
 from results.typical.rows import machines, rows
 from synth.collective.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES
-from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.typical import apply_typical as priced
 from synth.measure.calibration.typical import load_typical
 

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import Any
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
 from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.structured import require_list
 
 MOST_NODES, MOST_EDGES = 20_000, 200_000
 _RATES = {
@@ -192,14 +193,7 @@ def number_of(value: Any, subject: str) -> float:
 
 def table_of(value: Any, subject: str) -> list[list[float]]:
     """A square table of numbers. Raises InputError otherwise."""
-    rows = [list_of(row, subject) for row in list_of(value, subject)]
+    rows = [require_list(row, subject) for row in require_list(value, subject)]
     if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
         raise InputError(f"{subject} is no table of as many rows as columns")
     return [[number_of(cell, subject) for cell in row] for row in rows]
-
-
-def list_of(value: Any, subject: str) -> list[Any]:
-    """Return the value if it is a list. Raises InputError otherwise."""
-    if not isinstance(value, list):
-        raise InputError(f"{subject} is no list")
-    return value

@@ -9,16 +9,19 @@ joined again if their bandwidths agree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge
-from hierarchies.importers.graphs.domains import GraphDomain
+from hierarchies.graphs.machine import Edge
+from hierarchies.importers.disjoint import DisjointSets
+from hierarchies.importers.graphs.domains import GraphDomain, common_label
 from hierarchies.links import circle_links
 
 MOST_CABLES = 3_000
@@ -47,10 +50,10 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     devices = sorted(domain.devices, key=natural_sort_key)
     number = {frozenset({device}): place for place, device in enumerate(devices)}
     pairs: dict[_Pair, Edge] = {}
-    for one, other, edge in domain.cables:
-        if one.behind not in number or other.behind not in number:
+    for first, second, edge in domain.cables:
+        if first.behind not in number or second.behind not in number:
             raise InputError(f"cables of {domain.name!r} are neither a ring nor a mesh of units")
-        ends = sorted((number[one.behind], number[other.behind]))
+        ends = sorted((number[first.behind], number[second.behind]))
         pairs[ends[0], ends[1]] = edge
     if len(pairs) > MOST_CABLES:
         raise InputError(f"{len(pairs)} cables between devices", hint=f"at most {MOST_CABLES}")
@@ -68,29 +71,20 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
     walked = [_walk_circle(cables, pairs, len(devices)) for cables in classes]
     axes = [axis for axis in walked if axis]
     if len(axes) < len(classes):
-        raise _irregular_error(domain, pairs, devices)
+        raise _irregular_error(pairs, devices)
     places = list(zip(*(axis.places for axis in axes), strict=True))
     sizes = tuple(1 + max(column) for column in zip(*places, strict=True))
     if len(set(places)) < len(places) or int(np.prod(sizes)) != len(devices):
-        raise _irregular_error(domain, pairs, devices)
-    names = tuple(_name({pairs[pair].level for pair in cables}) for cables in classes)
+        raise _irregular_error(pairs, devices)
+    names = tuple(common_label(pairs[pair] for pair in cables) for cables in classes)
     wraps = tuple(axis.wraps for axis in axes)
     return Grid(sizes, wraps, names, dict(zip(devices, places, strict=True)))
 
 
-def _name(labels: set[str]) -> str:
-    return labels.pop() if len(labels) == 1 else ""
-
-
 def natural_sort_key(name: str) -> tuple[object, ...]:
     """A sort key that puts ``gpu10`` after ``gpu9``."""
-    parts, word = [], ""
-    for letter in name:
-        if word and letter.isdigit() != word[-1].isdigit():
-            parts.append(word)
-            word = ""
-        word += letter
-    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in [*parts, word])
+    parts = filter(None, re.split("([0-9]+)", name))
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def _stride(pairs: Sequence[_Pair]) -> int:
@@ -110,23 +104,23 @@ def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
     """Classes of cables that no product splits, with squares of equal circles of two rejoined."""
     edges = list(pairs)
     apart = _distances(edges, devices)
-    parents = list(range(len(edges)))
+    sets = DisjointSets[int]()
     beside = [set(np.flatnonzero(row == 1).tolist()) for row in apart]
     ends = np.array(edges)
     for index, (x, y) in enumerate(edges):
         across = apart[x, ends[:, 0]] + apart[y, ends[:, 1]]
         along = apart[x, ends[:, 1]] + apart[y, ends[:, 0]]
         for other in np.flatnonzero(across != along).tolist():
-            _unite(parents, index, other)
+            sets.join(index, other)
     places = {pair: index for index, pair in enumerate(edges)}
     for here in range(devices):
-        for one, other in combinations(sorted(beside[here]), 2):
-            if other not in beside[one] and beside[one] & beside[other] == {here}:
-                first, second = sorted((here, one)), sorted((here, other))
-                _unite(parents, places[first[0], first[1]], places[second[0], second[1]])
+        for left, right in combinations(sorted(beside[here]), 2):
+            if right not in beside[left] and beside[left] & beside[right] == {here}:
+                first, second = sorted((here, left)), sorted((here, right))
+                sets.join(places[first[0], first[1]], places[second[0], second[1]])
     classes: dict[int, list[_Pair]] = {}
     for index, pair in enumerate(edges):
-        classes.setdefault(_find_root(parents, index), []).append(pair)
+        classes.setdefault(sets.find(index), []).append(pair)
     return _squares(list(classes.values()), pairs, devices)
 
 
@@ -140,11 +134,11 @@ def _squares(
         (twos if 2 * len(cables) == devices else rest).append(cables)
     twos.sort(key=_stride)
     while len(twos) > 1:
-        one, other = twos.pop(0), twos.pop(0)
-        alike = _fastest_rate(one, pairs) == _fastest_rate(other, pairs)
-        rest += [[*one, *other]] if alike else [one]
+        first, second = twos.pop(0), twos.pop(0)
+        alike = _fastest_rate(first, pairs) == _fastest_rate(second, pairs)
+        rest += [[*first, *second]] if alike else [first]
         if not alike:
-            twos.insert(0, other)
+            twos.insert(0, second)
     return [*rest, *twos]
 
 
@@ -164,15 +158,15 @@ def _walk_circle(
     cables: Sequence[_Pair], pairs: Mapping[_Pair, Edge], devices: int
 ) -> _Axis | None:
     """Walk one dimension, from an end if it has one; None if it is neither a circle nor a line."""
-    parents = list(range(devices))
+    sets = DisjointSets[int]()
     chosen = set(cables)
     for pair in pairs:
         if pair not in chosen:
-            _unite(parents, *pair)
-    places = sorted({_find_root(parents, device) for device in range(devices)})
+            sets.join(*pair)
+    places = sorted({sets.find(device) for device in range(devices)})
     neighbours: dict[int, set[int]] = {place: set() for place in places}
     for low, high in cables:
-        a, b = _find_root(parents, low), _find_root(parents, high)
+        a, b = sets.find(low), sets.find(high)
         neighbours[a].add(b)
         neighbours[b].add(a)
     size = len(places)
@@ -190,46 +184,21 @@ def _walk_circle(
     if len(cables) != devices // size * joined:
         return None
     number = {place: index for index, place in enumerate(walk)}
-    return _Axis(tuple(number[_find_root(parents, device)] for device in range(devices)), wraps)
+    return _Axis(tuple(number[sets.find(device)] for device in range(devices)), wraps)
 
 
-def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.int64]:
-    neighbours: list[list[int]] = [[] for _ in range(devices)]
-    for one, other in edges:
-        neighbours[one].append(other)
-        neighbours[other].append(one)
-    distances = np.full((devices, devices), devices, dtype=np.int64)
-    for start in range(devices):
-        distances[start, start] = 0
-        layer = [start]
-        while layer:
-            next_layer = []
-            for here in layer:
-                for there in neighbours[here]:
-                    if distances[start, there] == devices:
-                        distances[start, there] = distances[start, here] + 1
-                        next_layer.append(there)
-            layer = next_layer
-    return distances
+def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
+    joined = np.zeros((devices, devices))
+    joined[tuple(np.transpose(edges))] = 1
+    paths = scipy.sparse.csgraph.shortest_path(joined, directed=False, unweighted=True)
+    return np.asarray(paths)
 
 
-def _find_root(parents: list[int], item: int) -> int:
-    while parents[item] != item:
-        parents[item] = item = parents[parents[item]]
-    return item
-
-
-def _unite(parents: list[int], one: int, other: int) -> None:
-    parents[_find_root(parents, one)] = _find_root(parents, other)
-
-
-def _irregular_error(
-    domain: GraphDomain, pairs: Mapping[_Pair, Edge], devices: Sequence[str]
-) -> InputError:
+def _irregular_error(pairs: Mapping[_Pair, Edge], devices: Sequence[str]) -> InputError:
     """The error that names the first device whose cables are unlike those of another."""
     cables: dict[str, list[float]] = {device: [] for device in devices}
-    for (one, other), edge in pairs.items():
-        for end in (one, other):
+    for (first, second), edge in pairs.items():
+        for end in (first, second):
             cables[devices[end]].append(edge.bandwidth_bytes_per_second or 0.0)
     usual = sorted(cables[devices[0]])
     for device, rates in cables.items():

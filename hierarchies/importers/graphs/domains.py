@@ -7,12 +7,13 @@ a crossbar differ only in the devices behind them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.graphs.machine import Edge, Join, MachineGraph, Node, NodeKind
+from hierarchies.importers.disjoint import DisjointSets
 
 Devices = frozenset[str]
 
@@ -62,12 +63,12 @@ class Wires:
     def edges(self) -> Mapping[str, tuple[Edge, ...]]:
         edges_of: dict[str, list[Edge]] = {name: [] for name in self.nodes}
         for edge in self.graph.edges:
-            edges_of[edge.one].append(edge)
-            edges_of[edge.other].append(edge)
+            edges_of[edge.source].append(edge)
+            edges_of[edge.target].append(edge)
         return {name: tuple(edges) for name, edges in edges_of.items()}
 
     def other(self, edge: Edge, end: str) -> str:
-        return edge.other if edge.one == end else edge.one
+        return edge.target if edge.source == end else edge.source
 
     @cached_property
     def heights(self) -> Mapping[str, int]:
@@ -101,18 +102,15 @@ class Wires:
             if (
                 attached
                 or (lower and kind is not NodeKind.PORT)
-                or (lower and not self._hung(name))
+                or (lower and not any(e.kind is Join.ATTACHED for e in self.edges[name]))
             ):
                 nodes.append(there)
         return tuple(nodes)
 
-    def _hung(self, port: str) -> bool:
-        return any(e.kind is Join.ATTACHED for e in self.edges[port])
-
     def hanging(self, edge: Edge) -> str:
         """The end of an attached edge that hangs on the other: a port, else a bus or outer node."""
         rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
-        ends = (edge.one, edge.other)
+        ends = (edge.source, edge.target)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
 
     def behind(self, name: str) -> Devices:
@@ -130,12 +128,16 @@ class Wires:
     def _behind(self) -> dict[str, Devices]:
         return {}
 
+    def attachments(self, port: str) -> frozenset[str]:
+        """The switches and buses that a port hangs on."""
+        below = self.inward(port)
+        return frozenset(name for name in below if self.nodes[name].kind is not NodeKind.DEVICE)
+
     def terminal(self, end: str, edge: Edge) -> Terminal:
         """The terminal by which an edge enters a domain from one end."""
         hangs: frozenset[str] = frozenset()
         if self.nodes[end].kind is NodeKind.PORT:
-            below = self.inward(end)
-            hangs = frozenset(b for b in below if self.nodes[b].kind is not NodeKind.DEVICE)
+            hangs = self.attachments(end)
         elif self.nodes[end].kind is not NodeKind.DEVICE:
             hangs = frozenset({end})
         rate = edge.bandwidth_bytes_per_second
@@ -168,7 +170,7 @@ def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
                 hint="in a tree switches are joined by those above them",
             )
     terminals += [
-        Terminal(wires.behind(port), _attachments(wires, port), 0.0)
+        Terminal(wires.behind(port), wires.attachments(port), 0.0)
         for port in _dead_ports(wires, node)
     ]
     return GraphDomain(
@@ -182,11 +184,6 @@ def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
         node.reduces,
         node.level,
     )
-
-
-def _attachments(wires: Wires, port: str) -> frozenset[str]:
-    below = wires.inward(port)
-    return frozenset(b for b in below if wires.nodes[b].kind is not NodeKind.DEVICE)
 
 
 def _dead_ports(wires: Wires, switch: Node) -> Iterator[str]:
@@ -206,37 +203,35 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
         edge
         for edge in wires.graph.edges
         if edge.kind is Join.LINK
-        and {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
+        and {wires.nodes[edge.source].kind, wires.nodes[edge.target].kind}
         <= {NodeKind.DEVICE, NodeKind.PORT}
         and not _is_way_in(wires, edge)
     ]
-    parents = {end: end for edge in cables for end in (edge.one, edge.other)}
-
-    def root(end: str) -> str:
-        while parents[end] != end:
-            parents[end] = end = parents[parents[end]]
-        return end
-
+    sets = DisjointSets[str]()
     for edge in cables:
-        parents[root(edge.one)] = root(edge.other)
+        sets.join(edge.source, edge.target)
     groups: dict[str, list[Edge]] = {}
     for edge in cables:
-        groups.setdefault(root(edge.one), []).append(edge)
+        groups.setdefault(sets.find(edge.source), []).append(edge)
     for name, edges in groups.items():
         joined = tuple(
-            (wires.terminal(edge.one, edge), wires.terminal(edge.other, edge), edge)
+            (wires.terminal(edge.source, edge), wires.terminal(edge.target, edge), edge)
             for edge in edges
         )
-        devices = frozenset().union(*(one.behind | other.behind for one, other, _ in joined))
-        labels = {edge.level for edge in edges}
-        label = labels.pop() if len(labels) == 1 else ""
-        yield GraphDomain(name, None, devices, cables=joined, level=label)
+        devices = frozenset().union(*(first.behind | second.behind for first, second, _ in joined))
+        yield GraphDomain(name, None, devices, cables=joined, level=common_label(edges))
+
+
+def common_label(parts: Iterable[Edge | GraphDomain]) -> str:
+    """The level that all edges or domains name; "" if they differ."""
+    labels = {part.level for part in parts}
+    return labels.pop() if len(labels) == 1 else ""
 
 
 def _is_way_in(wires: Wires, edge: Edge) -> bool:
     """Whether a cable from a device to a port attaches that port to it, and is not a ring's."""
-    kinds = {wires.nodes[edge.one].kind, wires.nodes[edge.other].kind}
-    port = edge.one if wires.nodes[edge.one].kind is NodeKind.PORT else edge.other
+    kinds = {wires.nodes[edge.source].kind, wires.nodes[edge.target].kind}
+    port = edge.source if wires.nodes[edge.source].kind is NodeKind.PORT else edge.target
     return (
         kinds == {NodeKind.DEVICE, NodeKind.PORT}
         and bool(wires.inward(port))

@@ -8,13 +8,13 @@ no hierarchy, and errors name the irregularity.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies.errors import InputError
-from hierarchies.graphs.graph import NodeKind
-from hierarchies.importers.graphs.circles import Grid, find_grid
-from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal
+from hierarchies.graphs.machine import NodeKind
+from hierarchies.importers.graphs.circles import Grid, find_grid, natural_sort_key
+from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, common_label
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.system import Domain as Kinds
 
@@ -52,10 +52,9 @@ class GraphLevel:
 
     @property
     def label(self) -> str:
-        labels = {domain.level for domain in self.domains}
         if self.torus:
             return self.torus[0].labels[self.dimension]
-        return labels.pop() if len(labels) == 1 else ""
+        return common_label(self.domains)
 
 
 def find_levels(domains: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:
@@ -172,10 +171,10 @@ def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | N
     """A mesh or ring of units, and whether its ends are joined; None if cables form neither."""
     number = {unit: place for place, unit in enumerate(units)}
     pairs = set()
-    for one, other, _ in domain.cables:
-        if one.behind not in number or other.behind not in number:
+    for first, second, _ in domain.cables:
+        if first.behind not in number or second.behind not in number:
             return None
-        pairs.add(frozenset((number[one.behind], number[other.behind])))
+        pairs.add(frozenset((number[first.behind], number[second.behind])))
     count = len(units)
     if len(pairs) != len(domain.cables):
         return None
@@ -186,3 +185,96 @@ def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | N
     if single + double < count or single not in (0, 2):
         return None
     return Kinds.RING, not single
+
+
+Digits = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DevicePlaces:
+    """Levels, outermost first, and the digits of every device; missing units come last."""
+
+    levels: tuple[GraphLevel, ...]
+    devices: Mapping[str, Digits]
+
+    def path(self, unit: Devices, position: int) -> Digits:
+        """The digits of a unit of a level, which its devices share."""
+        return self.devices[next(iter(unit))][: position + 1]
+
+    def missing(self) -> Iterator[Digits]:
+        """The digits of missing units whose siblings are present."""
+        present = {
+            digits[:end] for digits in self.devices.values() for end in range(len(digits) + 1)
+        }
+        for parent in sorted(present):
+            if len(parent) < len(self.levels):
+                for digit in range(self.levels[len(parent)].count):
+                    if (*parent, digit) not in present:
+                        yield (*parent, digit)
+
+
+def find_places(levels: Sequence[GraphLevel], devices: Devices) -> DevicePlaces:
+    """The digits of every device, assigned domain by domain from the outermost level on."""
+    outermost_first = tuple(reversed(levels))
+    digits: dict[str, Digits] = {}
+    _place_part(outermost_first, devices, (), digits)
+    return DevicePlaces(outermost_first, digits)
+
+
+def _place_part(
+    levels: tuple[GraphLevel, ...], part: Devices, above: Digits, digits: dict[str, Digits]
+) -> None:
+    position = len(above)
+    if position == len(levels):
+        digits[next(iter(part))] = above
+        return
+    level = levels[position]
+    if level.torus:
+        [grid] = [grid for grid in level.torus if part <= grid.places.keys()]
+        digits.update({device: (*above, *grid.places[device]) for device in part})
+        return
+    [domain] = [domain for domain in level.domains if domain.devices == part]
+    units = level.units[domain.name]
+    for number, unit in enumerate(_order_units(levels, position, domain, units)):
+        _place_part(levels, unit, (*above, number), digits)
+
+
+def _order_units(
+    levels: tuple[GraphLevel, ...], position: int, domain: GraphDomain, units: Sequence[Devices]
+) -> list[Devices]:
+    """Order units so that sharers of outer ports are adjacent, and rings are in ring order."""
+    blocks = [
+        terminal.behind
+        for level in levels[:position]
+        for outer in level.domains
+        for terminal in (*outer.terminals, *(end for cable in outer.cables for end in cable[:2]))
+        if terminal.behind < domain.devices
+    ]
+    blocks.sort(key=len, reverse=True)
+
+    def key(unit: Devices) -> tuple[object, ...]:
+        shared = {block for block in blocks if unit < block}
+        outer = (
+            (-len(block), natural_sort_key(_least_device(block)))
+            for block in sorted(shared, key=len)[::-1]
+        )
+        return (*outer, (-len(unit), natural_sort_key(_least_device(unit))))
+
+    ordered = sorted(units, key=key)
+    return _order_around_ring(domain, ordered) if levels[position].kind is Kinds.RING else ordered
+
+
+def _least_device(devices: Devices) -> str:
+    return min(devices, key=natural_sort_key)
+
+
+def _order_around_ring(domain: GraphDomain, units: Sequence[Devices]) -> list[Devices]:
+    neighbours: dict[Devices, list[Devices]] = {unit: [] for unit in units}
+    for first, second, _ in domain.cables:
+        neighbours[first.behind].append(second.behind)
+        neighbours[second.behind].append(first.behind)
+    ring = [min(units, key=lambda unit: len(neighbours[unit]))]
+    while len(ring) < len(units):
+        following = [unit for unit in units if unit in neighbours[ring[-1]] and unit not in ring]
+        ring.append(following[0])
+    return ring

@@ -12,19 +12,23 @@ from math import prod
 
 from hierarchies.errors import InputError
 from hierarchies.faults import parse_fault
-from hierarchies.graphs.graph import MachineGraph, NodeKind
-from hierarchies.graphs.machine import graph_of
+from hierarchies.graphs.machine import NodeKind, graph_of
 from hierarchies.hierarchy import NAME, RESERVED, Hierarchy, Level, is_numbered
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Lack, StatedValue
+from hierarchies.importers.draft import (
+    MOST_LACKS,
+    Blank,
+    Draft,
+    DraftLevel,
+    Lack,
+    StatedValue,
+)
 from hierarchies.importers.graphs.arcs import SourceGraph
 from hierarchies.importers.graphs.circles import natural_sort_key
 from hierarchies.importers.graphs.domains import Devices, GraphDomain, Terminal, Wires, find_domains
-from hierarchies.importers.graphs.levels import GraphLevel, find_levels
-from hierarchies.importers.graphs.places import DevicePlaces, find_places
+from hierarchies.importers.graphs.levels import DevicePlaces, GraphLevel, find_levels, find_places
 from hierarchies.system import Domain as Kinds
 from hierarchies.system import Link, System
 
-MOST_LACKS = 1000
 _NAMES, _DIMENSIONS = ("gpu", "node", "rack", "pod", "hall"), ("x", "y", "z", "w", "v")
 _SCALE = 1e9
 """A scale for bandwidths without a unit when the draft's own graph is compared."""
@@ -195,24 +199,25 @@ def _read_cables(fact: _LevelFacts, facts: Sequence[_LevelFacts], places: Device
     """Read the bandwidths of a ring or mesh; slower cables are named by their two ends."""
     cables = [cable for domain in fact.level.domains for cable in domain.cables]
     _set_usual_rates(fact, [end for end, *_ in cables])
-    for one, other, _ in cables:
-        if one.rate != fact.rate and one.rate and fact.rate:
-            ends = [places.path(end.behind, fact.position) for end in (one, other)]
+    for first, second, _ in cables:
+        if first.rate != fact.rate and first.rate and fact.rate:
+            ends = [places.path(end.behind, fact.position) for end in (first, second)]
             low, high = sorted(end[-1] for end in ends)
             parent = _spell_unit(facts, ends[0][:-1])
             cable = f"{fact.name}{low}-{fact.name}{high}"
             name = f"{parent}/{cable}" if parent else cable
-            fact.lacks.append(Lack(name, "the graph", one.rate / fact.rate))
+            fact.lacks.append(Lack(name, "the graph", first.rate / fact.rate))
 
 
 def _read_torus(fact: _LevelFacts, places: DevicePlaces) -> None:
     ends = []
     for domain in fact.level.domains:
-        for one, other, _ in domain.cables:
-            [a], [b] = one.behind, other.behind
+        for first, second, _ in domain.cables:
+            [a], [b] = first.behind, second.behind
             if places.devices[a][fact.position] != places.devices[b][fact.position]:
-                ends.append(one)
-    fact.ports = 0
+                ends.append(first)
+    sizes = fact.level.torus[0].sizes
+    fact.ports = prod(sizes[fact.level.dimension + 1 :])
     _set_usual_rates(fact, ends)
     slow = next((end for end in ends if end.rate != fact.rate), None)
     if slow is not None:
@@ -239,18 +244,11 @@ def _draft_level(fact: _LevelFacts, source_graph: SourceGraph) -> DraftLevel:
         rate,
         StatedValue(latency, source) if latency is not None else Blank(None, "the graph has none"),
         StatedValue(fact.level.count, source),
-        StatedValue(fact.ports, source)
-        if fact.ports
-        else _devices_inside_torus(fact, source_graph),
+        StatedValue(fact.ports, source),
         fact.through,
         StatedValue(True, source) if reduces else None,
         wraps=None if fact.level.wraps else StatedValue(False, source),
     )
-
-
-def _devices_inside_torus(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
-    inner_sizes = fact.level.torus[0].sizes[fact.level.dimension + 1 :]
-    return StatedValue(prod(inner_sizes), source_graph.source)
 
 
 def _check_exact(
@@ -268,7 +266,7 @@ def _check_exact(
             fact.level.kind,
             (fact.rate or 1.0) * scale,
             fact.latency_seconds or 0.0,
-            int(str(_ports(fact, source_graph).value)),
+            fact.ports,
             fact.through,
             reduces=any(domain.reduces for domain in fact.level.domains),
             wraps=fact.level.wraps,
@@ -280,7 +278,8 @@ def _check_exact(
     built = graph_of(replace(system, faults=tuple(faults)))
     names = {hierarchy.device(digits): device for device, digits in places.devices.items()}
     rename = {n.name: names[n.number or 0] for n in built.nodes if n.kind is NodeKind.DEVICE}
-    expected = _fingerprint(built, scale, rename)
+    wires = Wires(built)
+    expected = _prints(find_domains(wires), wires, scale, rename)
     actual = _prints(domains, Wires(source_graph.graph), 1.0, {})
     if expected != actual:
         odd = next(iter((actual - expected) or (expected - actual)))
@@ -290,16 +289,7 @@ def _check_exact(
         )
 
 
-def _ports(fact: _LevelFacts, source_graph: SourceGraph) -> StatedValue:
-    return StatedValue(fact.ports, "") if fact.ports else _devices_inside_torus(fact, source_graph)
-
-
 _Print = tuple[object, ...]
-
-
-def _fingerprint(graph: MachineGraph, scale: float, rename: dict[str, str]) -> Counter[_Print]:
-    wires = Wires(graph)
-    return _prints(find_domains(wires), wires, scale, rename)
 
 
 def _prints(
@@ -320,8 +310,8 @@ def _prints(
     counts: Counter[_Print] = Counter()
     for domain in domains:
         cables = sorted(
-            (tuple(sorted((end(one)[:1], end(other)[:1]))), rated(one.rate))
-            for one, other, _ in domain.cables
+            (tuple(sorted((end(first)[:1], end(second)[:1]))), rated(first.rate))
+            for first, second, _ in domain.cables
         )
         ends = sorted(end(terminal) for terminal in domain.terminals)
         kind = domain.kind.value if domain.kind else "cables"

@@ -5,7 +5,7 @@ to the path of units above every host. From the paths follow levels with equal n
 and the missing units where real ones are not all alike: a level has one number of children, but
 real racks have hosts under repair.
 
->>> from hierarchies.importers.networks.switches import Switch, build_switch_tree
+>>> from hierarchies.importers.networks.tiers import Switch, build_switch_tree
 >>> tree = build_switch_tree([
 ...     Switch("spine", below=("leaf0", "leaf1")),
 ...     Switch("leaf0", hosts=("a0", "a1", "a2")),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies.errors import InputError
-from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.disjoint import DisjointSets
+from hierarchies.importers.draft import Blank, Draft, Entry, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
-from hierarchies.importers.networks.ib_machines import (
+from hierarchies.importers.networks.infiniband import (
+    Cable,
     Machines,
+    Speed,
+    Subnet,
     is_aggregation,
     machines_of,
     nameless_hosts,
+    parse_subnet,
 )
-from hierarchies.importers.networks.infiniband import Cable, Speed, Subnet, parse_subnet
 from hierarchies.importers.networks.networks import (
     NODE,
     NetworkFacts,
@@ -25,7 +28,6 @@ from hierarchies.importers.networks.networks import (
     draft_network,
 )
 from hierarchies.importers.networks.tiers import Host, Tiers
-from hierarchies.importers.options import ImportOptions
 
 _TIERS = ("pod", "zone")
 _MOST_TIERS = 8
@@ -37,7 +39,7 @@ def read(text: str, options: ImportOptions) -> Draft:
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(
-            f"no switch, only adapters ({len(net.devices)}): nothing says where they hang",
+            f"no switch, only adapters ({len(net.devices)}): nothing says where they are attached",
             hint="ibnetdiscover was cut short, or saw only its own node",
         )
     machines = machines_of(net)
@@ -76,23 +78,6 @@ def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
     return tier_of
 
 
-@dataclass
-class _Union:
-    """Disjoint sets with pairwise union (union-find): connected switches."""
-
-    parent: dict[str, str]
-
-    def find(self, item: str) -> str:
-        while self.parent.setdefault(item, item) != item:
-            self.parent[item] = item = self.parent[self.parent[item]]
-        return item
-
-    def join(self, items: Iterable[str]) -> None:
-        first, *others = [self.find(item) for item in items]
-        for other in others:
-            self.parent[self.find(other)] = self.find(first)
-
-
 def _components(
     net: Subnet, machines: Machines, tier_of: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
@@ -100,17 +85,18 @@ def _components(
 
     At tier 0 leaf switches are connected by shared hosts: the rails of one group.
     """
-    union = _Union({})
-    for leaves in machines.leaves.values():
-        union.join(leaves)
+    sets = DisjointSets[str]()
+    for first, *others in machines.leaves.values():
+        for other in others:
+            sets.join(other, first)
     lowest = [switch for switch, tier in tier_of.items() if tier == 0]
-    parts = [{switch: union.find(switch) for switch in lowest}]
+    parts = [{switch: sets.find(switch) for switch in lowest}]
     for highest in range(1, max(tier_of.values(), default=0) + 2):
-        for one, other, _ in net.trunks:
-            if max(tier_of.get(id, highest + 1) for id in (one, other)) <= highest:
-                union.join((one, other))
+        for lower, upper, _ in net.trunks:
+            if max(tier_of.get(id, highest + 1) for id in (lower, upper)) <= highest:
+                sets.join(upper, lower)
         inside = [switch for switch, tier in tier_of.items() if tier <= highest]
-        parts.append({switch: union.find(switch) for switch in inside})
+        parts.append({switch: sets.find(switch) for switch in inside})
         if len({parts[-1][leaf] for leaf in lowest}) == 1 or highest >= _MOST_TIERS:
             break
     return tuple(parts)
@@ -212,26 +198,19 @@ def _find_slower_units(
 def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """The uplinks of a unit as one port for each NIC below it, with a share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
-    if speed is None:
-        return Ports(
-            StatedValue(nics, source),
-            Blank(source=f"{uplinks} uplinks for {nics} NICs: their part"),
-        )
-    rate = f"{speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return Ports(
-        StatedValue(nics, source),
-        StatedValue(
+    rate: Entry = Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+    if speed is not None:
+        rate = StatedValue(
             uplinks * speed.bits_per_second / 8 / nics,
-            f"ibnetdiscover: {uplinks} uplinks of {rate} for {nics} NICs",
-        ),
-    )
+            f"ibnetdiscover: {uplinks} uplinks of {speed} for {nics} NICs",
+        )
+    return Ports(StatedValue(nics, source), rate)
 
 
-def _bandwidth(speed: Speed | None) -> StatedValue | Blank:
+def _bandwidth(speed: Speed | None) -> Entry:
     if speed is None:
         return Blank(source="the file has no speeds; of one NIC, per direction")
-    source = f"ibnetdiscover: {speed.spelled} = {speed.bits_per_second / 1e9:g} Gb/s"
-    return StatedValue(speed.bits_per_second / 8, source)
+    return StatedValue(speed.bits_per_second / 8, f"ibnetdiscover: {speed}")
 
 
 def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
@@ -242,8 +221,8 @@ def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
 def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]]:
     """For each part of switches, the cables to switches outside it."""
     uplinks: dict[str, list[Cable]] = {part: [] for part in part_of.values()}
-    for one, other, cable in net.trunks:
-        inside = part_of.get(one), part_of.get(other)
+    for first, second, cable in net.trunks:
+        inside = part_of.get(first), part_of.get(second)
         if inside[0] != inside[1]:
             for part in inside:
                 if part is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 from hierarchies.errors import InputError
-from hierarchies.importers.structured import BEGINNING
+from hierarchies.importers.structured import BEGINNING, check_lines
 
 _HEADER = re.compile(r'(Switch|Ca|Hca|Rt)\s+([0-9]{1,3})\s+"([^"]{1,100})"\s*(?:#\s*"([^"]*)")?')
 _PORT = re.compile(
@@ -43,6 +45,9 @@ class Speed:
     spelled: str
     bits_per_second: float
 
+    def __str__(self) -> str:
+        return f"{self.spelled} = {self.bits_per_second / 1e9:g} Gb/s"
+
 
 @dataclass(frozen=True)
 class SubnetDevice:
@@ -73,9 +78,9 @@ class Subnet:
         """For each device, the device at the other end of each of its cables, and the cable."""
         cables_of: dict[str, list[tuple[str, Cable]]] = {id: [] for id in self.devices}
         for cable in self.cables:
-            (one, _), (other, _) = cable.ends
-            cables_of[one].append((other, cable))
-            cables_of[other].append((one, cable))
+            (first, _), (second, _) = cable.ends
+            cables_of[first].append((second, cable))
+            cables_of[second].append((first, cable))
         return {id: tuple(ends) for id, ends in cables_of.items()}
 
     @cached_property
@@ -100,13 +105,8 @@ def parse_subnet(text: str) -> Subnet:
 
 def check_beginning(text: str) -> None:
     """Raise InputError for a text whose first lines are not of a subnet."""
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     _read(text[:BEGINNING].rpartition("\n")[0] or text[:BEGINNING])
-
-
-def _check_length(text: str) -> None:
-    if (count := text.count("\n")) > _MOST_LINES:
-        raise InputError(f"{count} lines", hint=f"at most {_MOST_LINES} are read")
 
 
 def _read(
@@ -117,7 +117,7 @@ def _read(
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
     current: str | None = None
-    _check_length(text)
+    check_lines(text, _MOST_LINES)
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
         if not line or line.startswith("#") or _FACT.match(line):
@@ -150,9 +150,9 @@ def _begin_device(match: re.Match[str], devices: dict[str, SubnetDevice]) -> str
 
 def _connect(current: str, match: re.Match[str], cables: dict[Port, Cable]) -> None:
     own_port, peer_port = (current, int(match[1])), (match[2], int(match[3]))
-    one, other = sorted((own_port, peer_port))
-    cable = Cable((one, other), _speed(match[4]))
-    for end in (one, other):
+    first, second = sorted((own_port, peer_port))
+    cable = Cable((first, second), _speed(match[4]))
+    for end in (first, second):
         known = cables.setdefault(end, cable)
         if known.ends != cable.ends:
             raise InputError(f"port {end[1]} of {end[0]!r} has two cables")
@@ -194,3 +194,71 @@ def _add_peers(
                 hint="the file may have been cut off",
             )
         devices[id] = SubnetDevice(id, False, description)
+
+
+_ADAPTER = re.compile(r"(?:mlx[0-9]+_[0-9]+|HCA-?[0-9]+|ib[a-z]*[0-9]\S*|rocep\S+|hfi1_[0-9]+)")
+_UNNAMED = re.compile(r"\s*(?:MT[0-9]+\b.*|.*Mellanox Technologies.*)?")
+_AGGREGATION = "Aggregation Node"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The hosts of a subnet: the leaf switch that each cable of a host leads to.
+
+    ``nameless`` are the leaf switches of adapters that do not name their host; ``few`` are hosts
+    with at most half of the usual number of cables, taken for storage or login nodes instead of
+    compute nodes.
+    """
+
+    leaves: Mapping[str, tuple[str, ...]]
+    nameless: tuple[str, ...]
+    few: tuple[str, ...]
+    usual: int
+
+
+def is_aggregation(device: SubnetDevice) -> bool:
+    """Whether a device is the reducing part of a switch (SHARP) instead of a machine's adapter."""
+    return not device.is_switch and _AGGREGATION in (device.description or "")
+
+
+def machines_of(net: Subnet) -> Machines:
+    """Hosts by the names of their adapters: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
+    leaves: defaultdict[str, list[str]] = defaultdict(list)
+    nameless: list[str] = []
+    for device in net.devices.values():
+        if device.is_switch or is_aggregation(device):
+            continue
+        ends = [peer for peer, _ in net.cables_of[device.id] if net.devices[peer].is_switch]
+        name = _host(device)
+        (nameless if name is None else leaves[name]).extend(ends)
+    counts = Counter(len(ends) for ends in leaves.values() if ends)
+    usual = counts.most_common(1)[0][0] if counts else 1
+    few = [name for name, ends in leaves.items() if 2 * len(ends) <= usual]
+    for ends in leaves.values():
+        if len(ends) > usual:
+            nameless.extend(ends)
+    kept = {n: tuple(e) for n, e in leaves.items() if usual / 2 < len(e) <= usual}
+    if not kept and not nameless:
+        raise InputError("no switch has adapters of hosts", hint="the file may have been cut off")
+    return Machines(kept, tuple(nameless), tuple(few), usual)
+
+
+def _host(device: SubnetDevice) -> str | None:
+    if device.description is None:
+        return device.id
+    if _UNNAMED.fullmatch(device.description):
+        return None
+    *words, last = device.description.split()
+    return " ".join(words) if words and _ADAPTER.fullmatch(last) else device.description.strip()
+
+
+def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
+    """The number of hosts that each part's nameless adapters form, with usual cables per host."""
+    usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for leaves in machines.leaves.values():
+        usual[part_of[leaves[0]]][len(leaves)] += 1
+    counts = Counter(part_of[leaf] for leaf in machines.nameless)
+    return {
+        part: ceil(count / (usual[part].most_common(1)[0][0] if usual[part] else machines.usual))
+        for part, count in counts.items()
+    }

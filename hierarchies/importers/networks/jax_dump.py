@@ -13,12 +13,11 @@ from hierarchies.errors import InputError
 from hierarchies.files.loading import load
 from hierarchies.importers import structured
 from hierarchies.importers.contents import Contents, Unit
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, StatedValue
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.nccl_rates import NETWORK
 from hierarchies.importers.networks.networks import check_nodes
-from hierarchies.importers.options import ImportOptions
 from hierarchies.importers.structured import BEGINNING, parse_json
-from hierarchies.importers.suggestions import NETWORK
 
 SNIPPET = """\
 import jax, json
@@ -240,13 +239,11 @@ def _core_level(count: int) -> DraftLevel:
 
 
 def _memory(kind: str) -> Blank:
-    known = _KNOWN.get(kind)
-    if not known:
+    if kind not in _KNOWN:
         return Blank()
-    system = load(known)
-    return Blank(
-        system.memory_bytes_per_second, f"{known} of the catalogue, {system.memory_source}"
-    )
+    system = load(_KNOWN[kind])
+    source = f"{_KNOWN[kind]} of the catalogue, {system.memory_source}"
+    return Blank(system.memory_bytes_per_second, source)
 
 
 def _order_note(devices: Sequence[JaxDevice]) -> list[str]:

@@ -10,14 +10,12 @@ from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
-from hierarchies.importers.claims import Claim, NumberRange
-from hierarchies.importers.draft import Draft
+from hierarchies.importers.claims import Claim, exact_claim
+from hierarchies.importers.draft import Draft, ImportOptions
 from hierarchies.importers.hostlist import MOST_HOSTS, shorten_list
 from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
-from hierarchies.importers.networks.switches import tier_names
-from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.structured import parse_json
+from hierarchies.importers.networks.tiers import Host, Tiers, check_nested, tier_names
+from hierarchies.importers.structured import parse_json, require_mapping
 
 _RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron")
 _COUNT = "nvidia.com/gpu.count"
@@ -105,7 +103,10 @@ def read(text: str, options: ImportOptions) -> Draft:
     check_nested(tiers, f"outermost first: {', '.join(keys)}")
     counted = {"gpus": sum(node.devices for node in working)} if working[0].devices else {}
     levels = ", ".join(f"{t} = {key}" for t, key in zip(tiers.names, keys, strict=True)) or "none"
-    notes = [f"labels of {name}: {levels}", *_note_left_out(nodes, working), *_contents(working)]
+    notes = [f"labels of {name}: {levels}"]
+    if working[0].devices and (idle := [node.name for node in nodes if not node.devices]):
+        notes.append(f"without devices, left out: {shorten_list(idle)}")
+    notes += _contents(working)
     devices = {node.name: node.devices for node in working} if working[0].devices else {}
     facts = NetworkFacts(
         "kubernetes-cluster",
@@ -131,21 +132,21 @@ def nodes_of(text: str) -> tuple[KubernetesNode, ...]:
 
 
 def _node(item: Any, where: str) -> KubernetesNode:
-    metadata = _mapping(_mapping(item, where).get("metadata"), f"{where}, metadata")
+    metadata = require_mapping(require_mapping(item, where).get("metadata"), f"{where}, metadata")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise InputError("a node without a name", where=where)
     labels = {
         key: value
-        for key, value in _mapping(metadata.get("labels") or {}, f"{where}, labels").items()
+        for key, value in require_mapping(metadata.get("labels") or {}, f"{where}, labels").items()
         if isinstance(value, str)
     }
     status = item.get("status") or {}
-    capacity = _mapping(_mapping(status, where).get("capacity") or {}, where)
+    capacity = require_mapping(require_mapping(status, where).get("capacity") or {}, where)
     resource = next((key for key in _RESOURCES if key in capacity), "")
     devices = _number(capacity.get(resource))
     model = next((labels[key] for key in _PRODUCTS if key in labels), "")
-    allocatable = _mapping(status.get("allocatable") or {}, where)
+    allocatable = require_mapping(status.get("allocatable") or {}, where)
     elsewhere = (("allocatable", allocatable.get(resource)), (_COUNT, labels.get(_COUNT)))
     counts = [("capacity", devices), *((p, _number(n)) for p, n in elsewhere if n is not None)]
     return KubernetesNode(name, labels, devices, model, tuple(counts) if resource else ())
@@ -156,8 +157,7 @@ def _claims(node: KubernetesNode) -> Iterator[Claim]:
     if len({count for _, count in node.counts}) > 1:
         for place, count in node.counts:
             follows = place != node.counts[0][0]
-            values = NumberRange(count, count)
-            yield Claim("devices", f"node {node.name}", place, str(count), values, follows)
+            yield exact_claim("devices", f"node {node.name}", place, count, yields=follows)
 
 
 def _number(value: Any) -> int:
@@ -181,15 +181,9 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
         if preset.needed in used:
             partly.append(f"those of {preset.name} are not on {shorten_list(bare)}")
     raise InputError(
-        f"no labels that say where every node hangs{': ' if partly else ''}{'; '.join(partly)}",
+        f"no labels that place every node{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
     )
-
-
-def _note_left_out(nodes: Sequence[KubernetesNode], working: Sequence[KubernetesNode]) -> list[str]:
-    kept = {node.name for node in working}
-    others = [node.name for node in nodes if node.name not in kept]
-    return [f"without devices, left out: {shorten_list(others)}"] if others else []
 
 
 def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
@@ -218,9 +212,3 @@ def _accelerators(nodes: Sequence[KubernetesNode]) -> tuple[HostGroups, ...]:
         if len(group_of) == len(nodes):
             groups.append(HostGroups(name, group_of))
     return tuple(groups)
-
-
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError("not a mapping of keys to values", where=where)
-    return value

@@ -10,15 +10,22 @@ from math import prod
 from hierarchies.errors import InputError
 from hierarchies.importers.claims import Claim
 from hierarchies.importers.contents import Contents, Unit
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, StatedValue
+from hierarchies.importers.draft import (
+    Blank,
+    Draft,
+    DraftLevel,
+    Entry,
+    ImportOptions,
+    Lack,
+    StatedValue,
+)
 from hierarchies.importers.hostlist import shorten_list
+from hierarchies.importers.nccl_rates import NETWORK
 from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, largest_even_part
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.suggestions import NETWORK
 
 NODE = "node"
 _UPLINKS = "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs."
-_MOST_SHORT, _MOST_TIERS_SHOWN, _MOST_LACKS = 8, 4, 1000
+_MOST_SHORT, _MOST_TIERS_SHOWN = 8, 4
 
 
 @dataclass(frozen=True)
@@ -167,13 +174,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lac
         for slow in facts.slower
         if (slow.level, slow.unit) in labels
     ]
-    lacks = (*missing, *slower)
-    if len(lacks) > _MOST_LACKS:
-        raise InputError(
-            f"{len(lacks):,} units are missing or slower",
-            hint=f"at most {_MOST_LACKS:,} are listed; import a part of the cluster",
-        )
-    return lacks
+    return (*missing, *slower)
 
 
 def _add_accelerators(

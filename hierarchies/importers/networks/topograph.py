@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hierarchies.errors import InputError
 from hierarchies.importers import structured
-from hierarchies.importers.draft import Draft
+from hierarchies.importers.draft import Draft, ImportOptions
 from hierarchies.importers.hostlist import MOST_HOSTS, HostlistExpander, shorten_list
 from hierarchies.importers.networks.networks import HostGroups, NetworkFacts, draft_network
-from hierarchies.importers.networks.switches import Switch, build_switch_tree, tier_names
-from hierarchies.importers.networks.tiers import Host, Tiers, check_nested
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.structured import parse_json, parse_yaml, require_mapping
+from hierarchies.importers.networks.tiers import (
+    Host,
+    Switch,
+    Tiers,
+    build_switch_tree,
+    check_nested,
+    tier_names,
+)
+from hierarchies.importers.structured import (
+    entries_of,
+    parse_json,
+    parse_yaml,
+    require_list,
+    require_mapping,
+    require_text,
+    require_texts,
+)
 
 _NAME = "topograph-cluster"
 _GROUPS = {"domain": "domain", "sub-domain": "subdomain", "nvlink": "domain"}
@@ -48,7 +61,7 @@ def parse_cluster(text: str) -> Cluster:
     """The cluster of a graph or a model. Raises InputError for text that is neither."""
     document = parse_json(text) if text.lstrip().startswith("{") else parse_yaml(text)
     if isinstance(document, dict) and "instances" in document:
-        return _graph(_list(document["instances"], "instances"))
+        return _graph(require_list(document["instances"], "instances"))
     if isinstance(document, dict) and ("blocks" in document or "capacity_blocks" in document):
         return _model(document)
     raise InputError(
@@ -70,10 +83,10 @@ def _graph(instances: list[Any]) -> Cluster:
     if len(instances) > MOST_HOSTS:
         raise InputError(f"{len(instances):,} instances", hint=f"at most {MOST_HOSTS:,} are read")
     hosts, labels, models = [], {}, Counter[str]()
-    for where, instance in _entries(instances, "instances"):
-        name = _text(instance.get("id"), f"{where}, id")
-        layers = _list(instance.get("network_layers"), f"{where}, network_layers")
-        path = tuple(_text(layer, f"{where}, network_layers") for layer in reversed(layers))
+    for where, instance in entries_of(instances, "instances"):
+        name = require_text(instance.get("id"), f"{where}, id")
+        layers = require_list(instance.get("network_layers"), f"{where}, network_layers")
+        path = tuple(require_text(layer, f"{where}, network_layers") for layer in reversed(layers))
         hosts.append(Host(name, path))
         labels[name] = _labels(instance)
         models[str(instance.get("type") or "")] += 1
@@ -87,30 +100,30 @@ def _graph(instances: list[Any]) -> Cluster:
 def _model(document: Mapping[str, Any]) -> Cluster:
     names = HostlistExpander()
     if "blocks" in document:
-        blocks = _list(document["blocks"], "blocks")
+        blocks = require_list(document["blocks"], "blocks")
         above = require_mapping(document.get("switches") or {}, "switches")
         under: dict[str, str] = {}
     else:
-        blocks = _list(document["capacity_blocks"], "capacity_blocks")
-        above, under = _parse_old_switches(_list(document.get("switches"), "switches"))
+        blocks = require_list(document["capacity_blocks"], "capacity_blocks")
+        above, under = _parse_old_switches(require_list(document.get("switches"), "switches"))
     hosts: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     models = Counter[str]()
     empty = []
-    for where, block in _entries(blocks, "blocks"):
+    for where, block in entries_of(blocks, "blocks"):
         switch = block.get("switch") or under.get(str(block.get("name")))
-        lists = _texts(block.get("nodes"), f"{where}, nodes", empty=True)
+        lists = require_texts(block.get("nodes"), f"{where}, nodes")
         if not lists:
             empty.append(str(block.get("name") or switch or where))
             continue
         nodes = names.of(",".join(lists))
-        hosts.setdefault(_text(switch, f"{where}, switch"), []).extend(nodes)
+        hosts.setdefault(require_text(switch, f"{where}, switch"), []).extend(nodes)
         labels |= dict.fromkeys(nodes, _labels(block))
         models[str(block.get("type") or "")] += len(nodes)
     switches = [
         Switch(
             name,
-            tuple(_texts(require_mapping(value or {}, name).get("switches"), name, empty=True)),
+            tuple(require_texts(require_mapping(value or {}, name).get("switches"), name)),
         )
         for name, value in above.items()
         if name not in hosts or require_mapping(value or {}, name).get("switches")
@@ -126,12 +139,12 @@ def _model(document: Mapping[str, Any]) -> Cluster:
 def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Switches as models before 2025 list them, and the switch of each capacity block."""
     above, under = {}, {}
-    for where, switch in _entries(entries, "switches"):
-        name = _text(switch.get("name"), f"{where}, name")
+    for where, switch in entries_of(entries, "switches"):
+        name = require_text(switch.get("name"), f"{where}, name")
         if name in above:
             raise InputError(f"switch {name!r} is given twice")
         above[name] = switch
-        for block in _texts(switch.get("capacity_blocks"), where, empty=True):
+        for block in require_texts(switch.get("capacity_blocks"), where):
             under[block] = name
     return above, under
 
@@ -167,28 +180,3 @@ def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[HostGroups, ...]:
 def _models_note(models: Counter[str]) -> tuple[str, ...]:
     named = [f"{count} of type {model}" for model, count in models.items() if model]
     return (f"nodes: {', '.join(named)}",) if named else ()
-
-
-def _entries(values: list[Any], subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The mappings of a list, each after its place."""
-    for number, value in enumerate(values, start=1):
-        where = f"{subject}, entry {number}"
-        yield where, require_mapping(value, where)
-
-
-def _list(value: Any, subject: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InputError(f"{subject} is no list")
-    return value
-
-
-def _text(value: Any, subject: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{subject} is no name")
-    return value
-
-
-def _texts(value: Any, subject: str, *, empty: bool = False) -> list[str]:
-    if not value and empty:
-        return []
-    return [_text(entry, subject) for entry in _list(value, subject)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hierarchies.importers.claims import Claim, NumberRange
+from hierarchies.importers.claims import Claim, NumberRange, exact_claim
 from hierarchies.importers.contents import devices_of_machine
 from hierarchies.importers.draft import DraftLevel, Lack
 from hierarchies.importers.models import (
@@ -26,11 +26,11 @@ def claims_of(picture: NodePicture) -> Iterator[Claim]:
     if picture.model is not None:
         place = f"--gpu {picture.model.name}"
         yield claim_of_model(picture.model.name, place, picture.model.device)
-        if picture.links_known:
+        if picture.links.known:
             maker, known = ("AMD" if amd else "NVIDIA" for amd in (picture.amd, picture.model.amd))
             yield Claim("maker", "the GPUs", picture.source, maker, frozenset({maker}))
             yield Claim("maker", "the GPUs", place, known, frozenset({known}))
-        if picture.links_known and len(picture.gpus) > 1:
+        if picture.links.known and len(picture.gpus) > 1:
             yield from _claims_of_links(picture, picture.model, place)
 
 
@@ -41,12 +41,12 @@ def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Itera
     number of links that no model of the catalogue has is that of a variant (an H800 has 8).
     """
     topic, most = f"{picture.link_name}s of a GPU", model.most_links
-    count = picture.switched or max(_count_direct_links(picture), default=0)
+    count = picture.links.switched or max(_count_direct_links(picture), default=0)
     words = f"{count}" if count else "none"
-    if picture.bonded:
+    if picture.links.bonded:
         count = min(count, 1)
-    yield Claim(topic, "", picture.source, words, NumberRange(count, count))
-    least = most if picture.switched and not picture.bonded else min(1, most)
+    yield exact_claim(topic, "", picture.source, count, words)
+    least = most if picture.links.switched and not picture.links.bonded else min(1, most)
     words = f"{most}" if least == most else f"1 to {most}"
     of_none = 0 < count < most and count not in numbers_of_links()
     yield Claim(topic, "", place, words, NumberRange(least, most), yields=of_none)
@@ -54,7 +54,7 @@ def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Itera
 
 def _count_direct_links(picture: NodePicture) -> list[int]:
     totals = [0] * len(picture.gpus)
-    for pair, count in picture.direct.items():
+    for pair, count in picture.links.direct.items():
         for gpu in pair:
             totals[gpu] += count
     return totals
@@ -62,7 +62,7 @@ def _count_direct_links(picture: NodePicture) -> list[int]:
 
 def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
     """A warning if the switches of the named GPU join more machines than the file lists."""
-    if picture.model is None or picture.switched is None:
+    if picture.model is None or picture.links.switched is None:
         return ()
     system, here = picture.model.system, len(picture.gpus)
     whole, per_machine = system.hierarchy.devices_in_child(0), devices_of_machine(system)
@@ -77,7 +77,7 @@ def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
 
 def hint_of(picture: NodePicture) -> str:
     """A hint for contradictions between the file and the named model."""
-    known = picture.links_known and (picture.switched or any(picture.direct.values()))
+    known = picture.links.known and (picture.links.switched or any(picture.links.direct.values()))
     if picture.model is None or known or not picture.model.most_links:
         return "leave --gpu out, or name the GPU that is in the file"
     return (
@@ -93,11 +93,11 @@ def degraded_gpus(
 
     ``levels`` are those of the whole system; the file describes its first node.
     """
-    short = {**dict.fromkeys(off, 0), **picture.short}
+    short = {**dict.fromkeys(off, 0), **picture.links.short}
     lacks, warnings = [], []
     for gpu, count in sorted(short.items()):
         unit = _unit(order.index(gpu), levels, len(picture.gpus))
-        name, whole = picture.gpus[gpu], picture.switched or 0
+        name, whole = picture.gpus[gpu], picture.links.switched or 0
         has = f"{count} of {whole}" if count else "no"
         fault = f"{name} has {has} {picture.link_name}s, unlike the others"
         lacks.append(Lack(unit, f"{picture.source}: {fault}", count / whole if count else 0.0))

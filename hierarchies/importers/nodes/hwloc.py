@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from math import gcd
 from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
 from hierarchies.importers import markup
-from hierarchies.importers.draft import UNKNOWN, Blank, Entry, StatedValue
+from hierarchies.importers.draft import Blank, Entry, StatedValue
 from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
-from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.islands import parts_of
-from hierarchies.importers.nodes.locality import (
+from hierarchies.importers.nodes.picture import (
+    Nic,
+    NodeLinks,
+    NodePicture,
     Way,
+    check_alike,
+    check_sizes,
+    collect_links,
+    count_parts,
     find_groupings,
     find_near_gpus,
     slowest_private_link,
-)
-from hierarchies.importers.nodes.picture import (
-    Nic,
-    NodePicture,
-    check_alike,
-    check_sizes,
-    count_switch_links,
-    cpu_note,
 )
 
 SOURCE = "hwloc's XML"
@@ -94,7 +93,7 @@ def _picture(root: Element) -> NodePicture:
         raise InputError(
             f"hwloc saw {problem}", hint="run lstopo --whole-io --of xml on the GPU node"
         )
-    listed = [device for device in devices if _is_nic(device)]
+    listed = [d for d in devices if d.kind.startswith(_NIC_CLASSES) and d.names()]
     check_sizes(len(gpus), len(listed))
     check_alike("PCI", {gpu.kind[5:16] for gpu in gpus})
     selection = choose_nics([Interface(nic.names()[-1], nic.kind[6:15]) for nic in listed])
@@ -105,28 +104,14 @@ def _picture(root: Element) -> NodePicture:
     return NodePicture(
         SOURCE,
         tuple(_name(gpu) for gpu in gpus),
-        links.direct,
-        links.switched,
-        links.link,
-        links.known,
-        find_groupings(ways, [nic.way for nic in devices if _is_nic(nic)], _rate),
+        links,
+        find_groupings(ways, [nic.way for nic in listed], _rate),
         slowest_private_link(ways, [gpu.element for gpu in gpus], _rate),
         nics,
         _model(gpus[0]),
         amd=_AMD in gpus[0].kind,
         notes=(*selection.notes, *notes, *links.notes),
-        counted={
-            "gpus": len(gpus),
-            "nics": len(real),
-            **count_virtual(len(listed) - len(real)),
-            "connections": sum(links.direct.values())
-            + (links.switched or 0) * (len(gpus) - len(links.short))
-            + sum(links.short.values()),
-        },
-        switch_parts=links.parts,
-        to_cpu=links.to_cpu,
-        bonded=True,
-        short=links.short,
+        counted=count_parts(len(gpus), len(listed), len(real), connections=links.count(len(gpus))),
         warnings=links.warnings,
     )
 
@@ -138,10 +123,6 @@ def _name(gpu: _PciDevice) -> str:
 def _model(gpu: _PciDevice) -> str:
     models = (e.get("value", "") for e in gpu.element.iter("info") if e.get("name") == "GPUModel")
     return next(models, "")[:80] or f"PCI {gpu.kind[6:15]}"
-
-
-def _is_nic(device: _PciDevice) -> bool:
-    return device.kind.startswith(_NIC_CLASSES) and bool(device.names())
 
 
 def _nics(
@@ -176,27 +157,15 @@ def _rate(element: Element) -> Entry:
     return StatedValue(float(text) * 1e9, source)
 
 
-@dataclass(frozen=True)
-class _HwlocLinks:
-    known: bool
-    direct: Mapping[tuple[int, int], int]
-    switched: int | None = None
-    link: Entry = UNKNOWN
-    parts: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    to_cpu: int = 0
-    short: Mapping[int, int] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-
-
-def _links(root: Element, gpus: list[_PciDevice]) -> _HwlocLinks:
+def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
     """NVLinks, which hwloc sees only if it was built with NVML."""
     if _AMD in gpus[0].kind:
-        return _HwlocLinks(False, {}, notes=("hwloc's XML does not tell xGMI links.",))
+        note = "hwloc's XML has no xGMI links."
+        return NodeLinks(False, bonded=True, notes=(note,))
     matrices = [e for e in root if e.get("name") == "NVLinkBandwidth"]
     if not matrices:
         note = "No NVLinks in the file: hwloc sees them only if it was built with NVML."
-        return _HwlocLinks(False, {}, notes=(note,))
+        return NodeLinks(False, bonded=True, notes=(note,))
     gpu_by_index = _places(gpus)
     objects = _words(matrices[0], "indexes")
     rates = _numbers(_words(matrices[0], "u64values"))
@@ -204,22 +173,22 @@ def _links(root: Element, gpus: list[_PciDevice]) -> _HwlocLinks:
         raise InputError(f"NVLinkBandwidth has {len(rates)} values for {len(objects)} objects")
     index = [gpu_by_index.get(name.rpartition(":")[2]) for name in objects]
     packages = {number for number, name in enumerate(objects) if name.startswith(_PACKAGES)}
-    if len({i for i in index if i is not None}) < len([i for i in index if i is not None]):
+    listed = [number for number in index if number is not None]
+    if len({*listed}) < len(listed):
         raise InputError("NVLinkBandwidth lists a GPU twice")
-    listed = {number for number in index if number is not None}
     if listed and len(listed) < len(gpus):
         absent = next(gpu for number, gpu in enumerate(gpus) if number not in listed)
         note = (
             f"NVLinkBandwidth lists {len(listed)} of {len(gpus)} GPUs, not {_name(absent)}: what "
             "NVLinks join is left open."
         )
-        return _HwlocLinks(False, {}, warnings=(note,))
+        return NodeLinks(False, bonded=True, warnings=(note,))
     return _links_of_matrix(index, packages, rates, len(gpus))
 
 
 def _links_of_matrix(
     index: list[int | None], packages: Collection[int], rates: list[int], gpus: int
-) -> _HwlocLinks:
+) -> NodeLinks:
     """The links of a matrix of GPUs (by number), CPUs (in ``packages``) and NVSwitches."""
     size = len(index)
     direct: dict[tuple[int, int], int] = {}
@@ -242,18 +211,19 @@ def _links_of_matrix(
     off_diagonal = (rate for i, rate in enumerate(rates) if i // size != i % size)
     unit = gcd(*direct.values(), *off_diagonal) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"
-    link = StatedValue(unit * 1e6, source)
-    bonds = to_cpu[0] // unit if len(set(to_cpu)) == 1 else 0
-    notes = cpu_note("NVLink bond", [rate // unit for rate in to_cpu])
-    if not any(into):
-        counts = {pair: rate // unit for pair, rate in direct.items()}
-        return _HwlocLinks(True, counts, link=link, notes=notes, to_cpu=bonds)
-    most, short = count_switch_links(
-        [rate // unit for rate in into], [f"GPU {gpu}" for gpu in range(gpus)], bool(direct)
+    links = collect_links(
+        {pair: rate // unit for pair, rate in direct.items()},
+        [rate // unit for rate in into],
+        [rate // unit for rate in to_cpu],
+        [f"GPU {gpu}" for gpu in range(gpus)],
+        "NVLink bond",
     )
+    links = replace(links, rate=StatedValue(unit * 1e6, source), bonded=True)
+    if links.switched is None:
+        return links
     parts = parts_of(gpus + size, switches)[:gpus]
-    unlinked = {gpu for gpu, count in short.items() if not count}
-    return _HwlocLinks(True, {}, most, link, _complete_parts(parts, unlinked), notes, bonds, short)
+    unlinked = {gpu for gpu, count in links.short.items() if not count}
+    return replace(links, parts=_complete_parts(parts, unlinked))
 
 
 def _complete_parts(parts: tuple[int, ...], unlinked: Collection[int]) -> tuple[int, ...]:

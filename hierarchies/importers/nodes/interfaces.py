@@ -34,14 +34,17 @@ _FUNCTIONS_OF = {
 
 
 class InterfaceOrigin(Enum):
-    """The origin of an interface; the first present one in this order is taken as NICs."""
+    """The origin of an interface, as the reason to leave it out of the NICs.
 
-    PORT = "port"
-    FUNCTION = "virtual function"
-    UNKNOWN = "no PCIe device"
-    PARAVIRTUAL = "made up by a hypervisor"
-    BOND = "bond of others"
-    SOFTWARE = "software"
+    The first present one in this order is taken as NICs.
+    """
+
+    PORT = ""
+    FUNCTION = "virtual functions of ports that are listed, too"
+    UNKNOWN = "no PCIe device is behind them"
+    PARAVIRTUAL = "a hypervisor makes them up"
+    BOND = "they bond others"
+    SOFTWARE = "they are made by software"
 
 
 @dataclass(frozen=True)
@@ -100,21 +103,9 @@ def choose_nics(interfaces: Sequence[Interface]) -> NicSelection:
     return NicSelection(tuple(kept), _notes(others))
 
 
-def count_virtual(count: int) -> dict[str, int]:
-    """The count of interfaces that are no NICs, as an entry of a picture's counts."""
-    return {"virtual interfaces": count} if count else {}
-
-
 def _notes(others: Sequence[Interface]) -> tuple[str, ...]:
-    reasons = {
-        InterfaceOrigin.FUNCTION: "virtual functions of ports that are listed, too",
-        InterfaceOrigin.UNKNOWN: "no PCIe device is behind them",
-        InterfaceOrigin.PARAVIRTUAL: "a hypervisor makes them up",
-        InterfaceOrigin.BOND: "they bond others",
-        InterfaceOrigin.SOFTWARE: "they are made by software",
-    }
     return tuple(
-        f"Left out of the NICs, as {reason}: {shorten_list(names)}."
-        for origin, reason in reasons.items()
+        f"Left out of the NICs, as {origin.value}: {shorten_list(names)}."
+        for origin in InterfaceOrigin
         if (names := [interface.name[:40] for interface in others if interface.made is origin])
     )

@@ -31,9 +31,9 @@ class IslandShape:
     off: tuple[int, ...] = ()
 
 
-def count_links_between(links: Links, one: int, other: int) -> int:
+def count_links_between(links: Links, first: int, second: int) -> int:
     """The number of links between two GPUs."""
-    return links.get((min(one, other), max(one, other)), 0)
+    return links.get((min(first, second), max(first, second)), 0)
 
 
 def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShape:
@@ -55,9 +55,7 @@ def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShap
             f"links join the GPUs in parts of {sizes}: {listed}",
             hint="in a system all parts are alike: import the GPUs of one part, or write it down",
         )
-    shape = (
-        _match_mesh(linked, links) or _match_ring(linked, links) or _irregular_shape(linked, links)
-    )
+    shape = _match_mesh(linked, links) or _match_rings(linked, links)
     if not unlinked:
         return shape
     domain = shape.domain if shape.domain is Domain.MESH else None
@@ -84,9 +82,9 @@ def _complete_parts(
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
     """For each GPU the first GPU of its connected part: links 0-1 and 2-3 give (0, 0, 2, 2)."""
     part = list(range(gpus))
-    for (one, other), count in links.items():
-        if count and part[one] != part[other]:
-            low, high = sorted((part[one], part[other]))
+    for (first, second), count in links.items():
+        if count and part[first] != part[second]:
+            low, high = sorted((part[first], part[second]))
             part = [low if p == high else p for p in part]
     return tuple(part)
 
@@ -107,30 +105,21 @@ def _match_mesh(parts: list[tuple[int, ...]], links: Links) -> IslandShape | Non
     return None
 
 
-def _match_ring(parts: list[tuple[int, ...]], links: Links) -> IslandShape | None:
+def _match_rings(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
+    """Rings, if the links are no others and all alike; else an irregular shape."""
+    rings = tuple(ring for part in parts if (ring := _find_ring(part, links)))
+    complete = len(rings) == len(parts)
     counts = {count for count in links.values() if count}
-    two = all(_count_neighbours(gpu, part, links) == 2 for part in parts for gpu in part)
-    if len(counts) != 1 or not two:
-        return None
-    rings = [_find_ring(part, links) for part in parts]
-    complete = tuple(ring for ring in rings if ring)
-    return IslandShape(complete, Domain.RING, counts.pop()) if len(complete) == len(parts) else None
-
-
-def _irregular_shape(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
-    rings = [_find_ring(part, links) for part in parts]
-    totals = [
-        sum(count_links_between(links, gpu, peer) for peer in part)
+    own = [
+        [count for peer in part if (count := count_links_between(links, gpu, peer))]
         for part in parts
         for gpu in part
     ]
-    if all(rings):
-        return IslandShape(tuple(ring for ring in rings if ring), None, min(totals) / 2)
-    return IslandShape(tuple(parts), None, min(totals) / 2, ring=False)
-
-
-def _count_neighbours(gpu: int, part: tuple[int, ...], links: Links) -> int:
-    return sum(count_links_between(links, gpu, peer) > 0 for peer in part)
+    if complete and len(counts) == 1 and all(len(peers) == 2 for peers in own):
+        return IslandShape(rings, Domain.RING, counts.pop())
+    return IslandShape(
+        rings if complete else tuple(parts), None, min(map(sum, own)) / 2, ring=complete
+    )
 
 
 def _find_ring(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:

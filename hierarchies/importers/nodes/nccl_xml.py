@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
 from hierarchies.importers import markup, nccl_rates
-from hierarchies.importers.draft import UNKNOWN, Blank, Entry
+from hierarchies.importers.draft import UNKNOWN, Entry
 from hierarchies.importers.markup import parse_whole_attribute, parse_xml, walk
 from hierarchies.importers.models import memory_of
-from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
-from hierarchies.importers.nodes.locality import (
-    find_groupings,
-    find_near_gpus,
-    slowest_private_link,
-)
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.picture import (
-    GpuGrouping,
     Nic,
+    NodeLinks,
     NodePicture,
     check_alike,
     check_sizes,
-    count_switch_links,
-    cpu_note,
+    collect_links,
+    count_parts,
+    find_groupings,
+    find_near_gpus,
+    slowest_private_link,
 )
 
 MOST_LINKS_OF_ONE = 1000
@@ -113,56 +111,41 @@ def _picture(root: Element) -> NodePicture:
             hint = "the file is damaged: dump it again"
             raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
-    source = "RCCL's topology XML" if amd else "NCCL's topology XML"
-    nics = choose_nics([_interface(nic) for nic in parts.nics])
+    nics = choose_nics(
+        [Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic)) for nic in parts.nics]
+    )
     notes = nics.notes
-    links = _XmlLinks({})
-    device, arch = "", ""
-    link: Entry = UNKNOWN
+    links, device, arch = NodeLinks(known=False), "", ""
     if parts.partial:
         notes = (*notes, "The file lists PCIe devices only, as vendors ship it: no links of GPUs.")
     else:
-        device, arch, link = _device(parts.gpus, bool(amd))
-        links = _links(parts.gpus, names)
+        device, arch, rate = _device(parts.gpus, bool(amd))
+        links = replace(_links(parts.gpus, names), rate=rate)
         notes = (*notes, *links.notes)
     hosts = {e.get("host_hash") for e in root.findall("cpu")}
     if len(hosts) > 1:
         notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
-    direct, switched = links.direct, links.switched
-    total = sum(direct.values()) + links.into
+    ways = [gpu.bridges for gpu in parts.gpus]
+    ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
+    labels = names
+    if not parts.partial:
+        labels = tuple(f"GPU {gpu.element.get('dev', '?')[:20]}" for gpu in parts.gpus)
+    counted = {("xgmi" if amd else "nvlinks"): links.count(len(names))}
     return NodePicture(
-        source,
-        _gpu_names(parts, names),
-        direct,
-        switched,
-        link,
-        not parts.partial,
-        _groups(parts),
-        slowest_private_link(
-            [gpu.bridges for gpu in parts.gpus], [gpu.slot for gpu in parts.gpus], _speed
-        ),
+        "RCCL's topology XML" if amd else "NCCL's topology XML",
+        labels,
+        links,
+        find_groupings(ways, ports, _uplink),
+        slowest_private_link(ways, [gpu.slot for gpu in parts.gpus], _speed),
         _nics(parts, nics.kept),
         device or _pci_name(parts.gpus[0].slot),
-        _memory(parts.gpus[0].slot),
+        memory_of(_pci_name(parts.gpus[0].slot)),
         arch=arch,
         amd=bool(amd),
         reduces=_sm(parts.gpus[0].element) >= 90 if parts.gpus[0].element.get("sm") else None,
         notes=notes,
-        counted={
-            "gpus": len(names),
-            "nics": len(nics.kept),
-            **count_virtual(len(parts.nics) - len(nics.kept)),
-            ("xgmi" if amd else "nvlinks"): total,
-        },
-        to_cpu=links.to_cpu,
-        short=links.short,
+        counted=count_parts(len(names), len(parts.nics), len(nics.kept), **counted),
     )
-
-
-def _gpu_names(parts: _Parts, names: tuple[str, ...]) -> tuple[str, ...]:
-    if parts.partial:
-        return names
-    return tuple(f"GPU {gpu.element.get('dev', '?')[:20]}" for gpu in parts.gpus)
 
 
 def _sm(gpu: Element) -> int:
@@ -191,23 +174,7 @@ def _pci_id(slot: Element) -> str:
     return f"{vendor[2:8]}:{device[2:8]}".lower() if vendor and device else ""
 
 
-def _memory(slot: Element) -> Blank:
-    return memory_of(_pci_name(slot))
-
-
-@dataclass(frozen=True)
-class _XmlLinks:
-    """Links between GPUs, links of a GPU into switches and to its CPU, and notes."""
-
-    direct: Mapping[tuple[int, int], int]
-    switched: int | None = None
-    short: Mapping[int, int] = field(default_factory=dict)
-    to_cpu: int = 0
-    notes: tuple[str, ...] = ()
-    into: int = 0
-
-
-def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
+def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> NodeLinks:
     index_of = {name: index for index, name in enumerate(names)}
     direct: dict[tuple[int, int], int] = {}
     into, to_cpu = [0] * len(gpus), [0] * len(gpus)
@@ -229,15 +196,8 @@ def _links(gpus: Sequence[_XmlDevice], names: tuple[str, ...]) -> _XmlLinks:
                 notes.add("Links to GPUs that are not in the file are left out.")
         if gpu.element.find("c2c") is not None:
             notes.add("C2C links to CPUs are left out.")
-    switched, short = count_switch_links(into, names, any(direct.values()))
-    return _XmlLinks(
-        _check_both_ways(direct, names),
-        switched,
-        short,
-        to_cpu[0] if len(set(to_cpu)) == 1 else 0,
-        (*sorted(notes), *cpu_note("NVLink", to_cpu)),
-        sum(into),
-    )
+    links = collect_links(_check_both_ways(direct, names), into, to_cpu, names, "NVLink")
+    return replace(links, notes=(*sorted(notes), *links.notes))
 
 
 def _is_power(gpu: _XmlDevice) -> bool:
@@ -248,11 +208,11 @@ def _is_power(gpu: _XmlDevice) -> bool:
 def _check_both_ways(
     direct: dict[tuple[int, int], int], names: tuple[str, ...]
 ) -> dict[tuple[int, int], int]:
-    for (one, other), count in direct.items():
-        back = direct.get((other, one), 0)
+    for (first, second), count in direct.items():
+        back = direct.get((second, first), 0)
         if back != count:
             raise InputError(
-                f"{count} links from GPU {names[one]} to {names[other]}, {back} the other way",
+                f"{count} links from GPU {names[first]} to {names[second]}, {back} the other way",
                 hint="the file is damaged: dump it again",
             )
     return {pair: count for pair, count in direct.items() if pair[0] < pair[1] and count}
@@ -272,21 +232,12 @@ def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
     return tuple(nics)
 
 
-def _interface(nic: _XmlDevice) -> Interface:
-    return Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic))
-
-
 def _name(nic: _XmlDevice) -> str:
     return nic.element.get("name") or nic.element.get("busid") or "a NIC"
 
 
 def _is_physical(nic: _XmlDevice) -> bool:
     return any(element.tag == "pci" for element in nic.path)
-
-
-def _groups(parts: _Parts) -> tuple[GpuGrouping, ...]:
-    ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
-    return find_groupings([gpu.bridges for gpu in parts.gpus], ports, _uplink)
 
 
 def _uplink(bridge: Element) -> Entry:

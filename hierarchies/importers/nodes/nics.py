@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hierarchies.importers.draft import Blank, DraftLevel, Entry, StatedValue
+from hierarchies.importers.nccl_rates import NETWORK, suggest_mi300x_latencies
 from hierarchies.importers.nodes.picture import Nic, NodePicture
-from hierarchies.importers.suggestions import NETWORK, suggest_mi300x_latencies
 
 FASTEST = 1e12 / 8
 _MEDIA = {
@@ -28,7 +28,7 @@ def network_level(
         note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
     nics, notes = _choose_used_nics(picture)
-    count = None if nodes is None else StatedValue(nodes, "said by whoever imported it")
+    count = None if nodes is None else StatedValue(nodes, "given with the import")
     ports, port_notes = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
@@ -43,7 +43,7 @@ def network_level(
     if not inner[-1].ll128_latency_seconds:
         level = replace(level, ll128_latency_seconds=None)
     if count is None:
-        notes = (*notes, "How many nodes there are is not said: load(file.toml:N), or --nodes N.")
+        notes = (*notes, "The number of nodes is not stated: load(file.toml:N), or --nodes N.")
     return (level,), (*notes, *port_notes)
 
 
@@ -101,7 +101,7 @@ def _bandwidth(nics: tuple[Nic, ...], picture: NodePicture) -> Entry:
 
 def _crossed_inner_levels(picture: NodePicture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
     """The inner levels that network traffic crosses: none beside NVLink, else the PCIe links."""
-    if picture.direct or picture.switched is not None or not picture.links_known:
+    if picture.links.direct or picture.links.switched is not None or not picture.links.known:
         return ()
     inside = {group.name: group.nics_inside for group in picture.groups}
     crossed = [level.name for level in inner[:-1] if not inside.get(level.name, True)]

@@ -14,10 +14,13 @@ from hierarchies.importers.draft import (
     Draft,
     DraftLevel,
     Entry,
+    ImportOptions,
     StatedValue,
     is_refinement,
+    likely_value,
 )
 from hierarchies.importers.models import GpuModel, find_model, memory_of, model_of
+from hierarchies.importers.nccl_rates import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
 from hierarchies.importers.nodes.agreement import (
     claims_of,
     degraded_gpus,
@@ -26,9 +29,7 @@ from hierarchies.importers.nodes.agreement import (
 )
 from hierarchies.importers.nodes.islands import IslandShape, find_shape, members_of_parts
 from hierarchies.importers.nodes.nics import network_level
-from hierarchies.importers.nodes.picture import MOST_GPUS, GpuGrouping, NodePicture
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.suggestions import NVLINK, PCIE, PCIE_OF_AMD, suggest_mi300x_latencies
+from hierarchies.importers.nodes.picture import GpuGrouping, NodePicture, check_sizes
 from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
@@ -44,10 +45,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
 
     Raises InputError if no system can represent the node.
     """
-    if not picture.gpus:
-        raise InputError("no GPU was found")
-    if len(picture.gpus) > MOST_GPUS:
-        raise InputError(f"{len(picture.gpus)} GPUs in one node")
+    check_sizes(len(picture.gpus), len(picture.nics))
     picture = _add_model(picture, options.gpu)
     inside = _find_inner_levels(picture)
     inner, order, notes = inside.levels, inside.order, inside.notes
@@ -66,7 +64,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
     lacks, warnings = degraded_gpus(picture, inside.off, order, levels)
     draft = Draft(
         name or "imported",
-        f"Node of {len(picture.gpus)} GPUs, as told by {picture.source}",
+        f"Node of {len(picture.gpus)} GPUs, described by {picture.source}",
         levels,
         picture.device,
         memory,
@@ -85,7 +83,7 @@ def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
     if name is None:
         return picture
     model = find_model(name)
-    link = picture.link
+    link = picture.links.rate
     notes = picture.notes
     if isinstance(link, Blank):
         link = model.link or link
@@ -95,14 +93,14 @@ def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
         picture,
         device=picture.device if name.lower() in picture.device.lower() else name,
         memory=model.memory,
-        link=link,
+        links=replace(picture.links, rate=link),
         notes=notes,
         model=model,
     )
 
 
 def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) -> str:
-    assert model.link is not None, "asked only of a GPU that has links"
+    assert model.link is not None, "called only for a GPU that has links"
     stated, known = float(link.value) / 1e9, float(model.link.value) / 1e9
     return (
         f"One {picture.link_name} is taken to carry {stated:g} GB/s ({link.source}); "
@@ -126,12 +124,12 @@ class _NodeLevels:
 def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
     gpus = len(picture.gpus)
     order = tuple(range(gpus))
-    if not picture.links_known:
+    if not picture.links.known:
         return _NodeLevels((_unknown_links(picture),), order)
-    if picture.switched is not None:
+    if picture.links.switched is not None:
         shape = _switches(picture)
     else:
-        shape = find_shape(gpus, picture.direct, picture.gpus)
+        shape = find_shape(gpus, picture.links.direct, picture.gpus)
     size = len(shape.islands[0])
     if size == gpus and (gpus > 1 or shape.domain):
         level, notes = _island(picture, shape, gpus)
@@ -141,11 +139,11 @@ def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
 
 def _switches(picture: NodePicture) -> IslandShape:
     """The shape of GPUs joined by NVSwitches. Raises InputError if their parts are unequal."""
-    parts = members_of_parts(picture.switch_parts or (0,) * len(picture.gpus))
+    parts = members_of_parts(picture.links.parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
         raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
-    return IslandShape(tuple(parts), Domain.SWITCH, picture.switched or 0)
+    return IslandShape(tuple(parts), Domain.SWITCH, picture.links.switched or 0)
 
 
 def _switches_reduce(picture: NodePicture) -> Blank | None:
@@ -157,7 +155,7 @@ def _switches_reduce(picture: NodePicture) -> Blank | None:
     source = load("dgx-h100").links[-1].source("reduces")
     reason = f"the NVSwitches of Hopper and later add up: {source}"
     if reduces is None:
-        return Blank(None, f"{reason}; which these are is not said (--gpu)", needed=False)
+        return Blank(None, f"{reason}; the file does not name the GPU (--gpu)", needed=False)
     return Blank(True, reason, needed=False) if reduces else None
 
 
@@ -175,8 +173,8 @@ def _unknown_links(picture: NodePicture) -> DraftLevel:
 
 
 def _blank_of_link(picture: NodePicture, reason: str) -> Blank:
-    if isinstance(picture.link, StatedValue):
-        value, source = float(picture.link.value), picture.link.source
+    if isinstance(picture.links.rate, StatedValue):
+        value, source = float(picture.links.rate.value), picture.links.rate.source
         return Blank(None, f"{reason}; one link has {value / 1e9:g} GB/s ({source})")
     return Blank(None, reason)
 
@@ -193,44 +191,31 @@ def _gpu_level(
 def _island(
     picture: NodePicture, shape: IslandShape, count: int
 ) -> tuple[DraftLevel, tuple[str, ...]]:
-    bandwidth = _rate_of_links(picture, shape.links)
-    name = picture.link_name
+    rate, name = _rate_of_links(picture, shape.links), picture.link_name
     if shape.domain is not None:
-        domain: Entry = StatedValue(
-            shape.domain.value, f"{picture.several(shape.links)} {_JOIN[shape.domain]}"
-        )
+        joined = f"{picture.several(shape.links)} {_JOIN[shape.domain]}"
         reduces = _switches_reduce(picture) if shape.domain is Domain.SWITCH else None
-        return _gpu_level(picture, domain, bandwidth, count, reduces), ()
+        stated = StatedValue(shape.domain.value, joined)
+        return _gpu_level(picture, stated, rate, count, reduces), ()
     note = (
         f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
         "holds them as they are: the level 'gpu' is left open."
     )
     reason = f"{name}s make neither a ring nor a mesh"
-    if not shape.ring:
-        level = _gpu_level(
-            picture, Blank(None, reason), _blank_of_link(picture, reason), count, None
-        )
-        return level, (note,)
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
-    if not picture.links_counted:
-        level = _gpu_level(
-            picture,
-            domain,
-            _blank_of_link(picture, f"how many {name}s a GPU has is not told"),
-            count,
-            None,
-        )
-        return level, (note,)
-    reason = f"rings that use all links of a GPU: {picture.several(shape.links)} to each neighbour"
-    if isinstance(bandwidth, StatedValue):
-        bandwidth = Blank(bandwidth.value, f"{reason}; {bandwidth.source}")
+    if not shape.ring:
+        domain, rate = Blank(None, reason), _blank_of_link(picture, reason)
+    elif not picture.links.counted:
+        rate = _blank_of_link(picture, f"the file does not say how many {name}s a GPU has")
     else:
-        bandwidth = Blank(bandwidth.suggestion, f"{reason}; {bandwidth.source}")
-    return _gpu_level(picture, domain, bandwidth, count, None), (note,)
+        each = f"{picture.several(shape.links)} to each neighbour"
+        reason = f"rings that use all links of a GPU: {each}; {rate.source}"
+        rate = Blank(likely_value(rate), reason)
+    return _gpu_level(picture, domain, rate, count, None), (note,)
 
 
 def _rate_of_links(picture: NodePicture, links: float) -> Entry:
-    link, description = picture.link, picture.several(links)
+    link, description = picture.links.rate, picture.several(links)
     if isinstance(link, Blank):
         reason = link.source or "what one carries depends on the GPU: say --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
@@ -317,7 +302,11 @@ def _group_level(
     if group.name != _ISLAND:
         return level
     if shape.domain is not Domain.SWITCH:
-        way = picture.several(picture.to_cpu) + " to its CPU" if picture.to_cpu else "a PCIe link"
+        way = (
+            picture.several(picture.links.to_cpu) + " to its CPU"
+            if picture.links.to_cpu
+            else "a PCIe link"
+        )
         return replace(level, ports=StatedValue(size, f"every GPU has {way} of its own"))
     reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
@@ -332,7 +321,7 @@ def _group_level(
 def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
     if shape.domain is Domain.SWITCH:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
-    if picture.to_cpu:
+    if picture.links.to_cpu:
         return _rate_over_cpus(picture, shape)
     reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, StatedValue):
@@ -342,12 +331,12 @@ def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
 
 def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
     """The bandwidth of a GPU between sockets: its links to the CPU, or its share between CPUs."""
-    to_cpu = _rate_of_links(picture, picture.to_cpu)
-    rate = to_cpu.value if isinstance(to_cpu, StatedValue) else to_cpu.suggestion
+    to_cpu = _rate_of_links(picture, picture.links.to_cpu)
+    rate = likely_value(to_cpu)
     reason = f"over the CPUs, to which each GPU has {to_cpu.source}"
     sockets = [group for group in picture.groups if group.name == "socket"]
     between = sockets[0].uplink if sockets else UNKNOWN
-    share = between.suggestion if isinstance(between, Blank) else between.value
+    share = likely_value(between)
     if rate is not None and share is not None:
         size = len(shape.islands[0])
         rate = min(float(rate), float(share) / size)

@@ -1,33 +1,40 @@
-"""Reads the output of ``nvidia-smi topo -m``, original or pasted."""
+"""Reads the output of ``nvidia-smi topo -m``, original or pasted.
+
+Tables beside the matrix may contradict it. The legend lists the kinds of connections that the
+matrix may show: ``topo -m`` has NVLinks (``NV#``), ``topo -mp`` only paths over PCIe, so there a
+missing NVLink is no evidence.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.interfaces import Interface, choose_nics, count_virtual
+from hierarchies.importers.claims import Claim, exact_claim
+from hierarchies.importers.nodes.interfaces import Interface, choose_nics
 from hierarchies.importers.nodes.islands import members_of_parts, parts_of
-from hierarchies.importers.nodes.nvidia_tables import (
-    INSIDE_SOCKET,
-    NEAR,
-    Legend,
-    Matrix,
-    claims_of,
-    legend_of,
-    nic_names,
-)
 from hierarchies.importers.nodes.picture import (
     MOST_GPUS,
     GpuGrouping,
     Nic,
+    NodeLinks,
     NodePicture,
     check_length,
+    count_parts,
 )
 
+NEAR = ("PIX", "PXB")
+INSIDE_SOCKET = (*NEAR, "PHB", "NODE")
+_FAR = ("SYS", "SOC")
+_NV = "NV#"
+_MEANING = re.compile(r"\s*(X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|C2C|NV#)\s*=\s")
+_NIC_NAME = re.compile(r"\s*(NIC[0-9]+)\s*:\s*(\S+)\s*")
+_SPANS = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?(,[0-9]{1,6}(-[0-9]{1,6})?)*")
+_MOST_CPUS, _LONGEST_LIST = 16_384, 4_096
 SOURCE = "nvidia-smi topo -m"
 MOST_LINKS = 18
 MOST_COLUMNS = 2 * MOST_GPUS
@@ -48,6 +55,32 @@ _NO_LEGEND = (
     "No NVLink is in the matrix, and the legend is missing: if it had no NV#, this is the text of "
     "nvidia-smi topo -mp, which shows paths over PCIe only."
 )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The connections in every row, in the order of the columns: GPUs, then NICs.
+
+    ``cpus`` are the CPU affinities of GPUs, as far as printed.
+    """
+
+    gpus: tuple[str, ...]
+    nics: tuple[str, ...]
+    cells: Mapping[str, tuple[str, ...]]
+    cpus: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Kinds of connections that a legend explains, and NICs by their columns; may be empty."""
+
+    kinds: frozenset[str]
+    nics: Mapping[str, str]
+
+    @property
+    def only_pcie(self) -> bool:
+        """Whether the text is of ``nvidia-smi topo -mp``, whose legend has no NVLinks."""
+        return bool(self.kinds) and _NV not in self.kinds
 
 
 def read(text: str) -> NodePicture:
@@ -156,8 +189,10 @@ def _is_cell(cell: str) -> bool:
 
 
 def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
-    links = _links(matrix)
-    switched, short, notes = _find_switch_links(matrix, links)
+    direct = _links(matrix)
+    switched, short, notes = _find_switch_links(matrix, direct)
+    known = bool(direct) or not legend.only_pcie
+    links = NodeLinks(known, {} if switched is not None else direct, switched, short)
     nics = _nics(matrix, legend)
     selection = choose_nics([Interface(nic.name) for nic in nics])
     used = tuple(nics[place] for place in selection.kept)
@@ -166,25 +201,18 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
         notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
     if any("C2C" in row for row in matrix.cells.values()):
         notes = (*notes, "Connections by C2C are left out.")
-    known = bool(links) or not legend.only_pcie
-    if not links and not legend.kinds and len(matrix.gpus) > 1:
+    if not direct and not legend.kinds and len(matrix.gpus) > 1:
         notes = (*notes, _NO_LEGEND)
-    counted = {"gpus": len(matrix.gpus), "nics": len(used), **count_virtual(len(nics) - len(used))}
-    if known:
-        into = 0 if switched is None else switched * (len(matrix.gpus) - len(short))
-        counted["nvlinks"] = into + sum(short.values()) if switched else sum(links.values())
+    counted = {"nvlinks": links.count(len(matrix.gpus))} if known else {}
     return NodePicture(
         SOURCE if known else f"{SOURCE}p",
         matrix.gpus,
-        {} if switched is not None else links,
-        switched,
-        links_known=known,
-        groups=_groups(matrix, selection.kept),
+        links,
+        _groups(matrix, selection.kept),
         nics=used,
         reduces=None if switched is None else _REDUCES.get(switched),
         notes=notes,
-        counted=counted,
-        short=short,
+        counted=count_parts(len(matrix.gpus), len(nics), len(used), **counted),
         claims=tuple(claims_of(matrix, legend)),
         warnings=() if known else (_ONLY_PCIE,),
     )
@@ -193,18 +221,18 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
 def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
     """The number of NVLinks between two GPUs. Raises InputError if the two rows differ."""
     links = {}
-    for one, name in enumerate(matrix.gpus):
-        for other in range(one):
-            here = matrix.cells[name][other]
-            there = matrix.cells[matrix.gpus[other]][one]
+    for first, name in enumerate(matrix.gpus):
+        for second in range(first):
+            here = matrix.cells[name][second]
+            there = matrix.cells[matrix.gpus[second]][first]
             if here != there:
                 raise InputError(
-                    f"{name} to {matrix.gpus[other]} is {here}, the other way it is {there}",
+                    f"{name} to {matrix.gpus[second]} is {here}, the other way it is {there}",
                     hint="the matrix is damaged: copy it again",
                 )
             match = _LINKS.fullmatch(here)
             if match and int(match[1]):
-                links[other, one] = int(match[1])
+                links[second, first] = int(match[1])
     return links
 
 
@@ -242,9 +270,9 @@ def _joined_by_switches(
 ) -> bool:
     """Whether any two of these GPUs have as many links as the one with fewer."""
     return all(
-        links.get((one, other), 0) == min(each[one], each[other])
-        for place, other in enumerate(linked)
-        for one in linked[:place]
+        links.get((first, second), 0) == min(each[first], each[second])
+        for place, second in enumerate(linked)
+        for first in linked[:place]
     )
 
 
@@ -258,26 +286,99 @@ def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
 
 def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[GpuGrouping, ...]:
     """Sockets and PCIe switches as groupings; ``nics`` are the columns of NICs in use."""
-    groups = []
+    groups, rows = [], [matrix.cells[gpu][len(matrix.gpus) :] for gpu in matrix.gpus]
     for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)
         inside = all(
-            any(_is_connected(matrix, gpu, nic, cells) for gpu in part for nic in nics)
+            any(rows[gpu][nic] in cells for gpu in part for nic in nics)
             for part in members_of_parts(parts)
         )
         groups.append(GpuGrouping(name, parts, nics_inside=inside))
     return tuple(groups)
 
 
-def _is_connected(matrix: Matrix, gpu: int, nic: int, cells: tuple[str, ...]) -> bool:
-    return matrix.cells[matrix.gpus[gpu]][len(matrix.gpus) + nic] in cells
-
-
 def _parts(matrix: Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
     near = {
-        (one, other): 1
-        for other, name in enumerate(matrix.gpus)
-        for one in range(other)
-        if matrix.cells[name][one] in cells
+        (first, second): 1
+        for second, name in enumerate(matrix.gpus)
+        for first in range(second)
+        if matrix.cells[name][first] in cells
     }
     return parts_of(len(matrix.gpus), near)
+
+
+def legend_of(lines: list[str]) -> Legend:
+    """The legends below a matrix, empty if they were left out."""
+    kinds = frozenset(match[1] for match in map(_MEANING.match, lines) if match)
+    nics = {match[1]: match[2] for match in map(_NIC_NAME.fullmatch, lines) if match}
+    return Legend(kinds, nics)
+
+
+def claims_of(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
+    """The claims of the matrix and the other tables of a text about the same quantities."""
+    yield from _claims_of_legend(matrix, legend)
+    yield from _claims_of_nics(matrix)
+    yield from _claims_of_cpus(matrix)
+
+
+def _claims_of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
+    linked = [name for name, cells in matrix.cells.items() if any(c[:2] == "NV" for c in cells)]
+    if linked and legend.only_pcie:
+        row = f"in row {linked[0]}"
+        yield exact_claim("NVLinks", "the GPUs", "the matrix", 1, row)
+        yield exact_claim("NVLinks", "the GPUs", "the legend", 0, "no NV#", True)
+    if legend.nics:
+        for name in dict.fromkeys((*matrix.nics, *legend.nics)):
+            if name.startswith("NIC") and (name in matrix.nics) != (name in legend.nics):
+                present = name in matrix.nics
+                for place, there in (("the matrix", present), ("the NIC legend", not present)):
+                    words = "there" if there else "missing"
+                    follows = place != "the matrix"
+                    yield exact_claim("NIC columns", name, place, there, words, follows)
+
+
+def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
+    """Connections of GPUs and NICs, which are in the rows of both."""
+    for column, nic in enumerate(matrix.nics, start=len(matrix.gpus)):
+        if nic not in matrix.cells:
+            continue
+        for row, gpu in enumerate(matrix.gpus):
+            here, there = matrix.cells[gpu][column], matrix.cells[nic][row]
+            if here != there:
+                ends = f"{gpu} and {nic}"
+                yield Claim("connection", ends, "rows of GPUs", here, frozenset({here}))
+                yield Claim("connection", ends, "rows of NICs", there, frozenset({there}), True)
+
+
+def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
+    """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or vice versa."""
+    cpus = {gpu: mask for gpu in matrix.gpus if (mask := _mask(matrix.cpus.get(gpu, "")))}
+    for row, gpu in enumerate(matrix.gpus):
+        for other in matrix.gpus[:row]:
+            if gpu not in cpus or other not in cpus:
+                continue
+            cell = matrix.cells[other][row]
+            apart = not cpus[gpu] & cpus[other]
+            if (apart and cell in INSIDE_SOCKET) or (cpus[gpu] == cpus[other] and cell in _FAR):
+                ends, places = f"{other} and {gpu}", (frozenset({"one"}), frozenset({"two"}))
+                yield Claim("sockets", ends, "the matrix", cell, places[not apart])
+                words = f"CPUs {matrix.cpus[other]} and {matrix.cpus[gpu]}"
+                yield Claim("sockets", ends, "the CPU affinities", words, places[apart], True)
+
+
+def _mask(words: str) -> int:
+    """The CPUs of ``0-3,8`` as bits of a number; 0 for an invalid list."""
+    if not _SPANS.fullmatch(words):
+        return 0
+    mask = 0
+    for span in words.split(","):
+        first, _, last = span.partition("-")
+        if int(last or first) >= _MOST_CPUS or len(words) > _LONGEST_LIST:
+            return 0
+        mask |= (1 << int(last or first) + 1) - (1 << int(first))
+    return max(mask, 0)
+
+
+def nic_names(matrix: Matrix, legend: Legend) -> list[str]:
+    """The system's name of each NIC, if the legend has it."""
+    return [legend.nics.get(name, name) for name in matrix.nics]

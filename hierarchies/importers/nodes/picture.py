@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from xml.etree.ElementTree import Element
 
 from hierarchies.errors import InputError
 from hierarchies.importers.claims import Claim
-from hierarchies.importers.draft import UNKNOWN, Entry
+from hierarchies.importers.draft import UNKNOWN, Blank, Entry, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.models import GpuModel
 
@@ -44,31 +46,51 @@ class GpuGrouping:
 
 
 @dataclass(frozen=True)
-class NodePicture:
-    """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
+class NodeLinks:
+    """The links of a node's GPUs, NVLinks or xGMI links; ``known``: False if the file omits them.
 
     ``direct``: the number of links between two GPUs, lower number first, without pairs that have
     none. ``switched``: the number of links from each GPU into the switches that join them all; None
-    if there are none. ``to_cpu``: the number of links from each GPU to its own CPU, as in POWER
-    machines; 0 if there are none, or not equally many. ``link``: bytes per second, per direction,
-    of one such link. ``links_known``: False if the file leaves them out. ``links_counted``: False
-    if a link of ``direct`` may be several. ``groups``: from the coarsest on. ``pcie``: bandwidth of
-    one GPU's own PCIe link. ``arch``: the GPUs' architecture in their tools, ``90`` or ``gfx942``,
-    if the file has it. ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can add
-    up, None if unknown. ``bonded``: a "link" is everything that joins two devices, as only its
-    bandwidth is given. ``model``: the GPU that the user names. ``switch_parts``: the part of each
-    GPU, if NVSwitches join only some of the GPUs. ``short``: GPUs with fewer links into the
-    switches than ``switched``, by their numbers. ``claims``: claims of the file's tables about the
-    same quantities; ``warnings``: errors of the file or faults of the machine, ``notes`` other
-    remarks.
+    if there are none. ``short``: GPUs with fewer links into the switches, by their numbers.
+    ``parts``: the part of each GPU, if NVSwitches join only some of the GPUs. ``to_cpu``: the
+    number of links from each GPU to its own CPU, as in POWER machines; 0 if there are none, or not
+    equally many. ``rate``: bytes per second, per direction, of one such link. ``counted``: False if
+    a link of ``direct`` may be several. ``bonded``: a "link" is everything that joins two devices,
+    as only its bandwidth is given.
+    """
+
+    known: bool = True
+    direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    switched: int | None = None
+    short: Mapping[int, int] = field(default_factory=dict)
+    parts: tuple[int, ...] = ()
+    to_cpu: int = 0
+    rate: Entry = UNKNOWN
+    counted: bool = True
+    bonded: bool = False
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def count(self, gpus: int) -> int:
+        """The number of all links of a node of so many GPUs."""
+        into = (self.switched or 0) * (gpus - len(self.short)) + sum(self.short.values())
+        return sum(self.direct.values()) + into
+
+
+@dataclass(frozen=True)
+class NodePicture:
+    """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
+
+    ``groups``: from the coarsest on. ``pcie``: bandwidth of one GPU's own PCIe link. ``arch``: the
+    GPUs' architecture in their tools, ``90`` or ``gfx942``, if the file has it. ``amd``: xGMI
+    instead of NVLink. ``reduces``: whether the switches can add up, None if unknown. ``model``: the
+    GPU that the user names. ``claims``: claims of the file's tables about the same quantities;
+    ``warnings``: errors of the file or faults of the machine, ``notes`` other remarks.
     """
 
     source: str
     gpus: tuple[str, ...]
-    direct: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    switched: int | None = None
-    link: Entry = UNKNOWN
-    links_known: bool = True
+    links: NodeLinks
     groups: tuple[GpuGrouping, ...] = ()
     pcie: Entry = UNKNOWN
     nics: tuple[Nic, ...] = ()
@@ -79,18 +101,13 @@ class NodePicture:
     reduces: bool | None = None
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
-    switch_parts: tuple[int, ...] = ()
     model: GpuModel | None = None
-    to_cpu: int = 0
-    bonded: bool = False
-    links_counted: bool = True
-    short: Mapping[int, int] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def link_name(self) -> str:
-        if self.bonded:
+        if self.links.bonded:
             return "NVLink bond"
         return "xGMI link" if self.amd else "NVLink"
 
@@ -99,35 +116,45 @@ class NodePicture:
         return f"{links:g} {self.link_name}{'' if links == 1 else 's'}"
 
 
-def count_switch_links(
-    counts: Sequence[int], names: Sequence[str], direct: bool
-) -> tuple[int | None, dict[int, int]]:
-    """A GPU's number of links into switches, None without any; and the GPUs that have fewer.
+def collect_links(
+    direct: Mapping[tuple[int, int], int],
+    into: Sequence[int],
+    to_cpu: Sequence[int],
+    names: Sequence[str],
+    link_name: str,
+) -> NodeLinks:
+    """The links of GPUs, by each GPU's number of links into switches and to CPUs.
 
     A machine has equally many for each GPU, so fewer are a fault. Raises InputError, naming GPUs,
     if half of them have fewer, or if there are ``direct`` links, too.
     """
-    most = max(counts, default=0)
-    if not most:
-        return None, {}
-    short = {gpu: count for gpu, count in enumerate(counts) if count < most}
-    if direct or 2 * len(short) >= len(counts):
-        reason = "besides links from GPU to GPU" if direct else f"by {most} links"
+    most = max(into, default=0)
+    short = {gpu: count for gpu, count in enumerate(into) if count < most}
+    if most and (any(direct.values()) or 2 * len(short) >= len(into)):
+        reason = "besides links from GPU to GPU" if any(direct.values()) else f"by {most} links"
         others = shorten_list(f"{names[gpu]} by {count}" for gpu, count in short.items())
         raise InputError(
-            f"some GPUs hang on NVSwitches {reason}{f', but {others}' if short else ''}",
+            f"some GPUs are attached to NVSwitches {reason}{f', but {others}' if short else ''}",
             hint="a GPU may have lost links: nvidia-smi nvlink -s shows which",
         )
-    return most, short
+    notes: tuple[str, ...] = ()
+    if any(to_cpu):
+        counts = " or ".join(map(str, sorted({*to_cpu})))
+        where = f"{link_name}s to CPUs ({counts} a GPU)"
+        notes = (f"{where} are no links between GPUs, but the way out of a socket.",)
+    return NodeLinks(
+        direct=direct,
+        switched=most or None,
+        short=short,
+        to_cpu=to_cpu[0] if len({*to_cpu}) == 1 else 0,
+        notes=notes,
+    )
 
 
-def cpu_note(link_name: str, to_cpu: Collection[int]) -> tuple[str, ...]:
-    """A note on links from GPUs to their CPUs, which are no path between GPUs of one CPU."""
-    if not any(to_cpu):
-        return ()
-    counts = " or ".join(str(count) for count in sorted(set(to_cpu)))
-    where = f"{link_name}s to CPUs ({counts} a GPU)"
-    return (f"{where} are no links between GPUs, but the way out of a socket.",)
+def count_parts(gpus: int, listed: int, nics: int, **links: int) -> dict[str, int]:
+    """The counts of a picture; of the interfaces that are ``listed`` some are no NICs."""
+    virtual = {"virtual interfaces": listed - nics} if listed > nics else {}
+    return {"gpus": gpus, "nics": nics, **virtual, **links}
 
 
 def check_alike(key: str, kinds: Collection[str]) -> None:
@@ -152,3 +179,46 @@ def check_length(text: str, source: str) -> None:
     if len(text) > MOST_CHARACTERS:
         problem = f"{len(text)} characters are no {source}"
         raise InputError(problem, hint=f"at most {MOST_CHARACTERS}: give what is printed alone")
+
+
+Way = tuple[Element, ...]
+"""The path to a device: its socket and its PCIe switches, outermost first."""
+
+
+def find_groupings(
+    gpus: Sequence[Way], nics: Sequence[Way], uplink: Callable[[Element], Entry]
+) -> tuple[GpuGrouping, ...]:
+    """The groupings of GPUs by sockets, then PCIe switches; every path starts with the socket."""
+    inside = {id(step) for way in nics for step in way}
+    kept: list[GpuGrouping] = []
+    for depth in range(max(len(way) for way in gpus)):
+        above = [way[min(depth, len(way) - 1)] for way in gpus]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(map(id, above)))}
+        parts = tuple(numbers[id(step)] for step in above)
+        if not kept or kept[-1].parts != parts:
+            name = "socket" if depth == 0 else f"bridge{depth}"
+            kept.append(
+                GpuGrouping(name, parts, uplink(above[0]), all(k in inside for k in numbers))
+            )
+    return tuple(kept)
+
+
+def slowest_private_link(
+    gpus: Sequence[Way], slots: Sequence[Element], rate: Callable[[Element], Entry]
+) -> Entry:
+    """The slowest PCIe link above a GPU that no other GPU uses."""
+    users = Counter(id(step) for way in gpus for step in way)
+    rates = set()
+    for way, slot in zip(gpus, slots, strict=True):
+        private = [rate(step) for step in (*way[1:], slot) if users[id(step)] <= 1]
+        stated = [entry for entry in private if isinstance(entry, StatedValue)]
+        rates.add(min(stated, key=lambda entry: float(entry.value)) if stated else private[-1])
+    return rates.pop() if len(rates) == 1 else Blank(None, "the PCIe links of the GPUs differ")
+
+
+def find_near_gpus(nic: Way, gpus: Sequence[Way]) -> frozenset[int]:
+    """The GPUs that share a PCIe switch with the NIC."""
+    switches = {id(step) for step in nic[1:]}
+    return frozenset(
+        gpu for gpu, way in enumerate(gpus) if any(id(step) in switches for step in way[1:])
+    )

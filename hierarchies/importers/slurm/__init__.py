@@ -4,8 +4,8 @@ Slurm reads switches, blocks, rings and tori from ``topology.conf`` or ``topolog
 language has a parser; both return a ``SlurmLayout``, from which one module makes the draft, so a
 cluster that changes from one file to the other keeps its levels.
 
->>> from hierarchies.importers.slurm.conf import parse_conf
->>> from hierarchies.importers.slurm.yaml import parse_topology_yaml
+>>> from hierarchies.importers.slurm.parsing import parse_conf
+>>> from hierarchies.importers.slurm.parsing import parse_topology_yaml
 >>> conf = parse_conf("SwitchName=s0 Nodes=node[1-2]")
 >>> tree = "{switches: [{switch: s0, nodes: 'node[1-2]'}]}"
 >>> conf.switches

@@ -8,8 +8,8 @@ from dataclasses import replace
 from math import prod
 
 from hierarchies.errors import InputError, error_context
-from hierarchies.importers.claims import Claim, NumberRange
-from hierarchies.importers.draft import Blank, Draft, StatedValue
+from hierarchies.importers.claims import Claim, exact_claim
+from hierarchies.importers.draft import Blank, Draft, ImportOptions, StatedValue
 from hierarchies.importers.hostlist import shorten_list
 from hierarchies.importers.networks.networks import (
     NODE,
@@ -19,12 +19,16 @@ from hierarchies.importers.networks.networks import (
     draft_group_network,
     draft_network,
 )
-from hierarchies.importers.networks.switches import build_switch_tree
-from hierarchies.importers.networks.tiers import Host, Tiers, add_groups
-from hierarchies.importers.options import ImportOptions
-from hierarchies.importers.slurm import conf as slurm_conf
-from hierarchies.importers.slurm import yaml as slurm_yaml
-from hierarchies.importers.slurm.layout import NodeGroup, SlurmLayout, Torus, counted
+from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, build_switch_tree
+from hierarchies.importers.slurm.parsing import (
+    NodeGroup,
+    SlurmLayout,
+    Torus,
+    counted,
+    parse_conf,
+    parse_topology_yaml,
+)
+from hierarchies.importers.slurm.parsing import check_beginning as check_conf_beginning
 from hierarchies.importers.structured import check_yaml_beginning
 
 _NAME, _SOURCE = "slurm-cluster", "Slurm's topology"
@@ -43,11 +47,7 @@ def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
     name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
     with error_context(name):
-        layout = (
-            slurm_yaml.parse_topology_yaml(text)
-            if _is_yaml(name, text)
-            else slurm_conf.parse_conf(text)
-        )
+        layout = parse_topology_yaml(text) if _is_yaml(name, text) else parse_conf(text)
         draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
         (f"left out, as Slurm does beside a topology.yaml: {shorten_list(ignored)}",)
@@ -64,7 +64,7 @@ def check_beginning(files: Mapping[str, str]) -> None:
         if _is_yaml(name, text):
             check_yaml_beginning(text)
         else:
-            slurm_conf.check_beginning(text)
+            check_conf_beginning(text)
 
 
 def _select_file(files: Mapping[str, str]) -> tuple[str, str]:
@@ -87,11 +87,11 @@ def _draft(layout: SlurmLayout, options: ImportOptions) -> Draft:
     if layout.tori:
         return _torus(layout.tori, layout.notes, options)
     if layout.rings:
-        return _rings(layout.rings, layout.notes, options)
+        return _groups(layout.rings, "ring", layout, options)
     if layout.switches:
         return _switches(layout, options)
     if layout.blocks:
-        return _blocks(layout, options)
+        return _groups(layout.blocks, "block", layout, options)
     raise InputError(
         "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
     )
@@ -134,49 +134,40 @@ def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
     """The nodes below a switch, claimed by its own line and by the leaf switches."""
     totals = Counter(name for host in tiers.hosts for name in {*host.path})
     for name, (count, line) in layout.below.items():
-        by_leaves = totals[name]
-        place, words = "the lines of leaf switches", f"{by_leaves}"
-        yield Claim("nodes", f"switch {name}", place, words, NumberRange(by_leaves, by_leaves))
-        own = NumberRange(count, count)
-        yield Claim("nodes", f"switch {name}", f"line {line}", f"{count}", own, yields=True)
+        place = "the lines of leaf switches"
+        yield exact_claim("nodes", f"switch {name}", place, totals[name])
+        yield exact_claim("nodes", f"switch {name}", f"line {line}", count, yields=True)
 
 
 def _counted(layout: SlurmLayout) -> Iterator[Claim]:
     """The nodes of a block, claimed by a comment and by the block's list."""
     lengths = {block.name: len({*block.nodes}) for block in layout.blocks}
     for name, (count, line) in layout.counted.items():
-        length = lengths.get(name, 0)
-        listed, comment = NumberRange(length, length), NumberRange(count, count)
-        yield Claim("nodes", f"block {name}", "its list", f"{length}", listed)
-        yield Claim("nodes", f"block {name}", f"line {line}", f"{count}", comment, yields=True)
+        yield exact_claim("nodes", f"block {name}", "its list", lengths.get(name, 0))
+        yield exact_claim("nodes", f"block {name}", f"line {line}", count, yields=True)
 
 
-def _blocks(layout: SlurmLayout, options: ImportOptions) -> Draft:
-    blocks, notes = layout.blocks, layout.notes
-    _check_apart(blocks, "block")
-    hosts = tuple(Host(node, (block.name,)) for block in blocks for node in block.nodes)
+def _groups(
+    groups: Sequence[NodeGroup], kind: str, layout: SlurmLayout, options: ImportOptions
+) -> Draft:
+    """The draft of blocks, which may be racks, or of rings of nodes."""
+    twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
+    if twice:
+        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")
+    hosts = tuple(Host(node, (group.name,)) for group in groups for node in group.nodes)
     facts = NetworkFacts(
         _NAME,
         _SOURCE,
         _NOT_STATED,
-        notes=notes,
-        counted={"blocks": len(blocks)},
+        notes=layout.notes,
+        counted={f"{kind}s": len(groups)},
         claims=tuple(_counted(layout)),
     )
-    tiers = Tiers(("block",), hosts)
-    racks = replace(facts, notes=(*notes, _RACKS))
-    return replace(
-        draft_network(tiers, facts, options), wider=draft_group_network(tiers, racks, "block")
-    )
-
-
-def _rings(rings: Sequence[NodeGroup], notes: Sequence[str], options: ImportOptions) -> Draft:
-    _check_apart(rings, "ring")
-    hosts = tuple(Host(node, (ring.name,)) for ring in rings for node in ring.nodes)
-    facts = NetworkFacts(
-        _NAME, _SOURCE, _NOT_STATED, notes=tuple(notes), counted={"rings": len(rings)}
-    )
-    draft = draft_network(Tiers(("ring",), hosts), facts, options)
+    tiers = Tiers((kind,), hosts)
+    draft = draft_network(tiers, facts, options)
+    if kind == "block":
+        racks = replace(facts, notes=(*layout.notes, _RACKS))
+        return replace(draft, wider=draft_group_network(tiers, racks, "block"))
     *outer, nodes = draft.levels
     closed = cable_level(NODE, "ring", nodes.count, _SOURCE)
     return replace(draft, levels=(*(replace(level, through=()) for level in outer), closed))
@@ -202,9 +193,3 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
         notes=(*notes, "A device of this description is a whole node, with links of its own."),
         counted={"nodes": x * y * z},
     )
-
-
-def _check_apart(groups: Sequence[NodeGroup], kind: str) -> None:
-    twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
-    if twice:
-        raise InputError(f"{kind}s given twice: {shorten_list(twice)}")

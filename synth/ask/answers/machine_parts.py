@@ -250,7 +250,7 @@ class TellingTest(AnswerPart):
     @classmethod
     def all_of(cls, system: System) -> list[Self]:
         """Those of all levels that a calibration of the machine does not tell apart."""
-        known = system.calibration.untold if system.calibration else ()
+        known = system.calibration.undetermined_levels if system.calibration else ()
         return [test for one in known if (test := cls.of(system, one))]
 
 

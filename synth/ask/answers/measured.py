@@ -260,7 +260,7 @@ class CalibratedReply(ReplyModel):
             ],
             residuals=[ClassResidual.like(one) for one in found.residuals],
             strays=[ClassStray.like(one) for one in found.strays],
-            untold=[AmbiguousLevels.of(system, one) for one in found.untold],
+            untold=[AmbiguousLevels.of(system, one) for one in found.undetermined_levels],
             short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in SHORTFALLS],
             contradicted=[FindingPart.of(one) for one in diagnosis.contradictions],
             warnings=list(warnings),

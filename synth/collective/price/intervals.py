@@ -105,8 +105,8 @@ def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> st
 def _explain_undetermined(system: System, prices: Sequence[InstructionPrice]) -> str:
     calibration = system.calibration
     busy = {name for price in prices for name, seconds in price.busy_seconds if seconds}
-    untold = calibration.untold if calibration else ()
-    return "; ".join(str(levels) for levels in untold if busy & {*levels.levels})
+    levels = calibration.undetermined_levels if calibration else ()
+    return "; ".join(str(each) for each in levels if busy & {*each.levels})
 
 
 def _explain_unmeasured_ways(system: System, prices: Sequence[InstructionPrice]) -> str:

@@ -6,9 +6,10 @@ its algorithms and protocols. A fit takes the one chosen by NCCL's model, or the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import log2
+from typing import TypeVar
 
 from grammar import Collective, Goal
 from hierarchies import Domain, InputError, System, suggest_nearest
@@ -16,16 +17,20 @@ from hierarchies.calibration import FASTEST
 from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
 from synth.collective.algorithms.nccl_model import Ranks
 from synth.collective.algorithms.protocols import Protocol, protocols
+from synth.collective.price.bound import Bound, bound_of_roles
 from synth.collective.price.defaults import (
     ALGORITHMS,
     DIRECT,
+    RuntimeDefaults,
     available_algorithms,
+    choose_default,
     quickest_seconds,
 )
+from synth.collective.price.intervals import Interval, interval_of_program
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.ways import AlgorithmWay
-from synth.measure.calibration.busy_part import BusyPart, busy_part
-from synth.measure.calibration.measurements import SEND_RECEIVE, Measurement
+from synth.collective.price.steps import InstructionPrice, price_of_line
+from synth.collective.price.ways import AlgorithmWay, PriceLine, pick_fastest
+from synth.measure.calibration.measurements import SEND_RECEIVE, BusyPart, Measurement, busy_part
 
 COLLECTIVES = (*(goal.value for goal in Goal), SEND_RECEIVE)
 _FORCIBLE = {
@@ -38,6 +43,7 @@ _FORCIBLE = {
 }
 """The algorithms a runtime can be forced to use, in lower case and without underscores."""
 WIDE_TREE = 0.5
+_Choice = TypeVar("_Choice", Algorithm, Protocol)
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,8 @@ def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay
 
     Raises InputError as ``candidates``.
     """
-    forced = _forced_protocol(measurement)
+    protocols = {protocol.value: protocol for protocol in Protocol}
+    forced = _find_forced(measurement.protocol, protocols, "protocol", measurement.source)
     found = []
     for name, way in _ways(part, measurement):
         known = tuple(protocol for protocol in way.protocols if forced in (None, protocol))
@@ -176,7 +183,7 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
     if measurement.collective == SEND_RECEIVE:
         yield DIRECT, ring_exchange(part.system, part.members)
         return
-    forced = _forced_algorithm(measurement)
+    forced = _find_forced(measurement.algorithm, _FORCIBLE, "algorithm", measurement.source)
     simulator = Simulator(replace(part.system, calibration=None))
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
     for name in available_algorithms(
@@ -186,28 +193,16 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 
 
-def _forced_algorithm(measurement: Measurement) -> Algorithm | None:
-    if measurement.algorithm is None:
+def _find_forced(
+    given: str | None, known: Mapping[str, _Choice], kind: str, where: str
+) -> _Choice | None:
+    """What a runtime was forced to, by any spelling. Raises InputError for an unknown name."""
+    if given is None:
         return None
-    algorithm = _FORCIBLE.get(measurement.algorithm.lower().replace("_", ""))
-    if algorithm is None:
-        hint = suggest_nearest(measurement.algorithm, sorted(_FORCIBLE))
-        raise InputError(
-            f"no algorithm {measurement.algorithm!r}", where=measurement.source, hint=hint
-        )
-    return algorithm
-
-
-def _forced_protocol(measurement: Measurement) -> Protocol | None:
-    if measurement.protocol is None:
-        return None
-    known = [protocol.value for protocol in Protocol]
-    if measurement.protocol.lower() not in known:
-        hint = suggest_nearest(measurement.protocol.lower(), known)
-        raise InputError(
-            f"no protocol {measurement.protocol!r}", where=measurement.source, hint=hint
-        )
-    return Protocol(measurement.protocol.lower())
+    name = given.lower().replace("_", "")
+    if name not in known:
+        raise InputError(f"no {kind} {given!r}", where=where, hint=suggest_nearest(given, known))
+    return known[name]
 
 
 def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
@@ -240,3 +235,60 @@ def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
         at_once=True,
         members=members,
     )
+
+
+@dataclass(frozen=True)
+class SizePrediction:
+    """One size: the price of the way that was forced or chosen, and of all possible ways.
+
+    ``interval`` is the range that a calibration gives for the time; None without a calibration.
+    """
+
+    way: str
+    price: InstructionPrice
+    options: Mapping[str, float]
+    interval: Interval | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.price.seconds
+
+
+class Predictor:
+    """Prices the sizes of one measurement. Raises InputError for what cannot be priced.
+
+    Only the devices that took part are priced (``busy_part``), by the price lines that a fit uses
+    (``price.ways``), so a system has one prediction for a measurement.
+    """
+
+    def __init__(self, system: System, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self._part = busy_part(system, measurement)
+        found = possible_ways(self._part, measurement)
+        self._lines = {way.name: self._by_protocol(way) for way in found}
+
+    def at(self, size_bytes: int) -> SizePrediction:
+        found = self._taken(size_bytes)
+        [price] = found.baseline
+        margin = interval_of_program(self._part.system, (price,))
+        return SizePrediction(found.chosen, price, found.seconds, margin)
+
+    def bound(self, size_bytes: int) -> Bound:
+        """Returns the lower bound of a collective; sends and receives have none."""
+        goal = Goal(self._measurement.collective)
+        return bound_of_roles(self._part.system, self._part.roles, size_bytes, goal)
+
+    def _by_protocol(self, possible: PossibleWay) -> tuple[PriceLine, ...]:
+        """Returns a way's lines, one for each protocol; only fitted ones, if any was fitted."""
+        system = self._part.system
+        fitted = system.calibration and system.calibration.protocols
+        known = [each for each in possible.protocols if not fitted or each.value in fitted]
+        return tuple(possible.way.line(system, each) for each in known or possible.protocols)
+
+    def _taken(self, size_bytes: int) -> RuntimeDefaults:
+        if self._measurement.collective == SEND_RECEIVE:
+            [(name, lines)] = self._lines.items()
+            price = price_of_line(SEND_RECEIVE, pick_fastest(lines, size_bytes), size_bytes)
+            return RuntimeDefaults({name: (price,)}, name)
+        ranks = Ranks(self._part.system, self._part.members)
+        return choose_default(ranks, Goal(self._measurement.collective), self._lines, size_bytes)

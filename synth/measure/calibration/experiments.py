@@ -19,8 +19,8 @@ from synth.collective.algorithms import nccl_tests
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has_algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.logs.matching import find_host_level, join_with_commas
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
@@ -173,34 +173,27 @@ def _experiments_on(system: System, groups: RankGroups) -> Iterator[Experiment]:
     bandwidth = f"bandwidth of {crossed}"
     if not single:
         bandwidth = f"how {crossed} share the way: through, ports"
-    ring = (Goal.ALL_REDUCE, RING)
-    yield _make_experiment(
-        system, groups, ring, Protocol.SIMPLE, (bandwidth, f"latency of {crossed}")
-    )
+
+    def test(
+        goal: Goal, *tells: str, algorithm: str | None = None, protocol: Protocol | None = None
+    ) -> Experiment:
+        return _make_experiment(system, groups, (goal, algorithm), protocol, tells)
+
+    simple = Protocol.SIMPLE
+    yield test(Goal.ALL_REDUCE, bandwidth, f"latency of {crossed}", algorithm=RING, protocol=simple)
     for protocol in known[1:] if single else ():
-        what = f"{protocol.value}_latency of {crossed}"
-        yield _make_experiment(system, groups, ring, protocol, (what,))
-    yield _make_experiment(
-        system, groups, (Goal.ALL_GATHER, None), None, (f"{bandwidth}, by another way",)
-    )
+        latency = f"{protocol.value}_latency of {crossed}"
+        yield test(Goal.ALL_REDUCE, latency, algorithm=RING, protocol=protocol)
+    yield test(Goal.ALL_GATHER, f"{bandwidth}, by another way")
     if not single:
         if has_algorithm(Collective.ALL_REDUCE, Algorithm.TREE, links):
-            tree = (Goal.ALL_REDUCE, TREE)
-            yield _make_experiment(
-                system, groups, tree, Protocol.SIMPLE, (f"trees over {crossed}",)
-            )
-        yield _make_experiment(
-            system, groups, (Goal.REDUCE_SCATTER, None), None, ("a check of the rings",)
-        )
-        yield _make_experiment(
-            system, groups, (Goal.ALL_TO_ALL, None), None, (f"exchanges over {crossed}",)
-        )
+            trees = f"trees over {crossed}"
+            yield test(Goal.ALL_REDUCE, trees, algorithm=TREE, protocol=simple)
+        yield test(Goal.REDUCE_SCATTER, "a check of the rings")
+        yield test(Goal.ALL_TO_ALL, f"exchanges over {crossed}")
     if all(link.reduces for link in links) and Ranks(system, groups.members).multicasts:
-        switches = f"what switches of {crossed} reduce"
-        yield _make_experiment(system, groups, (Goal.ALL_REDUCE, NVLS), None, (switches,))
-    yield _make_experiment(
-        system, groups, (Goal.ALL_REDUCE, None), None, ("what the runtime chooses",)
-    )
+        yield test(Goal.ALL_REDUCE, f"what switches of {crossed} reduce", algorithm=NVLS)
+    yield test(Goal.ALL_REDUCE, "what the runtime chooses")
 
 
 def _make_experiment(

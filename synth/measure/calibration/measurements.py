@@ -1,8 +1,20 @@
-"""Measurements: one collective over a range of sizes, among equal groups of ranks."""
+"""Measurements, and the part of a machine that one kept busy: only this part is priced.
+
+A measurement is one collective over a range of sizes, among equal groups of ranks. Launchers fill
+the first children of every level. Three GPUs of an eight-GPU node whose four NICs serve two GPUs
+each reach two NICs: the first carries twice what the second does, and no schedule can use the other
+two. So a part keeps, at each level, the busy children, the idle ones that share a port with a busy
+one, and the idle ones that forward messages in its ring or torus.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import lcm, prod
+
+from hierarchies import Domain, Hierarchy, InputError, Level, Link, System
+from hierarchies.fabric import Cast, Role, Slot, count_members
 
 SEND_RECEIVE = "send-receive"
 """nccl-tests' sendrecv: every rank sends to the next one of a circle."""
@@ -48,3 +60,102 @@ class Measurement:
     def configuration(self) -> Configuration:
         """What repeated runs of the same test have in common."""
         return self.collective, self.members, self.algorithm, self.protocol, self.without
+
+
+@dataclass(frozen=True)
+class BusyPart:
+    """The busy part as a machine, and the role of each level's children: member, beside, idle."""
+
+    system: System
+    roles: Cast
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """How many children of each level contain ranks of one group."""
+        return tuple(count_members(slots) for slots in self.roles)
+
+
+def busy_part(system: System, measurement: Measurement) -> BusyPart:
+    """Returns the busy part of a machine, with all groups running at once.
+
+    Raises InputError for ranks that the system does not have, for groups of different shapes or
+    of one rank, and for a part of a system with faults: no log says which of them were in the
+    part.
+    """
+    _check_ranks(system, measurement)
+    busy = measurement.busy
+    kept = _kept_children(system, busy)
+    roles = tuple(map(_slots, kept, busy, measurement.members))
+    if busy == system.hierarchy.cardinalities:
+        return BusyPart(system, roles)
+    if system.faults:
+        raise InputError(
+            f"a part of {system.name}, which has exceptions, was busy",
+            where=measurement.source,
+            hint="measure all of it, or describe the part",
+        )
+    levels = tuple(map(Level, system.hierarchy.names, kept))
+    links = tuple(_link(system, level, kept) for level in range(len(kept)))
+    return BusyPart(replace(system, hierarchy=Hierarchy(levels), links=links), roles)
+
+
+def _check_ranks(system: System, measurement: Measurement) -> None:
+    levels, where = system.hierarchy.names, measurement.source
+    for counts, what in ((measurement.members, "groups"), (measurement.busy, "ranks")):
+        if len(counts) != len(levels):
+            raise InputError(
+                f"{what} on {len(counts)} levels of {system.name}",
+                where=where,
+                hint=f"it has {len(levels)}: {', '.join(levels)}",
+            )
+    for level, members, busy in zip(
+        system.hierarchy.levels, measurement.members, measurement.busy, strict=True
+    ):
+        if not 1 <= busy <= level.cardinality:
+            raise InputError(
+                f"ranks in {busy} of the {level.cardinality} children of level {level.name!r}",
+                where=where,
+                hint=f"is it a log of another machine than {system.name}?",
+            )
+        if members < 1 or busy % members:
+            raise InputError(
+                f"groups of {members} among the {busy} busy children of level {level.name!r}",
+                where=where,
+                hint="groups are alike and disjoint",
+            )
+    if prod(measurement.members) == 1:
+        raise InputError("groups of one rank", where=where, hint="nothing was sent")
+
+
+def _kept_children(system: System, busy: Sequence[int]) -> tuple[int, ...]:
+    """Returns each level's children in the part: whole blocks sharing a port, whole rings."""
+    kept = []
+    for level, (count, active) in enumerate(zip(system.hierarchy.cardinalities, busy, strict=True)):
+        circle = system.links[level].domain in (Domain.RING, Domain.TORUS)
+        inside = system.hierarchy.devices_in_child(level)
+        shared = [system.block(outer) // inside for outer in range(level)]
+        together = lcm(*(number for number in shared if 1 < number < count))
+        kept.append(count if circle and active > 1 else -(-active // together) * together)
+    return tuple(kept)
+
+
+def _slots(kept: int, busy: int, members: int) -> tuple[Slot, ...]:
+    """Returns a level's children as digits: the groups, the members of each, the idle."""
+    slots = Slot(busy // members, Role.FIXED), Slot(members, Role.FREE)
+    idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
+    return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)
+
+
+def _link(system: System, level: int, kept: Sequence[int]) -> Link:
+    """Returns a level's link, with only those ports of a child that serve devices of the part."""
+    link, inside = system.links[level], prod(kept[level + 1 :])
+    block = system.block(level)
+    ports = system.ports_of_block(level)
+    if block == 1:
+        return replace(link, ports=ports * inside)
+    for inner in range(level + 1, len(kept)):
+        beside = system.hierarchy.devices_in_child(inner)
+        if beside <= block < beside * system.hierarchy.cardinalities[inner]:
+            behind = block // beside * prod(kept[inner + 1 :])
+            return replace(link, ports=ports * (inside // behind))
+    return replace(link, ports=ports)

@@ -114,29 +114,23 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for row in rows:
         shapes.setdefault(row.measurement.collective, set()).add(row.measurement.members)
-    found = []
-    for number, smallest in enumerate(CLASSES):
-        largest = CLASSES[number + 1] if number + 1 < len(CLASSES) else None
-        ways: dict[tuple[str, str, str], list[float]] = {}
-        sizes: dict[tuple[str, str, str], set[int]] = {}
-        for row in rows:
-            if smallest <= row.size_bytes and (largest is None or row.size_bytes < largest):
-                _, algorithm, protocol = row.way
-                other = row.seconds / (row.tables_seconds or row.halves_seconds)
-                between = row.seconds / row.halves_seconds
-                own = other if len(shapes[row.measurement.collective]) > 1 else between
-                ways.setdefault(row.way, []).append(own)
-                wider = (ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)
-                for key in wider:
-                    ways.setdefault(key, []).append(other)
-                for key in (row.way, *wider):
-                    sizes.setdefault(key, set()).add(row.size_bytes)
-        found += [
-            _residual(smallest, key, ratios, len(sizes[key]))
-            for key, ratios in ways.items()
-            if len(ratios) >= FEWEST_ROWS or key == (ANY, ANY, ANY)
-        ]
-    return tuple(found)
+    ratios: dict[tuple[int, Key], list[float]] = {}
+    sizes: dict[tuple[int, Key], set[int]] = {}
+    for row in sorted(rows, key=lambda row: _class(row.size_bytes)):
+        _, algorithm, protocol = row.way
+        other = row.seconds / (row.tables_seconds or row.halves_seconds)
+        between = row.seconds / row.halves_seconds
+        own = other if len(shapes[row.measurement.collective]) > 1 else between
+        wider = (ANY, algorithm, protocol), (ANY, ANY, protocol), (ANY, ANY, ANY)
+        for key, ratio in ((row.way, own), *((key, other) for key in wider)):
+            place = _class(row.size_bytes), key
+            ratios.setdefault(place, []).append(ratio)
+            sizes.setdefault(place, set()).add(row.size_bytes)
+    return tuple(
+        _residual(smallest, key, ratios[smallest, key], len(sizes[smallest, key]))
+        for smallest, key in ratios
+        if len(ratios[smallest, key]) >= FEWEST_ROWS or key == (ANY, ANY, ANY)
+    )
 
 
 def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:

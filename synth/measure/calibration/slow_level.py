@@ -49,7 +49,7 @@ class Slowness:
     """
 
     times: dict[int, list[float]] = field(default_factory=dict)
-    untold: dict[tuple[int, ...], int] = field(default_factory=dict)
+    undetermined_levels: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add(self, end: LargestRow, level: int) -> None:
         self.times.setdefault(level, []).append(end.times(level))
@@ -73,7 +73,7 @@ def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
                 level = choose_slow_level(system, end, unknown)
                 found.add(end, level)
                 if len(unknown) > 1:
-                    found.untold[tuple(unknown)] = level
+                    found.undetermined_levels[tuple(unknown)] = level
             if len(unknown) == 1 and least > known:
                 alone.setdefault(unknown[0], []).append(end.times(unknown[0]))
         slowdowns |= {level: median(times) for level, times in alone.items()}

@@ -23,14 +23,15 @@ import scipy
 
 from hierarchies import System
 from synth.measure.calibration.candidates import FitCandidate
-from synth.measure.calibration.expectations import expected_numbers, wider_keys
 from synth.measure.calibration.prior import (
     NOISE,
     PARTS,
     Floats,
     Key,
+    expected_numbers,
     expected_prior,
     part_of_column,
+    wider_keys,
 )
 from synth.measure.calibration.slow_level import LargestRow, find_slowness
 
@@ -66,8 +67,8 @@ class Solution:
 
     ``chosen`` is each row's assumed candidate, ``fitted`` its seconds; ``design`` the rows of
     the last least squares, scaled to expected errors, over all unknowns in order; ``loss`` what
-    was minimised; ``lowest`` the unknowns' lower bounds. ``untold`` are sets of levels of which
-    the rows show one to be slow but not which, with the one that is assumed to be.
+    was minimised; ``lowest`` the unknowns' lower bounds. ``undetermined_levels`` are sets of levels
+    of which the rows show one to be slow but not which, with the one that is assumed to be.
     """
 
     keys: tuple[Key, ...]
@@ -77,10 +78,7 @@ class Solution:
     design: Floats
     loss: float
     lowest: Floats
-    untold: tuple[tuple[tuple[int, ...], int], ...] = ()
-
-    def of(self, key: Key) -> Floats:
-        return np.asarray(self.unknowns[self.keys.index(key)])
+    undetermined_levels: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
@@ -156,7 +154,7 @@ class _Problem:
         for level, found in slow.times.items():
             off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
             self.scale[:, self._part("share")][:, level] *= off
-        self.untold = tuple(slow.untold.items())
+        self.undetermined_levels = tuple(slow.undetermined_levels.items())
         waits = [
             (self.taken[pair] - seconds + quiet) / quiet
             for pair, seconds, quiet in self._ends(0)
@@ -259,7 +257,9 @@ class _Problem:
         design = self._design(unknowns, chosen, limit)
         strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
         loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
-        return Solution(self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.untold)
+        return Solution(
+            self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.undetermined_levels
+        )
 
     def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
         """Returns the derivative of each row's seconds by each unknown (in described units)."""

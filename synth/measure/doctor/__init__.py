@@ -22,19 +22,12 @@ node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
 level 'gpu' falls short: 18% of what is described
 """
 
-from synth.measure.doctor.blame import Finding, FindingKind
-from synth.measure.doctor.carried import CarriedShare, carried_shares
-from synth.measure.doctor.findings import Diagnosis, diagnose, is_collective
-from synth.measure.doctor.runs import MeasuredRun, SizeReading
-
-__all__ = [
-    "CarriedShare",
-    "Diagnosis",
-    "Finding",
-    "FindingKind",
-    "MeasuredRun",
-    "SizeReading",
-    "carried_shares",
-    "diagnose",
-    "is_collective",
-]
+from synth.measure.doctor.blame import Finding as Finding
+from synth.measure.doctor.blame import FindingKind as FindingKind
+from synth.measure.doctor.carried import CarriedShare as CarriedShare
+from synth.measure.doctor.carried import carried_shares as carried_shares
+from synth.measure.doctor.findings import Diagnosis as Diagnosis
+from synth.measure.doctor.findings import diagnose as diagnose
+from synth.measure.doctor.findings import is_collective as is_collective
+from synth.measure.doctor.runs import MeasuredRun as MeasuredRun
+from synth.measure.doctor.runs import SizeReading as SizeReading

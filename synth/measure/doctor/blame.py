@@ -13,11 +13,12 @@ from statistics import median
 from typing import Literal
 
 from hierarchies import System
+from synth.collective.algorithms.algorithms import innermost_network_level
 from synth.collective.algorithms.nccl_model import SPELLINGS
+from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.experiments import isolating_experiment
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.slow_level import SHORT, LargestRow, choose_slow_level
-from synth.measure.doctor.next_steps import next_steps
 from synth.measure.doctor.runs import MeasuredRun
 
 CLEARED = 1.1
@@ -153,7 +154,7 @@ def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -
         then = next_steps(system, name)
         yield Finding("level-short", text, name, run.source, share, (name,), then=then)
     elif left:
-        yield _open_finding(system, run, left, others)
+        yield _open_finding(system, run, left)
     else:
         text = "no level explains it: each delivers more in another run; what ran is not what was"
         yield Finding("unexplained", f"{text} predicted ({run.way})", source=run.source)
@@ -161,9 +162,7 @@ def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -
         yield _other_way_finding(run, others)
 
 
-def _open_finding(
-    system: System, run: MeasuredRun, left: dict[str, float], others: Sequence[str]
-) -> Finding:
+def _open_finding(system: System, run: MeasuredRun, left: dict[str, float]) -> Finding:
     """Returns the finding where several levels, or another algorithm, explain the run."""
     names = system.hierarchy.names
     busy = LargestRow(tuple(run.delivered.get(name, 0.0) for name in names), 1.0)
@@ -227,3 +226,45 @@ def _describe_ports(system: System, level: str, share: float) -> str:
     if 0 < active < ports and ports % active == 0 and abs(share - active / ports) <= PORT_FIT:
         return f"; as if {active} of its {ports} ports carried"
     return ""
+
+
+def next_steps(system: System, level: str) -> tuple[str, ...]:
+    """Returns commands that find a level's slow node, rail, link or path.
+
+    Empty if its links have no known tool. Tests of ``calibrate --plan`` distinguish levels, not the
+    parts of one. Tools for its links do (perftest between NICs, copies from GPU to GPU, the
+    driver's NVLink status) and so does the runtime: NICs that pass bytes through the host's memory,
+    or sockets in their place, are slow on a fast network. Sources: github.com/linux-rdma/perftest;
+    NCCL's ``net.cc`` (``via NET/IB/0/GDRDMA`` of a channel) and ``enqueue.cc`` (``Bytes -> Algo``
+    of a call), which RCCL has too; ``nvidia-smi nvlink -h``; github.com/NVIDIA/nvbandwidth;
+    rocm.docs.amd.com/projects/TransferBench ("presets").
+
+    >>> from hierarchies import load
+    >>> for step in next_steps(load("dgx-h100:2"), "gpu"):
+    ...     print(step.partition(", ")[0])
+    nvidia-smi nvlink -s on a node shows links that are down
+    """
+    by, at = runtime_of_system(system), system.hierarchy.index(level)
+    medium = system.links[at].medium
+    if not by.told:
+        return ()
+    if at <= innermost_network_level(system):
+        return _next_steps_between(by, medium)
+    pairs = "what pairs of its GPUs reach"
+    if by is CollectiveRuntime.RCCL:
+        return (f"TransferBench a2a on a node shows {pairs}",)
+    if medium == "nvlink":
+        return (f"nvidia-smi nvlink -s on a node shows links that are down, nvbandwidth {pairs}",)
+    return (f"nvbandwidth on a node shows {pairs}",)
+
+
+def _next_steps_between(by: CollectiveRuntime, medium: str) -> tuple[str, ...]:
+    """Returns tests for slow nodes or NICs, and for the path and algorithm in use."""
+    pairs = f"{by.value.lower()}-tests on two nodes at a time"
+    if medium in ("infiniband", "roce"):
+        pairs = f"ib_write_bw (perftest) between two NICs at a time, or {pairs},"
+    debug_advice = (
+        f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,TUNING has {by.value} say how each channel "
+        "goes ('via NET/...', with /GDRDMA where GPUDirect RDMA is on) and which algorithm ran"
+    )
+    return f"{pairs} shows which node or rail is slow", debug_advice

@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import possible_ways
-from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.candidates import Predictor, possible_ways
+from synth.measure.calibration.measurements import Measurement, busy_part
 from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor.runs import LARGE, delivered_shares

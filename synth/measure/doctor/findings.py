@@ -86,10 +86,9 @@ def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
     if abs(share / run.share - 1) <= 1 - SHORT and share < SHORT * by_rate:
         sizes = [r.size_bytes for r in waits]
         text = (
-            f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, where it mostly "
-            "waits for "
-            f"messages, {share:.0%} of the prediction as at large sizes; slower links alone would "
-            f"leave {by_rate:.0%} there: what each message waits for is likely slow, too"
+            f"from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, where it mostly waits "
+            f"for messages, {share:.0%} of the prediction as at large sizes; slower links alone "
+            f"would leave {by_rate:.0%} there: what each message waits for is likely slow, too"
         )
         yield Finding("latency", text, source=run.source, share=share)
 
@@ -117,10 +116,9 @@ def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> F
     return Finding(
         "below-bound",
         f"{_name_run(run)} took {format_duration(worst.seconds)} at "
-        f"{format_bytes(worst.size_bytes)}, and "
-        f"{system.name} as described allows no less than {format_duration(worst.bound.seconds)}, "
-        "as "
-        f"{limit}: the machine has {faster} as much, or the log is of another",
+        f"{format_bytes(worst.size_bytes)}, and {system.name} as described allows no less than "
+        f"{format_duration(worst.bound.seconds)}, as {limit}: the machine has {faster} as much, or "
+        "the log is of another",
         level,
         run.source,
         worst.seconds / worst.bound.seconds,
@@ -150,8 +148,7 @@ def _find_middle_sizes(run: MeasuredRun) -> Iterator[Finding]:
         sizes = sorted(r.size_bytes for r in middle)
         text = (
             f"from {format_bytes(sizes[0])} to {format_bytes(sizes[-1])} {worst.share:.0%} of the "
-            "prediction "
-            f"at worst, at {format_bytes(worst.size_bytes)}"
+            f"prediction at worst, at {format_bytes(worst.size_bytes)}"
         )
         yield Finding("middle", text, source=run.source, share=worst.share)
 

@@ -12,7 +12,7 @@ from hierarchies.calibration import NORMAL_MARGIN
 from synth.collective.price.bound import Bound
 from synth.collective.price.steps import InstructionPrice
 from synth.collective.price.ways import MEMORY
-from synth.measure.calibration.prediction import Predictor, SizePrediction
+from synth.measure.calibration.candidates import Predictor, SizePrediction
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.slow_level import NINE_OF_TEN, SHORT
 from synth.measure.logs.matching import MatchedLog

@@ -7,13 +7,14 @@ it; nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
 import numpy as np
 
-from hierarchies import InputError, System, spell_machine
+from hierarchies import InputError, System, catalogue, error_context, load, spell_machine
+from hierarchies.devices import is_same_device, model_words
 from synth.collective.emit.conventions import level_of_hosts
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.logs.header import color
@@ -38,12 +39,10 @@ class MatchedLog:
 
 def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None) -> MatchedLog:
     """Maps a log onto a system. Raises InputError for what does not fit, or is not stated."""
-    try:
+    with error_context(log.source):
         _check_counts(system, log, given or CallerFacts())
         members, busy = _members(system, log, given or CallerFacts())
         return MatchedLog(log, _measurement(log, members, busy))
-    except InputError as error:
-        raise error.at(log.source) from None
 
 
 def find_host_level(system: System) -> int | None:
@@ -64,10 +63,10 @@ def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...
         members,
         busy,
         samples,
-        log.table.algorithm,
-        log.table.protocol,
+        log.table.forced.algorithm,
+        log.table.forced.protocol,
         log.source,
-        log.table.without,
+        log.table.forced.without,
     )
 
 
@@ -78,7 +77,7 @@ def _members(
     table = log.table
     if table.members or given.members:
         members = table.members or given.members or ()
-        busy = table.busy or (members if table.split is None else None)
+        busy = table.busy or (members if table.forced.split is None else None)
         return _check_stated(system, log, members, busy or system.hierarchy.cardinalities)
     total = _total(log)
     if total is None:
@@ -169,7 +168,7 @@ def _total(log: CheckedLog) -> int | None:
     """Returns the ranks of a whole run, all groups together."""
     if log.groups > 1:
         return len(log.table.places)
-    if log.table.split is not None and not log.table.places:
+    if log.table.forced.split is not None and not log.table.places:
         return log.table.stated_ranks
     return log.ranks
 
@@ -235,8 +234,8 @@ def _colors(log: CheckedLog, total: int) -> list[int]:
     places = sorted(log.table.places, key=lambda place: place.rank)
     if log.groups > 1:
         return [place.group for place in places]
-    if log.table.split is not None and len(places) != total:
-        colors = [color(log.table.split, rank) for rank in range(total)]
+    if log.table.forced.split is not None and len(places) != total:
+        colors = [color(log.table.forced.split, rank) for rank in range(total)]
         return colors if len(set(colors)) > 1 else []
     return []
 
@@ -280,3 +279,57 @@ def _members_hint(system: System) -> str:
 def join_with_commas(numbers: Sequence[int]) -> str:
     """Joins numbers of levels as in ``--members`` and notes in logs."""
     return ",".join(str(number) for number in numbers)
+
+
+_MOST_NAMED = 4
+
+
+def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
+    """Raises InputError for a log of a device that the system does not have.
+
+    Devices whose name has no model are accepted, and all are if the system names none.
+    """
+    for log in logs:
+        others = [name for name in log.devices if not is_same_device(name, system.device)]
+        if others:
+            like = " or ".join(
+                spell_machine(machine.name, machine.hierarchy.cardinalities)
+                for machine in machines_of([log])[:_MOST_NAMED]
+            )
+            raise InputError(
+                f"{log.source} is of {' and '.join(others)}, and {system.name} has {system.device}",
+                where="SYSTEM",
+                hint=f"the machine may be {like}" if like else "describe the one measured",
+            )
+
+
+def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
+    """Returns the catalogue's machines that all logs may be of, with as many hosts as ran.
+
+    They have the devices that the logs name, and enough of them in a host. Vendors' machines
+    come before those of clouds, whose network is less likely.
+    """
+    hosts = max((log.hosts or 1 for log in logs), default=1)
+    in_a_host = max((-(-(log.ranks or 1) // (log.hosts or 1)) for log in logs), default=1)
+    found = [
+        load(f"{name}:{hosts}")
+        for name in sorted(catalogue(), key=lambda name: (not name.startswith("dgx"), name))
+        if find_host_level(load(name)) == 0
+    ]
+    return [
+        system
+        for system in found
+        if system.hierarchy.devices_in_child(0) >= in_a_host
+        and logs
+        and all(_is_of_system(system, log.devices) for log in logs)
+    ]
+
+
+def _is_of_system(system: System, devices: Iterable[str]) -> bool:
+    """Whether all devices with a known model are the system's, and there is one."""
+    named = [name for name in devices if model_words(name)]
+    return (
+        bool(named)
+        and bool(model_words(system.device))
+        and all(is_same_device(name, system.device) for name in named)
+    )

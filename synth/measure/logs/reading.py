@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf, isinf
 
-from hierarchies import InputError, suggest_nearest
+from hierarchies import InputError, error_context, suggest_nearest
 from synth.measure.calibration.measurements import SEND_RECEIVE
-from synth.measure.logs.csv import is_plain_csv, parse_plain_table
-from synth.measure.logs.json import check_json, is_csv, is_json, parse_csv_tables, parse_json_tables
-from synth.measure.logs.sections import has_sections, parse_sections
+from synth.measure.logs.documents import (
+    check_json,
+    has_sections,
+    is_csv,
+    is_json,
+    is_plain_csv,
+    parse_csv_tables,
+    parse_json_tables,
+    parse_plain_tables,
+    parse_sections,
+)
 from synth.measure.logs.tables import (
     BARE,
     COLLECTIVES,
@@ -29,7 +37,7 @@ from synth.measure.logs.tables import (
     LogRow,
     Table,
 )
-from synth.measure.logs.text import tables
+from synth.measure.logs.text import parse_text_tables
 
 _COLLECTIVE_HINT = (
     "say --collective, or put a line '# collective: all_gather' at the top of the file"
@@ -38,6 +46,15 @@ _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
 _BARE = re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw")
 """The head of a table of mscclpp-test, whose rows name no type."""
+_FORMATS: tuple[tuple[Callable[[str], object], Callable[[str, str], list[Table]]], ...] = (
+    (is_json, parse_json_tables),
+    (is_plain_csv, parse_plain_tables),
+    (is_csv, parse_csv_tables),
+    (_ROW.search, parse_text_tables),
+    (has_sections, parse_sections),
+    (_BARE.search, parse_text_tables),
+)
+"""What a text has to be read by each reader, in the order of trial."""
 _UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
@@ -52,17 +69,8 @@ def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[C
     if collective is not None:
         collective = _parse_collective(collective)
     check_log(text, source)
-    if is_json(text):
-        found = parse_json_tables(text, source)
-    elif is_plain_csv(text):
-        found = [parse_plain_table(text, source)]
-    elif is_csv(text):
-        found = parse_csv_tables(text, source)
-    elif _ROW.search(text) or not has_sections(text):
-        found = tables(text.splitlines(), source)
-    else:
-        found = parse_sections(text, source)
-    found = [table for table in found if table.rows]
+    parse = next(parse for fits, parse in _FORMATS if fits(text))
+    found = [table for table in parse(text, source) if table.rows]
     if not found:
         raise _no_table_error(source)
     read = [table for table in found if table.collective not in UNREAD] or found
@@ -81,13 +89,7 @@ def check_log(text: str, source: str) -> None:
         raise InputError(f"{count} lines", where=source, hint=f"at most {_MOST_LINES} are read")
     if is_json(text):
         check_json(text, source)
-    elif not (
-        is_plain_csv(text)
-        or is_csv(text)
-        or _ROW.search(text)
-        or _BARE.search(text)
-        or has_sections(text)
-    ):
+    elif not any(fits(text) for fits, _ in _FORMATS):
         raise _no_table_error(source)
 
 
@@ -107,10 +109,12 @@ def _parse_collective(name: str) -> str:
 
 def _check_table(table: Table, collective: str | None) -> CheckedLog:
     """Checks one table. Raises InputError if it is inconsistent."""
-    try:
+    with error_context(table.source):
         _check_distinct_ranks(table)
         what = _collective(table, collective)
-        _check_rows_of(table, what)
+        if why := _explain_mismatch(table, what):
+            hint = "is the table another test's?"
+            raise InputError(f"these are no rows of {what}: {why}", hint=hint)
         ranks = _ranks(table, what)
         _check_times(table, what, ranks)
         groups = _groups(table)
@@ -123,8 +127,6 @@ def _check_table(table: Table, collective: str | None) -> CheckedLog:
             tuple(_select_usable(table.rows)),
             tuple(dict.fromkeys(chain(table.warnings, _warnings(table)))),
         )
-    except InputError as error:
-        raise error.at(table.source) from None
 
 
 def _check_distinct_ranks(table: Table) -> None:
@@ -154,22 +156,12 @@ def _collective(table: Table, given: str | None) -> str:
         return stated
     if given is not None:
         return given
-    able = _collectives_by_rows(table)
+    able = [what for what in COLLECTIVES.values() if not _explain_mismatch(table, what)]
     if len(able) == 1:
         return able[0]
     if not able:
         raise InputError("the rows fit no collective", hint=_COLLECTIVE_HINT)
     raise InputError(f"the rows fit {' and '.join(able)}", hint=_COLLECTIVE_HINT)
-
-
-def _collectives_by_rows(table: Table) -> list[str]:
-    """Returns the possible collectives by operation, root, counts and ratios of rows."""
-    return [what for what in COLLECTIVES.values() if _explain_mismatch(table, what) == ""]
-
-
-def _check_rows_of(table: Table, what: str) -> None:
-    if why := _explain_mismatch(table, what):
-        raise InputError(f"these are no rows of {what}: {why}", hint="is the table another test's?")
 
 
 def _explain_mismatch(table: Table, what: str) -> str:

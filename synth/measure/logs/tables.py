@@ -120,16 +120,33 @@ class RankRecord:
 
 
 @dataclass(frozen=True)
+class ForcedChoice:
+    """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
+
+    Algorithms and protocols (NCCL_ALGO, NCCL_PROTO) have our names; ``split`` is the value of
+    NCCL_TESTS_SPLIT, ``unknown`` are variables with unknown values.
+    """
+
+    algorithm: str | None = None
+    protocol: str | None = None
+    without: tuple[str, ...] = ()
+    split: str | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(f"{name} has a value that names no single way" for name in self.unknown)
+
+
+@dataclass(frozen=True)
 class Table:
     """One table, and its file's facts about the run.
 
     ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, and
     ``stated_per_host`` ranks of each of its hosts, if a file states them; ``members`` and
     ``busy`` are from comment lines (``# members: 2,8``), ``places`` is the device list.
-    ``algorithm`` and ``protocol`` are what NCCL_ALGO and NCCL_PROTO forced, by our names, and
-    ``split`` the value of NCCL_TESTS_SPLIT; ``without`` the algorithms that were excluded where
-    several remained. ``broken`` counts rows that other output tore apart; ``columns`` are those
-    in the table's head, up to the first time.
+    ``broken`` counts rows that other output tore apart; ``columns`` are those in the table's
+    head, up to the first time.
     """
 
     source: str
@@ -142,10 +159,7 @@ class Table:
     members: tuple[int, ...] | None = None
     busy: tuple[int, ...] | None = None
     version: str = ""
-    algorithm: str | None = None
-    protocol: str | None = None
-    split: str | None = None
-    without: tuple[str, ...] = ()
+    forced: ForcedChoice = ForcedChoice()
     broken: int = 0
     single_size: bool = False
     columns: tuple[str, ...] = ()

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 
-from synth.measure.logs.environment import find_program, is_command
-from synth.measure.logs.header import RunFacts, check_rows
+from hierarchies import InputError
+from synth.measure.logs.header import RunFacts, check_rows, find_program, is_command
 from synth.measure.logs.tables import BARE, WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096
@@ -27,7 +28,7 @@ _MOST_JOINED = 64
 _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test concluded")
 
 
-def tables(lines: Iterable[str], source: str) -> list[Table]:
+def parse_text_tables(text: str, source: str) -> list[Table]:
     """Returns every table of a text, in order.
 
     A table ends where the tests say so, or announce the next. Rows torn apart by other output
@@ -36,7 +37,7 @@ def tables(lines: Iterable[str], source: str) -> list[Table]:
     were the same. Raises InputError for too many rows.
     """
     reader = _LogReader(RunFacts(Table(source)))
-    for line in join_lines(lines):
+    for line in join_lines(text.splitlines()):
         if len(line) <= LONGEST_LINE:
             reader.read(line)
     reader.close()
@@ -315,7 +316,7 @@ def _is_same_run(first: Table, second: Table) -> bool:
             log.collective,
             log.stated_ranks,
             [(p.rank, p.group, p.host, p.device) for p in log.places],
-            (log.algorithm, log.protocol, log.without, log.split, log.members, log.busy),
+            (log.forced, log.members, log.busy),
             kinds if len(kinds) == 1 else log.rows,
         )
 
@@ -323,3 +324,24 @@ def _is_same_run(first: Table, second: Table) -> bool:
     return (
         len(second.rows) == 1 and bool(new) and second.single_size and alike(first) == alike(second)
     )
+
+
+MOST_BYTES = 2**28
+
+
+def read_log_text(path: str | Path) -> str:
+    """Returns the text of a log; undecodable bytes become U+FFFD.
+
+    Raises InputError for a file that cannot be read, or is too large for a log.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError:
+        raise InputError("is no name of a file", where=repr(str(path))[:80]) from None
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"larger than {MOST_BYTES} bytes", where=str(path), hint="is it a log?")
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return raw.decode(encoding, errors="replace")

@@ -20,8 +20,7 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hierarchies import InputError
-from hierarchies.device_names import is_same_device, model_words
-from hierarchies.devices import Device
+from hierarchies.devices import Device, is_same_device, model_words
 from synth.compute import Estimate
 from synth.step.profiles.events import ProfileEvent
 

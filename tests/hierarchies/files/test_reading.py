@@ -278,7 +278,7 @@ REFUSALS = {
     "a bus that reduces by its source": (
         'count = "another page"',
         'count = "another page"\nreduces = "a dream"',
-        "'reduces' is no number given here",
+        "'reduces' in source is no number given here",
     ),
     "a negative latency of LL": ("ports = 4", "ll_latency_us = -1", "ll_latency_us = -1"),
     "no machine name": ('name = "mine"\n', "", "here: no 'name'"),

@@ -55,7 +55,7 @@ def by_every_cut(graph: MachineGraph) -> float:
                 leaving = sum(
                     edge.bandwidth_bytes_per_second or 0.0
                     for edge in graph.edges
-                    if (edge.one in part) != (edge.other in part)
+                    if (edge.source in part) != (edge.target in part)
                 )
                 least = min(least, leaving / held)
     return least * len(devices)

@@ -73,8 +73,8 @@ def test_every_link_is_one_cable_and_every_name_is_once(system: System) -> None:
     graph = graph_of(system)
     names = [node.name for node in graph.nodes]
     assert len(names) == len(set(names))
-    assert {end for edge in graph.edges for end in (edge.one, edge.other)} <= {*names}
-    ends = [frozenset((edge.one, edge.other)) for edge in graph.edges]
+    assert {end for edge in graph.edges for end in (edge.source, edge.target)} <= {*names}
+    ends = [frozenset((edge.source, edge.target)) for edge in graph.edges]
     assert len(ends) == len(set(ends))
     assert cables(graph) == links(system)
     assert [node.number for node in graph.nodes if node.kind is NodeKind.DEVICE] == [
@@ -92,14 +92,14 @@ def test_what_is_missing_is_not_in_the_graph() -> None:
     assert "node0/gpu3" not in names
     assert "node0/port3" not in names
     dead = [edge for edge in graph.edges if edge.kind is Join.DETOUR]
-    assert {edge.one for edge in dead} == {"node1/port2"}
-    assert {edge.other for edge in dead} == {f"node1/port{i}" for i in range(8) if i != 2}
-    assert not any(edge.one == "node1/port2" and edge.kind is Join.LINK for edge in graph.edges)
+    assert {edge.source for edge in dead} == {"node1/port2"}
+    assert {edge.target for edge in dead} == {f"node1/port{i}" for i in range(8) if i != 2}
+    assert not any(edge.source == "node1/port2" and edge.kind is Join.LINK for edge in graph.edges)
 
 
 def test_ports_hang_on_what_their_traffic_crosses() -> None:
     graph = graph_of(load("superpod-h100-oversubscribed"))
-    joined = {(edge.one, edge.other) for edge in graph.edges if edge.kind is Join.ATTACHED}
+    joined = {(edge.source, edge.target) for edge in graph.edges if edge.kind is Join.ATTACHED}
     assert ("pod0/rack-switch", "pod0/port0") in joined
     assert ("pod0/rack1/node-switch", "pod0/rack1/port3") in joined
     assert ("pod0/rack1/node2/gpu5", "pod0/rack1/node2/port5") in joined

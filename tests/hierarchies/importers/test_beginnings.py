@@ -12,7 +12,7 @@ from hierarchies.graphs import graph_of
 from hierarchies.graphs.formats import graphml, node_link
 from hierarchies.importers import check_beginnings, import_texts, markup, structured
 from hierarchies.importers.networks import infiniband, jax_dump
-from hierarchies.importers.slurm import conf
+from hierarchies.importers.slurm import parsing
 from shared import shared
 
 FOLDERS = {
@@ -51,7 +51,7 @@ def kind_of(name: str) -> str:
 
 
 def cut_at(monkeypatch: pytest.MonkeyPatch, characters: int) -> None:
-    for module in (structured, markup, conf, infiniband, jax_dump):
+    for module in (structured, markup, parsing, infiniband, jax_dump):
         monkeypatch.setattr(module, "BEGINNING", characters)
 
 

@@ -25,7 +25,7 @@ from hierarchies.importers import (
     read_texts,
     wrap_network,
 )
-from hierarchies.importers.texts import LARGEST_BYTES
+from hierarchies.importers.structured import LARGEST_BYTES
 from places import TESTS
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(

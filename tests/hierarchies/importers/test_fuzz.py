@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError, System, read
 from hierarchies.importers import KINDS, draft_to_toml, import_texts
-from hierarchies.importers.texts import decode_text
+from hierarchies.importers.structured import decode_text
 from places import TESTS
 from shared import shared
 

@@ -11,7 +11,7 @@ from synth.ask.measured import CalibrateQuestion, LogsQuestion
 from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion
 from synth.ask.questions.named_texts import job_of, system_of
 from synth.ask.questions.question import Question, axes_of, parse_question
-from synth.measure.logs.devices import machines_of
+from synth.measure.logs.matching import machines_of
 from synth.measure.logs.tables import CheckedLog
 from synth.service.page.asking.rows import VerbForm
 from synth.service.page.forms import MOST_DEVICES, FormFindings, tell_machine

@@ -52,7 +52,9 @@ def renamed(graph: MachineGraph, seed: int, *, labels: bool) -> MachineGraph:
     order = random.Random(seed).sample(range(len(names)), len(names))
     new = {name: f"n{number}" for name, number in zip(names, order, strict=True)}
     nodes = [replace(node, name=new[node.name], number=None) for node in graph.nodes]
-    edges = [replace(edge, one=new[edge.one], other=new[edge.other]) for edge in graph.edges]
+    edges = [
+        replace(edge, source=new[edge.source], target=new[edge.target]) for edge in graph.edges
+    ]
     if not labels:
         nodes = [replace(node, level="") for node in nodes]
         edges = [replace(edge, level="") for edge in edges]
@@ -85,10 +87,10 @@ def subdivided(graph: MachineGraph) -> nx.Graph[object]:
         rate = node.bandwidth_bytes_per_second
         made.add_node(node.name, label=f"{node.kind} {rounded(rate)} {node.reduces}")
     for edge in graph.edges:
-        middle = (edge.one, edge.other)
+        middle = (edge.source, edge.target)
         made.add_node(middle, label=f"{edge.kind} {rounded(edge.bandwidth_bytes_per_second)}")
-        made.add_edge(edge.one, middle)
-        made.add_edge(middle, edge.other)
+        made.add_edge(edge.source, middle)
+        made.add_edge(middle, edge.target)
     return made
 
 

@@ -21,10 +21,10 @@ from hierarchies.importers import (
     read_texts,
     wrap_network,
 )
-from hierarchies.importers.networks.switches import build_switch_tree
+from hierarchies.importers.networks.tiers import build_switch_tree
 from hierarchies.importers.networks.topograph import parse_cluster
-from hierarchies.importers.slurm.conf import parse_conf
-from hierarchies.importers.texts import decode_text
+from hierarchies.importers.slurm.parsing import parse_conf
+from hierarchies.importers.structured import decode_text
 from network_texts import (
     AWS,
     MODEL,

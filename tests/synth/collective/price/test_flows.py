@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from each import each
 from exhaustive import examples
-from flow_cases import CLOSE, Case, case_of, cases, meets_the_busiest
+from flow_cases import CLOSE, Case, case_of, cases, changed, meets_the_busiest
 from hierarchies import (
     Axis,
     Domain,
@@ -25,6 +25,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.links import Network
+from link_names import names_of
 from strategies import switches
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
@@ -246,7 +247,7 @@ def test_faster_links_and_messages_scale_the_time(case: Case, factor: float) -> 
 
 def moved(network: Network, order: list[int]) -> Network:
     """The same links, the children of the outermost level, a switch, in another order."""
-    names = list(network.wiring.names())
+    names = names_of(network.wiring)
     level = network.system.hierarchy.names[0]
     numbers = {name: number for number, name in enumerate(names)}
     bandwidths = network.bandwidths.copy()
@@ -281,7 +282,7 @@ def test_one_flow_takes_its_latency_and_its_bytes() -> None:
     system = switches(load("dgx-h100:1").resized(1).hierarchy)
     case = case_of(system, whole(system), "all-reduce root inside", 1, Choice.RING)
     [price] = case.prices
-    network = case.network.changed({"*/gpu3/port0 in": 0.25})
+    network = changed(case.network, {"*/gpu3/port0 in": 0.25})
     carried = 2 * 7 / 8 * price.size_bytes
     slowest = 0.25 * system.links[1].bandwidth_bytes_per_second
     assert case.flowed(network).seconds == pytest.approx(
@@ -299,7 +300,7 @@ def test_a_slow_port_delays_only_what_needs_it() -> None:
     [placement] = [p for p in placements(system.hierarchy, axes) if p.matrix == ((2, 1), (1, 8))]
     case = case_of(system, Reduction(placement, ("data",)), "all-reduce root inside", 3)
     usual = case.flowed()
-    slow = case.flowed(case.network.changed({"node1/gpu0/*": 0.5}))
+    slow = case.flowed(changed(case.network, {"node1/gpu0/*": 0.5}))
     assert slow.ends[0].tolist() == usual.ends[0].tolist()
     assert (slow.ends[1] > 1.5 * usual.ends[1]).all()
 
@@ -311,7 +312,7 @@ def test_a_faster_link_can_delay_the_end() -> None:
     system = System("small", "", Hierarchy.of(node=2, gpu=2), links, 1e12)
     case = case_of(system, whole(system), THREE_STEPS, 3)
     network = case.network.perturbed(2, 0.5)
-    faster = network.changed({"node1/gpu1/port0": 2.0})
+    faster = changed(network, {"node1/gpu1/port0": 2.0})
     assert case.flowed(faster).seconds / case.flowed(network).seconds == pytest.approx(
         1.016, abs=1e-3
     )

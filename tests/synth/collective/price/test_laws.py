@@ -35,6 +35,7 @@ from hierarchies import (
 )
 from hierarchies.fabric import price_class
 from hierarchies.links import Network
+from link_names import names_of
 from strategies import (
     all_valid,
     reductions,
@@ -348,7 +349,7 @@ def test_a_program_backwards_in_time_carries_as_much(
 
 def turned(network: Network) -> Network:
     """Every link with the bandwidth of the same cable the other way."""
-    names = {name: number for number, name in enumerate(network.wiring.names())}
+    names = {name: number for number, name in enumerate(names_of(network.wiring))}
     other = {"out": "in", "in": "out", "forth": "back", "back": "forth"}
     bandwidths = network.bandwidths.copy()
     for name, number in names.items():

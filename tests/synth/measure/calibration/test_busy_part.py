@@ -32,10 +32,8 @@ from hierarchies.fabric import (
     groups_of_children,
 )
 from synth.collective.algorithms.protocols import Protocol
-from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import FitCandidate, candidates
-from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.candidates import FitCandidate, Predictor, candidates
+from synth.measure.calibration.measurements import Measurement, busy_part
 
 SYSTEMS = {name: load(name) for name in catalogue()}
 MiB = 2**20

@@ -36,9 +36,9 @@ from synth.collective.ranking.explanation import explain_answer
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.programs import Language
+from synth.measure.calibration.candidates import SizePrediction
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import SizePrediction
 from synth.measure.calibration.residuals import FittedRow
 from synth.measure.calibration.residuals import table_residuals as strays_of
 

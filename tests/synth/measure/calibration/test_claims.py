@@ -26,9 +26,9 @@ from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import FEWEST_SIZES, Measurement
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.residuals import CLASSES, FittedRow, measured_ranges, residuals
-from synth.measure.logs.files import read_log_text
 from synth.measure.logs.matching import match_log
 from synth.measure.logs.reading import parse_logs
+from synth.measure.logs.text import read_log_text
 
 HOWS = [("ring", "simple"), ("ring", "ll"), ("tree", "simple"), ("tree", "ll")]
 

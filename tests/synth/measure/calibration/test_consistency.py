@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from hierarchies import InputError, describe_system, load
-from hierarchies.device_names import is_same_device
 from hierarchies.devices import devices as accelerators
+from hierarchies.devices import is_same_device
 from log_writer import Written, devices, text
 from synth.cli.app import app
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.prediction import Predictor
-from synth.measure.logs.devices import check_devices
-from synth.measure.logs.matching import CallerFacts, match_log
+from synth.measure.logs.matching import CallerFacts, check_devices, match_log
 from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import CheckedLog
 

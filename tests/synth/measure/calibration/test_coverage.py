@@ -15,9 +15,9 @@ from hierarchies import System, load
 from hierarchies.calibration import COVERED, NORMAL_MARGIN
 from machines import SIZES, bare, calibration, predict, span
 from synth.collective.price.bound import Bound
+from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predictor
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.residuals import CLASSES, FittedRow, residuals
 from synth.measure.calibration.typical import apply_typical

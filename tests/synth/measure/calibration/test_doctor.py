@@ -21,19 +21,17 @@ from shared import shared
 from synth.cli.app import app
 from synth.collective.algorithms.nccl_model import SPELLINGS
 from synth.collective.algorithms.protocols import Protocol
-from synth.measure.calibration.busy_part import busy_part
-from synth.measure.calibration.candidates import candidates
-from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import Predictor
+from synth.measure.calibration.candidates import Predictor, candidates
+from synth.measure.calibration.measurements import Measurement, Sample, busy_part
 from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor import Diagnosis, diagnose
-from synth.measure.doctor.next_steps import next_steps
-from synth.measure.logs.environment import ALGORITHMS
-from synth.measure.logs.files import read_log_text
+from synth.measure.doctor.blame import next_steps
+from synth.measure.logs.header import ALGORITHMS
 from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
 from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import CheckedLog, Table
+from synth.measure.logs.text import read_log_text
 from synth.service.page.views.found import view_of_answer as shown
 
 SYSTEM = load("dgx-a100:4")

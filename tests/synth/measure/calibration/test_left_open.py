@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hierarchies import Fit, System, load
 from machines import predict, span
 from synth.collective.algorithms.protocols import Protocol
+from synth.measure.calibration.candidates import SizePrediction
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.prediction import SizePrediction
 from synth.measure.calibration.typical import apply_typical
 
 LOGGED = tuple(1 << power for power in range(20, 31))

@@ -60,7 +60,7 @@ OPEN = (UndeterminedLevels(("node", "gpu"), "node"),)
 @pytest.mark.parametrize("share", [0.3, 0.4])
 def test_a_slow_network_is_taken_to_be_one_and_said_to_be_open(share: float) -> None:
     found = fit(STATED, [log(machine({0: share}), TOGETHER)])
-    assert found.calibration.untold == OPEN
+    assert found.calibration.undetermined_levels == OPEN
     node, gpu = carried(found.system)
     assert node == pytest.approx(share, rel=0.15)
     assert gpu == pytest.approx(1.0, rel=0.05)
@@ -69,9 +69,9 @@ def test_a_slow_network_is_taken_to_be_one_and_said_to_be_open(share: float) -> 
 def test_slow_links_of_a_node_are_open_until_a_node_alone_is_measured() -> None:
     slow = machine({1: 0.5})
     both = fit(STATED, [log(slow, TOGETHER)])
-    assert both.calibration.untold == OPEN
+    assert both.calibration.undetermined_levels == OPEN
     found = fit(STATED, [log(slow, TOGETHER), log(slow, INSIDE)])
-    assert found.calibration.untold == ()
+    assert found.calibration.undetermined_levels == ()
     node, gpu = carried(found.system)
     assert gpu == pytest.approx(0.5, rel=0.1)
     assert node > 0.9
@@ -80,12 +80,12 @@ def test_slow_links_of_a_node_are_open_until_a_node_alone_is_measured() -> None:
 def test_a_slow_network_is_told_by_a_log_of_a_node() -> None:
     slow = machine({0: 0.4})
     found = fit(STATED, [log(slow, TOGETHER), log(slow, INSIDE)])
-    assert found.calibration.untold == ()
+    assert found.calibration.undetermined_levels == ()
     assert carried(found.system) == pytest.approx([0.4, 1.0], rel=0.1)
 
 
 def test_what_is_as_expected_leaves_nothing_open() -> None:
-    assert not fit(STATED, [log(machine({}), TOGETHER)]).calibration.untold
+    assert not fit(STATED, [log(machine({}), TOGETHER)]).calibration.undetermined_levels
 
 
 @given(st.tuples(*[st.floats(0.1, 1.0)] * 2), st.floats(0.05, 20.0))
@@ -94,7 +94,7 @@ def test_of_one_table_the_taken_level_explains_it(loads: tuple[float, ...], time
     found = find_slowness(STATED, [end])
     [(level, [needed])] = found.times.items()
     assert needed * loads[level] == pytest.approx(end.seconds)
-    assert bool(found.untold) == (times * SHORT > 1)
+    assert bool(found.undetermined_levels) == (times * SHORT > 1)
     if times * SHORT <= 1:
         assert loads[level] == max(loads)
     elif level == 1:
@@ -110,5 +110,5 @@ def test_what_one_level_alone_shows_clears_it_or_explains_the_rest(times: float)
         assert healthy.times == {known: [1.0], 1 - known: [times]}
         slow = find_slowness(STATED, [LargestRow((1.0, 1.0), times), LargestRow(alone, times)])
         assert slow.times.keys() == {known}
-        assert not healthy.untold
-        assert not slow.untold
+        assert not healthy.undetermined_levels
+        assert not slow.undetermined_levels

@@ -47,7 +47,7 @@ def rows_of(system: System, measurements: list[Measurement]) -> Rows:
 
 def told_seconds(solution: Solution, candidate: FitCandidate, size: float) -> float:
     """What the unknowns say of a candidate, added up anew."""
-    numbers = solution.of(candidate.key)
+    numbers = solution.unknowns[solution.keys.index(candidate.key)]
     levels = len(candidate.waited)
     hops, gaps, shares, peers, losses = (numbers[1 + levels * i :][:levels] for i in range(5))
     halved = candidate.way.algorithm is Algorithm.TREE

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hierarchies import InputError, catalogue, load
-from hierarchies.device_names import model_words
 from hierarchies.devices import devices as accelerators
+from hierarchies.devices import model_words
 from log_writer import Written, devices, text
-from synth.measure.logs.devices import check_devices, machines_of
+from synth.measure.logs.matching import check_devices, machines_of
 from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import CheckedLog
 

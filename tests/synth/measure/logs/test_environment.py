@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from log_writer import Written, text
 from synth.collective.algorithms.nccl_model import SPELLINGS
-from synth.measure.logs.environment import Environment, is_command
+from synth.measure.logs.header import Environment, is_command
 from synth.measure.logs.reading import parse_logs
 
 COMMANDS = {
@@ -46,7 +46,10 @@ def table(rows: int = 3) -> list[str]:
 
 
 def ways(lines: list[str]) -> list[tuple[str | None, str | None]]:
-    return [(one.table.algorithm, one.table.protocol) for one in parse_logs("\n".join(lines), "a")]
+    return [
+        (one.table.forced.algorithm, one.table.forced.protocol)
+        for one in parse_logs("\n".join(lines), "a")
+    ]
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
@@ -134,7 +137,7 @@ def test_a_run_that_printed_no_table_forces_no_other() -> None:
 def test_a_value_that_names_nothing_known_does_not_leave_an_earlier_one() -> None:
     lines = ["export NCCL_ALGO=Ring", "NCCL_ALGO=Newest ./all_reduce_perf -g 8", *table()]
     [log] = parse_logs("\n".join(lines), "a")
-    assert log.table.algorithm is None
+    assert log.table.forced.algorithm is None
     assert any("NCCL_ALGO" in warning for warning in log.warnings)
 
 

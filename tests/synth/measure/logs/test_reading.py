@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hierarchies import InputError
 from log_writer import NO_IN_PLACE, Written, devices, row, text
 from shared import shared
-from synth.measure.logs.files import read_log_text
 from synth.measure.logs.reading import parse_logs
 from synth.measure.logs.tables import COLLECTIVES
+from synth.measure.logs.text import read_log_text
 
 SIZES = tuple(2**power for power in range(12, 31, 2))
 
@@ -128,8 +128,8 @@ def test_several_tables_of_a_file_are_several_logs() -> None:
     first, second = parse_logs("\n".join([command, *text(one), *text(other)]), "a.txt")
     assert (first.collective, first.ranks) == ("all-reduce", 8)
     assert (second.collective, second.ranks) == ("all-gather", 16)
-    assert first.table.algorithm == "ring"
-    assert second.table.algorithm is None
+    assert first.table.forced.algorithm == "ring"
+    assert second.table.forced.algorithm is None
 
 
 def test_tests_of_one_size_each_become_one_table() -> None:
@@ -157,12 +157,12 @@ def test_what_was_forced_is_told(
 ) -> None:
     told = Written("all_reduce", 8, 1, tuple(a_row(size) for size in SIZES))
     [log] = parse_logs("\n".join([line, *text(told)]), "a.txt")
-    assert (log.table.algorithm, log.table.protocol, log.table.split) == (
+    assert (log.table.forced.algorithm, log.table.forced.protocol, log.table.forced.split) == (
         algorithm,
         protocol,
         split,
     )
-    assert log.table.without == (("tree",) if "^" in line else ())
+    assert log.table.forced.without == (("tree",) if "^" in line else ())
     assert not log.warnings
 
 
@@ -303,7 +303,11 @@ def test_json_is_read_and_no_string_of_its_environment_is_kept() -> None:
     [log] = parse_logs(json.dumps(nccl_json(TOLD, ENV)), "a.json")
     assert (log.collective, log.ranks, log.hosts) == ("all-reduce", 8, 2)
     assert times(log) == expected(TOLD)
-    assert (log.table.version, log.table.algorithm, log.table.protocol) == ("2.22.3", "ring", None)
+    assert (log.table.version, log.table.forced.algorithm, log.table.forced.protocol) == (
+        "2.22.3",
+        "ring",
+        None,
+    )
     assert SECRET not in repr(log)
 
 
@@ -500,7 +504,7 @@ def test_a_table_of_ones_own_is_read() -> None:
     rows = ["bytes,seconds,inplace_seconds", "1024,0.00001,0.00002", "2048,0.00003,"]
     [log] = parse_logs("\n".join(lines + rows), "own.csv")
     assert (log.collective, log.ranks, log.hosts) == ("all-gather", 16, 2)
-    assert log.table.algorithm == "ring"
+    assert log.table.forced.algorithm == "ring"
     assert times(log) == [(1024, 1e-5, 2e-5), (2048, 3e-5, None)]
 
 

@@ -307,7 +307,9 @@ def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_no
 @pytest.mark.parametrize("size", ["64MiB", ["1MiB", "2MiB"]])
 def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: object) -> None:
     """In the verdict, which the page shows, and below a ranking and a range in the terminal."""
-    open_ = replace(calibration(), untold=(UndeterminedLevels(("node", "gpu"), "node"),))
+    open_ = replace(
+        calibration(), undetermined_levels=(UndeterminedLevels(("node", "gpu"), "node"),)
+    )
     system = replace(bare(), calibration=open_)
     text = {"name": "mine.toml", "text": describe_system(system, "made up")}
     reply = answered(**SHORT, system=text, axes={"data": 32}, bytes=size)

@@ -1,11 +1,20 @@
-"""Reads the files that nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write.
+"""Reads the files that nccl-tests (-J) and rccl-tests (-Z json, -Z csv) write, and users' tables.
 
 nccl-tests' files contain the whole environment of the run. It is discarded while the file is read,
-except for known values of the variables for algorithm, protocol and split.
+except for known values of the variables for algorithm, protocol and split. A user's own table has
+comment lines that say what was run, and columns of bytes and seconds:
+
+# source: our cluster, 2026-10-02
+# collective: all_gather
+# nodes: 2
+# ranks: 16
+bytes,seconds,inplace_seconds
+1048576,0.0000891,0.0000883
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +24,18 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hierarchies import InputError
-from synth.measure.logs.csv import csv_rows
-from synth.measure.logs.environment import Environment, find_program
-from synth.measure.logs.header import RunFacts, check_rows
+from synth.measure.logs.header import Environment, RunFacts, check_rows, find_program, is_command
 from synth.measure.logs.tables import COLLECTIVES, UNREAD, LogRow, RankRecord, Table, Timing
-from synth.measure.logs.text import version_text
+from synth.measure.logs.text import LONGEST_LINE, join_lines, version_text
 
+_BEGINS = re.compile(r"\s*(\{|\[\s*$|\[\s*\{)")
+_ANYWHERE = re.compile(
+    r"^[ \t]*(?:\{|\[[ \t]*(?:$|\{)|(?:numCycle, *)?(?:collective|name), )", re.MULTILINE
+)
+_SETS = re.compile(r"[^{\[\"]*NCCL_")
 MOST_OBJECTS = 100_000
+_NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
+_NAN = float("nan")
 MOST_RANKS = 100_000
 _DIGITS = 6
 """Decimals that C's %lf prints."""
@@ -271,3 +285,96 @@ def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogRow | None]:
         else:
             good.append(LogRow(int(size), -1, kind, operation, None, None, timing))
     yield from good
+
+
+def is_plain_csv(text: str) -> bool:
+    """Whether the first line that is not a comment names a column of bytes."""
+    lines = (line for line in text[:100_000].splitlines() if line.strip())
+    return next((line for line in lines if not line.startswith("#")), "").startswith("bytes,")
+
+
+def parse_plain_tables(text: str, source: str) -> list[Table]:
+    """Returns the only table of such a text; lines without numbers count as broken.
+
+    Raises InputError for too many lines.
+    """
+    facts, body = RunFacts(Table(source)), []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            body.append(line)
+        elif note := _NOTE.match(line):
+            facts.note(note["key"], note["value"].strip())
+            facts.environment.read(line)
+    rows = (cells for cells in csv_rows(body) if cells)
+    names = next(rows, [])
+    return [facts.table(_plain_row(dict(zip(names, cells, strict=False))) for cells in rows)]
+
+
+def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the cells of every line of plausible length, whatever is quoted.
+
+    A quotation mark that nothing closes affects only its line. Never raises.
+    """
+    for line in lines:
+        if len(line) <= LONGEST_LINE:
+            yield from csv.reader([line], skipinitialspace=True)
+
+
+def _plain_row(cells: Mapping[str, str]) -> LogRow | None:
+    size = str(cells.get("bytes") or "").strip()
+    out, inside = (_plain_timing(cells.get(key)) for key in ("seconds", "inplace_seconds"))
+    if not re.fullmatch(r"[0-9]{1,18}", size) or (out is None and inside is None):
+        return None
+    return LogRow(int(size), -1, "", None, None, out, inside)
+
+
+def _plain_timing(text: str | None) -> Timing | None:
+    seconds = _number(text)
+    return None if seconds is None else Timing(seconds, _NAN, _NAN)
+
+
+def has_sections(text: str) -> bool:
+    """Whether JSON or CSV begins below other lines."""
+    return _ANYWHERE.search(text) is not None
+
+
+def parse_sections(text: str, source: str) -> list[Table]:
+    """Returns the tables of all JSON or CSV parts, with the settings of the preceding command.
+
+    Raises InputError if such a part is not a log.
+    """
+    found = []
+    for environment, part in _split_into_sections(text):
+        if is_json(part):
+            check_json(part, source)
+            read = parse_json_tables(part, source)
+        else:
+            read = parse_csv_tables(part, source)
+        found += [_add_forced(table, environment) for table in read]
+    return found
+
+
+def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
+    environment, lines = Environment(), list[str]()
+    for line in join_lines(text.splitlines()):
+        begins = is_csv(line) or (not lines and _BEGINS.match(line))
+        sets = len(line) <= LONGEST_LINE and (is_command(line) or _SETS.match(line))
+        if lines and (sets or is_csv(line)):
+            yield environment, "\n".join(lines)
+            lines = []
+        if sets:
+            environment = environment.after_run() if is_command(line) else environment
+            environment.read(line)
+        elif begins or lines:
+            lines.append(line)
+    if lines:
+        yield environment, "\n".join(lines)
+
+
+def _add_forced(table: Table, environment: Environment) -> Table:
+    """Returns the table with its command line's settings, if its own part states none."""
+    known = table.forced
+    if known.algorithm or known.protocol or known.without or known.split:
+        return table
+    forced = environment.forced(table.collective)
+    return replace(table, forced=forced, warnings=table.warnings + forced.warnings)
