@@ -287,10 +287,3 @@ def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
             where=where,
             hint="a number written out is whole: let what the loop carries be whole, too",
         )
-
-
-def list_redistributions(
-    program: StepProgram, sizes: Mapping[str, int]
-) -> Sequence[RedistributedValue]:
-    """Returns the redistributions that communicate, those of loop bodies once."""
-    return [moved for moved in program.moved() if moved.path.requests(sizes)]

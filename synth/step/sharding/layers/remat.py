@@ -40,17 +40,6 @@ def rematerialise(step: Step) -> Step:
     return step
 
 
-def find_saved(step: Step) -> tuple[Value, ...]:
-    """Returns the stacks that loops keep for later loops of the step, in order."""
-    loops = [operation for operation in step.graph.operations if operation.body is not None]
-    return tuple(
-        value
-        for at, first in enumerate(loops)
-        for value in first.results[scan_operands_of(first.parameter).carried :]
-        if any(value in second.operands for second in loops[at + 1 :])
-    )
-
-
 def follows(first: Operation, second: Operation) -> bool:
     """Whether a loop runs backward over the layers of another."""
     if first.body is None or second.body is None:
