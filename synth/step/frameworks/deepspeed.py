@@ -29,7 +29,6 @@ from synth.step.frameworks.inputs import (
     RecipeDifferences,
 )
 from synth.step.frameworks.launch import Launch, write_launch
-from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import Gpt2, Llama
 
@@ -45,7 +44,7 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
         note = "AutoTP cuts no table of tokens: the vocabulary is whole on every device"
         differs.say(note, replace(recipe, vocabulary=""))
     _note_unsupported(inputs, differs)
-    note_first(differs)
+    differs.note_first()
     body: dict[str, Any] = {
         "train_batch_size": inputs.job.batch,
         "train_micro_batch_size_per_gpu": inputs.samples,
@@ -58,11 +57,10 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
         body["tensor_parallel"] = {"autotp_size": sizes["tensor"]}
     command = '"${TRAIN:?your program}" --deepspeed --deepspeed_config deepspeed.json'
     notes = [f"# differs: {note}" for note in differs.notes]
-    files = write_launch(
-        inputs, Launch.of(_merge_experts(inputs), RankOrder.DEEPSPEED), command, before=notes
-    )
+    how = Launch.of(_merge_experts(inputs), RankOrder.DEEPSPEED)
+    files = write_launch(inputs, how, command, before=notes)
     files["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
-    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
+    return differs.written(files, how.order)
 
 
 def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:

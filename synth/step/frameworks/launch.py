@@ -41,6 +41,11 @@ class Launch:
         flag = convention.say if convention.say in able else ""
         return cls(machine, convention.default or bool(flag), flag)
 
+    @property
+    def order(self) -> RankOrder:
+        """How the processes that it starts are numbered."""
+        return RankOrder.MACHINE if self.default else self.machine.options.rank_order
+
 
 def write_launch(
     inputs: ConfigurationInputs, how: Launch, command: str, *, before: Sequence[str] = ()

@@ -32,7 +32,6 @@ from synth.step.frameworks.inputs import (
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
-from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import ZOO, Llama
 
@@ -79,11 +78,9 @@ def torchtitan(inputs: ConfigurationInputs) -> FrameworkFiles:
     )
     before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
     command = "-m torchtitan.train --module collsynth_torchtitan --config config"
-    launch = write_launch(
-        inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command, before=before
-    )
-    files = {"collsynth_torchtitan.py": script, **launch}
-    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
+    how = Launch.of(inputs.seated, RankOrder.TORCHTITAN)
+    launch = write_launch(inputs, how, command, before=before)
+    return differs.written({"collsynth_torchtitan.py": script, **launch}, how.order)
 
 
 def torchtitan_toml(inputs: ConfigurationInputs) -> FrameworkFiles:
@@ -97,10 +94,9 @@ def torchtitan_toml(inputs: ConfigurationInputs) -> FrameworkFiles:
         head=inputs.head, notes=differs.notes, flavour=flavour, said=said, mode=mode
     )
     command = "-m torchtitan.train --job.config_file torchtitan.toml"
-    launch = write_launch(inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command)
-    return FrameworkFiles(
-        {"torchtitan.toml": script, **launch}, differs.recipe, tuple(differs.notes)
-    )
+    how = Launch.of(inputs.seated, RankOrder.TORCHTITAN)
+    launch = write_launch(inputs, how, command)
+    return differs.written({"torchtitan.toml": script, **launch}, how.order)
 
 
 def _sections(settings: TitanSettings) -> list[tuple[str, Mapping[str, Value]]]:
@@ -151,7 +147,7 @@ def _decide_settings(
     if recipe.bucket_bytes:
         note = "torchtitan has no size of buckets: what a layer sends goes together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
-    note_first(differs)
+    differs.note_first()
     training = _training(inputs)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
