@@ -21,11 +21,11 @@ from dataclasses import replace
 from typing import Any
 
 from hierarchies import Axis, InputError
+from synth.collective.emit.launchers import PlacedSystem
 from synth.collective.emit.mesh import RankOrder
 from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
-    PlacedSystem,
     RecipeDifferences,
 )
 from synth.step.frameworks.launch import Launch, write_launch

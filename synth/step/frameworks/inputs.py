@@ -15,9 +15,10 @@ from math import gcd
 from typing import Any
 
 from grammar.tensors.operations import Step
-from hierarchies import Axis, InputError, Placement, System
+from hierarchies import Axis, InputError, Placement
+from synth.collective.emit.launchers import PlacedSystem
 from synth.collective.emit.mesh import RankOrder
-from synth.collective.emit.source import EmitOptions, Files
+from synth.collective.emit.source import Files
 from synth.step.redistribution.paths import CostPriority
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import AND, Recipe
@@ -55,15 +56,6 @@ class TrainingSpec:
                 raise InputError(f"a {name} of {getattr(self, name)}", hint="at least 1")
         if self.numbers not in NUMBERS:
             raise InputError(f"numbers {self.numbers!r}", hint=f"there are {', '.join(NUMBERS)}")
-
-
-@dataclass(frozen=True)
-class PlacedSystem:
-    """A placement on a system; ``options`` may name the hosts, and the level of hosts."""
-
-    system: System
-    placement: Placement
-    options: EmitOptions = field(default_factory=EmitOptions)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,18 @@ from dataclasses import dataclass, replace
 
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.frameworks import FRAMEWORKS
-from synth.collective.emit.launchers import host_level, hosts, rankfile, slurm, torchrun
+from synth.collective.emit.launchers import (
+    PlacedSystem,
+    host_level,
+    hosts,
+    rankfile,
+    slurm,
+    torchrun,
+)
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.source import Files
 from synth.collective.emit.text import templates
-from synth.step.frameworks.inputs import ConfigurationInputs, PlacedSystem
+from synth.step.frameworks.inputs import ConfigurationInputs
 
 _MOST_SHOWN = 4
 
