@@ -169,13 +169,10 @@ class BlockWriter:
         known = self.channels[self._type(peer)]
         return known.setdefault(peer, len(known))
 
-    def _buffer(self, peer: int, kind: str) -> int:
-        known = self.buffers[self._type(peer)]
-        return known.setdefault((peer, kind), len(known))
-
     def _remote(self, peer: int, at: int, size: int) -> Remote:
         buffer, index = divmod(at, SPAN)
-        return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
+        known = self.buffers[self._type(peer)]
+        return Remote(known.setdefault((peer, BUFFERS[buffer]), len(known)), index, size)
 
     def _ask(self, out: list[Message], come: list[Message]) -> None:
         """Signals that the own buffers are free to write, and waits until the targets' are."""
