@@ -147,7 +147,7 @@ class _LookAhead:
         """Returns how many processes may work for the next item, so that none is idle."""
         return 1 if self.left is None else max(1, processes // max(1, self.left))
 
-    def told(self) -> None:
+    def count_result(self) -> None:
         """Counts a result that was yielded."""
         self.done += 1
         self.left = None if self.left is None else self.left - 1
@@ -170,9 +170,9 @@ def _results_of_team(
         elif ahead.done in team.lost:
             yield team.work(team.lost.pop(ahead.done))
         else:
-            results |= team.ended()
+            results |= team.collect()
             continue
-        ahead.told()
+        ahead.count_result()
 
 
 class Team(Generic[T, R]):
@@ -198,15 +198,15 @@ class Team(Generic[T, R]):
         while self._idle and self._idle[-1].known < self._known():
             self._idle.pop().end()
         try:
-            fork = self._idle.pop() if self._idle else self._forked()
+            fork = self._idle.pop() if self._idle else self._start_fork()
         except OSError:  # no more processes, or no memory for one
             self.lost[place] = item
             return
-        with suppress(OSError):  # a dead fork is noticed in ``ended``
+        with suppress(OSError):  # a dead fork is noticed in ``collect``
             fork.pipe.send((share, item))
         self._at_work[fork.pipe] = fork, place, item
 
-    def ended(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
+    def collect(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
         """Returns the results that arrive within ``seconds``, by their places."""
         found: dict[int, R] = {}
         for ready in wait([*self._at_work], seconds):
@@ -227,7 +227,7 @@ class Team(Generic[T, R]):
         self._idle.clear()
         self._at_work.clear()
 
-    def _forked(self) -> _Fork:
+    def _start_fork(self) -> _Fork:
         here, there = Pipe()
         others = [here, *(fork.pipe for fork in self._idle), *self._at_work]
         with warnings.catch_warnings():
@@ -264,7 +264,7 @@ class BackgroundWork(Generic[R]):
     def processes(self) -> int:
         """How many processes may work beside it."""
         if self._team.busy:
-            self._found |= self._team.ended(0.0)
+            self._found |= self._team.collect(0.0)
         return max(1, self._crew.processes - self._team.busy)
 
     def go_on(self) -> bool:
@@ -274,7 +274,7 @@ class BackgroundWork(Generic[R]):
     def result(self) -> R:
         """Returns the result of the work."""
         while self._team.busy and self._crew.go_on():
-            self._found |= self._team.ended()
+            self._found |= self._team.collect()
         return self._found[0] if self._found else self._work()
 
 

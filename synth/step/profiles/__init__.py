@@ -15,7 +15,7 @@ Two operations without communication between them are one event, here for PyTorc
 >>> step = parse_step(text)
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
 >>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.parts)
->>> event.operations, [str(one) for one in event.inputs]
+>>> event.operations, [str(kind) for kind in event.inputs]
 (2, ['f32[4]'])
 """
 

@@ -91,14 +91,14 @@ def messages_of(
     there. Every exchange is done directly, as the simulator's "direct": each member sends each
     other one its share. An all-reduce is a reduce-scatter and an all-gather.
     """
-    follower = _MoveBuilder(schedule, mesh, members, hosts)
+    builder = _MoveBuilder(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
         if isinstance(phase, Transpose):
-            follower.transpose(phase)
+            builder.transpose(phase)
         else:
-            follower.exchange(number, phase)
-    follower.settle(len(schedule.phases) - 1)
-    return GroupMessages(follower.homes, tuple(follower.scratch), tuple(follower.rounds))
+            builder.exchange(number, phase)
+    builder.settle(len(schedule.phases) - 1)
+    return GroupMessages(builder.homes, tuple(builder.scratch), tuple(builder.rounds))
 
 
 def chunks_of(schedule: Schedule) -> int:
@@ -196,7 +196,7 @@ class _MoveBuilder:
             chunks = _to_tuple(labels[sorted_share])
             for source in group:
                 if source != target:
-                    first = place_number(SCRATCH, self._room(target, len(chunks)))
+                    first = place_number(SCRATCH, self._allocate(target, len(chunks)))
                     come = before[source][1, sorted_share]
                     stage = self._stage(source, [target], come)
                     goes = tuple(range(first, first + len(chunks)))
@@ -204,7 +204,7 @@ class _MoveBuilder:
                         Message(source, target, chunks, _to_tuple(come), goes, stage)
                     )
             now = before[target].copy()
-            now[1, sorted_share] = self._summed(target, now[:, sorted_share])
+            now[1, sorted_share] = self._find_sum_places(target, now[:, sorted_share])
             come, goes = before[target][1, sorted_share], now[1, sorted_share]
             found.keeps.append(LocalMove(target, chunks, _to_tuple(come), _to_tuple(goes)))
             self._held[target] = now if collective.copies else now[:, share]
@@ -228,7 +228,7 @@ class _MoveBuilder:
             parts = [
                 held
                 if source == target
-                else self._sent(source, target, held, stages[source], found)
+                else self._send(source, target, held, stages[source], found)
                 if target in needed
                 else held
                 for source, held in own.items()
@@ -248,17 +248,17 @@ class _MoveBuilder:
                 held = blocks[source][:, number]
                 if source != target and target in needed:
                     stage = self._stage(source, [target], held[1])
-                    held = self._sent(source, target, held, stage, found)
+                    held = self._send(source, target, held, stage, found)
                 parts.append(held)
             self._held[target] = np.concatenate(parts, axis=1)
 
-    def _sent(
+    def _send(
         self, source: int, target: int, held: Numbers, stage: int | None, found: _RoundDraft
     ) -> Numbers:
         """Appends a message of what a source holds, and returns what the target then holds."""
         order = np.argsort(held[0])
         labels, come = held[:, order]
-        goes = self._placed(target, labels)
+        goes = self._find_places(target, labels)
         near = self._hosts[target] == self._hosts[source]
         sent = (_to_tuple(labels), _to_tuple(come), _to_tuple(goes))
         found.sends.append(Message(source, target, *sent, None if near else stage))
@@ -266,23 +266,23 @@ class _MoveBuilder:
         after[1, order] = goes
         return after
 
-    def _placed(self, rank: int, labels: Numbers) -> Numbers:
+    def _find_places(self, rank: int, labels: Numbers) -> Numbers:
         """Returns where a rank receives values: at their homes, else in scratch."""
         goes = self.homes.of(rank, labels)
         away = goes < 0
         count = int(away.sum())
         if count:
-            goes[away] = place_number(SCRATCH, self._room(rank, count)) + np.arange(count)
+            goes[away] = place_number(SCRATCH, self._allocate(rank, count)) + np.arange(count)
         return goes
 
-    def _summed(self, rank: int, held: Numbers) -> Numbers:
+    def _find_sum_places(self, rank: int, held: Numbers) -> Numbers:
         """Returns a rank's places for sums: homes, else in place unless in the input."""
         if (held[1] // SPAN == BUFFERS.index(INPUT)).any():
-            return self._placed(rank, held[0])
+            return self._find_places(rank, held[0])
         home = self.homes.of(rank, held[0])
         return np.where(home < 0, held[1], home)
 
-    def _room(self, rank: int, size: int) -> int:
+    def _allocate(self, rank: int, size: int) -> int:
         """Allocates scratch that nothing else uses, so that rounds cannot interfere."""
         first = self.scratch[rank]
         self.scratch[rank] += size
@@ -293,7 +293,7 @@ class _MoveBuilder:
         near = all(self._hosts[target] == self._hosts[source] for target in targets)
         if near or (come // SPAN == BUFFERS.index(SCRATCH)).all():
             return None
-        return self._room(source, len(come))
+        return self._allocate(source, len(come))
 
 
 @dataclass(frozen=True)
