@@ -8,7 +8,7 @@ go to their homes if they have any, else to scratch. Values that no later phase 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd, lcm
 
 import numpy as np
@@ -69,8 +69,8 @@ class Round:
     """
 
     phase: int
-    sends: tuple[Message, ...]
-    keeps: tuple[LocalMove, ...] = ()
+    sends: list[Message] = field(default_factory=list)
+    keeps: list[LocalMove] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class _MoveBuilder:
     def exchange(self, number: int, phase: Exchange) -> None:
         """Appends the one or two rounds of messages of a phase, and updates what is held."""
         collective = phase.collective
-        sums, copies = _RoundDraft([], []), _RoundDraft([], [])
+        sums, copies = Round(number), Round(number)
         groups = self._place[phase.groups]
         for group in groups[groups[:, 0] >= 0].tolist():
             needed = [rank for rank in group if self._needed[number + 1][rank]]
@@ -158,9 +158,7 @@ class _MoveBuilder:
                 self._collect(collective, group, needed, sums)
             if collective.copies:
                 self._spread(collective, group, needed, copies)
-        for round in (sums, copies):
-            if round.sends:
-                self.rounds.append(Round(number, tuple(round.sends), tuple(round.keeps)))
+        self.rounds += [round for round in (sums, copies) if round.sends]
 
     def settle(self, number: int) -> None:
         """Copies values to their homes at the end, if they are elsewhere."""
@@ -176,10 +174,10 @@ class _MoveBuilder:
                     LocalMove(rank, *map(_to_tuple, (labels[away], places[away], goes[away])))
                 )
         if keeps:
-            self.rounds.append(Round(number, (), tuple(keeps)))
+            self.rounds.append(Round(number, [], keeps))
 
     def _collect(
-        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
+        self, collective: Collective, group: list[int], needed: list[int], found: Round
     ) -> None:
         """Sends every member's share of the other members' values to its scratch."""
         labels = self._held[group[0]][0]
@@ -213,7 +211,7 @@ class _MoveBuilder:
                 del self._held[rank]
 
     def _spread(
-        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
+        self, collective: Collective, group: list[int], needed: list[int], found: Round
     ) -> None:
         """Sends a member's values to the others."""
         if collective.reduces:
@@ -239,7 +237,7 @@ class _MoveBuilder:
             for source, part in zip(own, parts, strict=True):
                 self._held[target][:, shares[source]] = part
 
-    def _swap(self, group: list[int], needed: list[int], found: _RoundDraft) -> None:
+    def _swap(self, group: list[int], needed: list[int], found: Round) -> None:
         """Sends each member's block for each other; it replaces that one's block for it."""
         blocks = {rank: self._held[rank].reshape(2, len(group), -1) for rank in group}
         for number, target in enumerate(group):
@@ -253,7 +251,7 @@ class _MoveBuilder:
             self._held[target] = np.concatenate(parts, axis=1)
 
     def _send(
-        self, source: int, target: int, held: Numbers, stage: int | None, found: _RoundDraft
+        self, source: int, target: int, held: Numbers, stage: int | None, found: Round
     ) -> Numbers:
         """Appends a message of what a source holds, and returns what the target then holds."""
         order = np.argsort(held[0])
@@ -294,14 +292,6 @@ class _MoveBuilder:
         if near or (come // SPAN == BUFFERS.index(SCRATCH)).all():
             return None
         return self._allocate(source, len(come))
-
-
-@dataclass(frozen=True)
-class _RoundDraft:
-    """A round under construction."""
-
-    sends: list[Message]
-    keeps: list[LocalMove]
 
 
 def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[int, Numbers]:
