@@ -125,7 +125,7 @@ def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -
         size = inputs.sizes["expert"]
         differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={size})")
     if recipe.remat:
-        differs.say("layers done again are code: gradient_checkpointing_enable() or the like")
+        differs.say("recomputed layers are code: gradient_checkpointing_enable() or the like")
 
 
 def _zero(inputs: ConfigurationInputs) -> dict[str, Any]:

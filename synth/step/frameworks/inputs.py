@@ -87,7 +87,7 @@ class RecipeDifferences:
         """Notes that no framework can be told to prefer fewer requests to fewer bytes."""
         plain = replace(self.recipe, first=CostPriority.BYTES)
         if plain != self.recipe:
-            self.say("'fewest requests' is said to no framework: each sends what it sends", plain)
+            self.say("no framework has a setting for 'fewest requests'", plain)
 
     def written(self, files: Files, order: RankOrder = RankOrder.MACHINE) -> FrameworkFiles:
         """Returns files with all that was noted."""

@@ -42,9 +42,9 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     if inputs.recipe.microbatches > 1:
         differs.say(f"{inputs.recipe.microbatches} microbatches are code: a loop over the batch")
     if inputs.recipe.remat:
-        differs.say("layers done again are code: jax.checkpoint")
+        differs.say("recomputed layers are code: jax.checkpoint")
     if inputs.recipe.zero == 2:
-        differs.say("XLA decides how gradients lie until the update: zero=2 is not said")
+        differs.say("XLA chooses the sharding of gradients before the update: zero=2 is left out")
     if inputs.recipe.bucket_bytes:
         differs.say("XLA has its own size of buckets")
     differs.note_first()

@@ -131,7 +131,7 @@ def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
     settings, differs, how = _decide_settings(inputs)
     text = _template("megatron.sh.jinja", inputs, differs, flags=[*_flags(settings)])
     command = '"$MEGATRON"/pretrain_gpt.py "${ARGUMENTS[@]}" "${DATA[@]}" "${TRAINING[@]}"'
-    before = [*_environment(settings, inputs), ': "${MEGATRON:?where Megatron-LM lies}"']
+    before = [*_environment(settings, inputs), ': "${MEGATRON:?the folder of Megatron-LM}"']
     launch = write_launch(inputs, how, command, before=[*before, "source arguments.sh"])
     return differs.written({"arguments.sh": text, **launch}, how.order)
 

@@ -136,7 +136,7 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         )
         raise _located_error(
             operation,
-            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} lie as"
+            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} become"
             f" {after.spelled.partition(': ')[2]}",
             known or "several redistributions one after the other do",
         )
@@ -176,8 +176,8 @@ def _check_loop(loop: Operation, body: Graph) -> None:
                 raise _located_error(
                     loop,
                     f"{value.spelled} where the body has {value.type.sharded(sharding)}",
-                    "constants, and what is carried, lie in a loop as outside, slices as their"
-                    " stacks",
+                    "constants and carried values have one sharding inside and outside a loop,"
+                    " slices that of their stacks",
                 )
 
 

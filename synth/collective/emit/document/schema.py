@@ -113,10 +113,10 @@ class Head(DocumentPart):
     )
     reduce: Annotated[list[str], Field(min_length=1)] = Field(description="The axes reduced over.")
     request: Literal["reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"] | None = (
-        Field(default=None, description="What is asked for; an all-reduce, if it is not said.")
+        Field(default=None, description="What is requested; by default an all-reduce.")
     )
     op: Literal["max", "min"] | None = Field(
-        default=None, description="The reduction operation; the sum, if it is not said."
+        default=None, description="The reduction operation; by default the sum."
     )
     collapse: bool = Field(
         description="Whether the axes reduced over make one digit a level in the program, named "

@@ -151,7 +151,7 @@ def read(text: str) -> Schedule:
     """
     found = read_stripes(text)
     if len(found) > 1:
-        raise InputError(f"{len(found)} stripes where one schedule is asked", where="stripes")
+        raise InputError(f"{len(found)} stripes where one schedule is expected", where="stripes")
     return found[0]
 
 

@@ -36,7 +36,7 @@ def rematerialise(step: Step) -> Step:
             has_layers = has_layers or follows(first, second)
     if not has_layers:
         hint = "it is for layers in a loop; trace layers one by one with remat"
-        raise InputError(f"{step.name} has no loop of layers to do again", where="plan", hint=hint)
+        raise InputError(f"{step.name} has no loop of layers to recompute", where="plan", hint=hint)
     return step
 
 
