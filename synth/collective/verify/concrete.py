@@ -242,9 +242,9 @@ class SymbolicMachine:
         contributor: int | None = None,
     ) -> Refuted:
         """The refutation of a goal; for a step its number and text are added."""
-        values = ((device,), *(None if n is None else (n,) for n in (other, chunk, contributor)))
-        size = (self._payload.devices,)
-        return Refuted(violation, None, "", ("",), size, *values, self._payload.goal)
+        at = [None if number is None else (number,) for number in (other, chunk, contributor)]
+        place = (self._payload.devices,), (device,), at[0], at[1], at[2]
+        return Refuted(violation, None, "", ("",), *place, self._payload.goal)
 
     def _initial_holdings(self, device: int) -> Holdings:
         match self._payload.goal:
