@@ -37,7 +37,7 @@ Places = tuple[int, ...]
 class Message:
     """Values sent from ``source`` to ``target``, by ascending labels.
 
-    ``come`` are their places in the source, ``goes`` those in the target. ``stage`` is the
+    ``reads`` are their places in the source, ``writes`` those in the target. ``stage`` is the
     place in the source's scratch where they are staged, in sequence, before they go to another
     host; None if they are sent from where they are.
     """
@@ -45,8 +45,8 @@ class Message:
     source: int
     target: int
     chunks: Chunks
-    come: Places
-    goes: Places
+    reads: Places
+    writes: Places
     stage: int | None
 
 
@@ -56,8 +56,8 @@ class LocalMove:
 
     rank: int
     chunks: Chunks
-    come: Places
-    goes: Places
+    reads: Places
+    writes: Places
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,11 @@ class _MoveBuilder:
             if not self._needed[-1][rank]:
                 continue
             labels, places = held[:, np.argsort(held[0])]
-            goes = self.homes.of(rank, labels)
-            away = (goes >= 0) & (goes != places)
+            writes = self.homes.of(rank, labels)
+            away = (writes >= 0) & (writes != places)
             if away.any():
                 keeps.append(
-                    LocalMove(rank, *map(_to_tuple, (labels[away], places[away], goes[away])))
+                    LocalMove(rank, *map(_to_tuple, (labels[away], places[away], writes[away])))
                 )
         if keeps:
             self.rounds.append(Round(number, [], keeps))
@@ -195,16 +195,16 @@ class _MoveBuilder:
             for source in group:
                 if source != target:
                     first = place_number(SCRATCH, self._allocate(target, len(chunks)))
-                    come = before[source][1, sorted_share]
-                    stage = self._stage(source, [target], come)
-                    goes = tuple(range(first, first + len(chunks)))
+                    reads = before[source][1, sorted_share]
+                    stage = self._stage(source, [target], reads)
+                    writes = tuple(range(first, first + len(chunks)))
                     found.sends.append(
-                        Message(source, target, chunks, _to_tuple(come), goes, stage)
+                        Message(source, target, chunks, _to_tuple(reads), writes, stage)
                     )
             now = before[target].copy()
             now[1, sorted_share] = self._find_sum_places(target, now[:, sorted_share])
-            come, goes = before[target][1, sorted_share], now[1, sorted_share]
-            found.keeps.append(LocalMove(target, chunks, _to_tuple(come), _to_tuple(goes)))
+            reads, writes = before[target][1, sorted_share], now[1, sorted_share]
+            found.keeps.append(LocalMove(target, chunks, _to_tuple(reads), _to_tuple(writes)))
             self._held[target] = now if collective.copies else now[:, share]
         if collective.to_first:
             for rank in group[1:]:
@@ -255,23 +255,23 @@ class _MoveBuilder:
     ) -> Numbers:
         """Appends a message of what a source holds, and returns what the target then holds."""
         order = np.argsort(held[0])
-        labels, come = held[:, order]
-        goes = self._find_places(target, labels)
+        labels, reads = held[:, order]
+        writes = self._find_places(target, labels)
         near = self._hosts[target] == self._hosts[source]
-        sent = (_to_tuple(labels), _to_tuple(come), _to_tuple(goes))
+        sent = (_to_tuple(labels), _to_tuple(reads), _to_tuple(writes))
         found.sends.append(Message(source, target, *sent, None if near else stage))
         after = held.copy()
-        after[1, order] = goes
+        after[1, order] = writes
         return after
 
     def _find_places(self, rank: int, labels: Numbers) -> Numbers:
         """Returns where a rank receives values: at their homes, else in scratch."""
-        goes = self.homes.of(rank, labels)
-        away = goes < 0
+        writes = self.homes.of(rank, labels)
+        away = writes < 0
         count = int(away.sum())
         if count:
-            goes[away] = place_number(SCRATCH, self._allocate(rank, count)) + np.arange(count)
-        return goes
+            writes[away] = place_number(SCRATCH, self._allocate(rank, count)) + np.arange(count)
+        return writes
 
     def _find_sum_places(self, rank: int, held: Numbers) -> Numbers:
         """Returns a rank's places for sums: homes, else in place unless in the input."""
@@ -286,12 +286,12 @@ class _MoveBuilder:
         self.scratch[rank] += size
         return first
 
-    def _stage(self, source: int, targets: list[int], come: Numbers) -> int | None:
+    def _stage(self, source: int, targets: list[int], reads: Numbers) -> int | None:
         """Allocates scratch for values sent to other hosts, unless already in scratch."""
         near = all(self._hosts[target] == self._hosts[source] for target in targets)
-        if near or (come // SPAN == BUFFERS.index(SCRATCH)).all():
+        if near or (reads // SPAN == BUFFERS.index(SCRATCH)).all():
             return None
-        return self._allocate(source, len(come))
+        return self._allocate(source, len(reads))
 
 
 def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[int, Numbers]:
