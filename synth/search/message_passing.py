@@ -148,10 +148,10 @@ class _MessageRun:
         ):
             states = [0] * len(order)
             for variable in order:
-                beside = self._sum_incoming(variable, others[variable])
+                total = self._sum_incoming(variable, others[variable])
                 for near in done[variable]:
-                    beside += self.tables[near, variable][states[near]]
-                states[variable] = int(beside.argmin())
+                    total += self.tables[near, variable][states[near]]
+                states[variable] = int(total.argmin())
             yield self.improve(self.improve(states))
 
     def backward(self) -> float:
