@@ -44,8 +44,8 @@ def pass_messages(
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
         return allowed
-    finite = _FiniteCosts(allowed)
-    passing = _MessageRun(finite.costs)
+    finite, possible = _make_finite(allowed)
+    passing = _MessageRun(finite)
     best: tuple[tuple[int, ...], float] | None = None
     bound, waited = 0.0, 0
     for done in range(budget.evaluations):
@@ -67,26 +67,23 @@ def pass_messages(
         if waited >= patience:
             break
     if best is None:
-        return NO_CHOICE if bound > finite.possible else NoneFound()
+        return NO_CHOICE if bound > possible else NoneFound()
     if best[1] - bound <= CLOSED * best[1]:
         return Optimal(*best)
     return BestFound(*best, bound)
 
 
-class _FiniteCosts:
-    """The same costs with infinity replaced by a number above the sum of all finite costs.
+def _make_finite(costs: Pairwise) -> tuple[Pairwise, float]:
+    """Replaces infinity by a number above the sum of all finite costs.
 
-    Possible choices cost less than ``possible``, impossible ones more.
+    Also returns a number below which all possible choices cost, and above which the others do.
     """
-
-    def __init__(self, costs: Pairwise) -> None:
-        tables = (*costs.alone, *costs.pairs.values())
-        most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
-        barred = 2 * most or 1.0
-        self.possible = (most + barred) / 2
-        alone = [np.where(np.isinf(table), barred, table) for table in costs.alone]
-        pairs = {edge: np.where(np.isinf(t), barred, t) for edge, t in costs.pairs.items()}
-        self.costs = Pairwise(alone, pairs)
+    tables = (*costs.alone, *costs.pairs.values())
+    most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
+    barred = 2 * most or 1.0
+    alone = [np.where(np.isinf(table), barred, table) for table in costs.alone]
+    pairs = {edge: np.where(np.isinf(t), barred, t) for edge, t in costs.pairs.items()}
+    return Pairwise(alone, pairs), (most + barred) / 2
 
 
 class _MessageRun:
