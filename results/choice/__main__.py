@@ -16,7 +16,7 @@ from typing import Any
 
 from hierarchies import InputError
 from results import pages, record
-from synth.search.core import minimize
+from synth.search.elimination import minimize
 from synth.search.space import BestFound, Budget, Optimal
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.rows import plain_prices, seconds_of

@@ -276,7 +276,7 @@ def _in_passes(
         graph.before[number] += queue[max(0, place - 2) : max(0, place - 1)]
     tops = [1.0] * len(order.actions) + [taken or 1.0] * len(graph.transfers)
     _, ends_at = time_with_contention(
-        arrange_tasks(graph.before, [*graph.queues, *ports.values()]), seconds, uses, None, tops
+        arrange_tasks(graph.before, [*graph.queues, *ports.values()]), seconds, uses, tops
     )
     begins = [
         ("every stage ", *(f"{stage} " for stage, at in order.rank_of.items() if at == rank))

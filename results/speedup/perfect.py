@@ -66,7 +66,7 @@ class Perfect:
         heappush(self._at_work, (self._clock.now(), place, found))
         self._clock.to(begun)
 
-    def ended(self, seconds: float = 1.0) -> dict[int, Any]:
+    def collect(self, seconds: float = 1.0) -> dict[int, Any]:
         if not seconds and self._at_work[0][0] > self._clock.now():
             return {}
         when, place, found = heappop(self._at_work)

@@ -14,6 +14,5 @@ each resource is given, as by a training step's plan, there is no queue: ``longe
 8.0
 """
 
-from synth.events.engine import Course, Engine, Shares
-
-__all__ = ["Course", "Engine", "Shares"]
+from synth.events.engine import Course as Course
+from synth.events.engine import Engine as Engine

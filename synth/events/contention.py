@@ -28,27 +28,20 @@ def time_with_contention(
     tasks: TaskOrder,
     seconds: Sequence[float],
     uses: Sequence[Uses],
-    waits: Sequence[float] | None = None,
     ceilings: Sequence[float] | None = None,
 ) -> tuple[list[float], list[float]]:
     """Returns when each task begins and ends; ``seconds`` are those of each task alone.
 
     ``uses``: for each task, the shared resources by number and the fraction that it occupies at
-    full speed, above 0 and at most 1. ``waits``: the initial part of its seconds in which it
-    occupies nothing (a launch, a message's latency); 0 by default. ``ceilings``: the share at
-    which a task is as fast as alone; 1 by default. A thread that needs a tenth of a core has
-    ceiling 0.1 and occupies one core by 1: like one that needs a whole core, it gets up to
-    half.
+    full speed, above 0 and at most 1. ``ceilings``: the share at which a task is as fast as
+    alone; 1 by default. A thread that needs a tenth of a core has ceiling 0.1 and occupies one
+    core by 1: like one that needs a whole core, it gets up to half.
     """
-    waits = waits or [0.0] * len(seconds)
-    moved = [
-        bool(used) and total > wait for used, total, wait in zip(uses, seconds, waits, strict=True)
-    ]
-    alone = [wait if moves else s for moves, s, wait in zip(moved, seconds, waits, strict=True)]
+    moved = [bool(used) and total > 0 for used, total in zip(uses, seconds, strict=True)]
+    alone = [0.0 if moves else total for moves, total in zip(moved, seconds, strict=True)]
     before = [tasks.waits(task) for task in range(len(seconds))]
-    rest = [total - wait for total, wait in zip(seconds, waits, strict=True)]
     limits = ceilings or [1.0] * len(uses)
-    work = [transfer * limit for transfer, limit in zip(rest, limits, strict=True)]
+    work = [total * limit for total, limit in zip(seconds, limits, strict=True)]
     engine = Engine(Course([1] * len(seconds), alone, moved, before), FlowPaces(uses, limits, work))
     for _ in engine.moments():
         pass

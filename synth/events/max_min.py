@@ -102,7 +102,7 @@ class Sharing:
     def change(self, leaving: Collection[int], arriving: Iterable[int]) -> list[int]:
         """Stops and starts flows; returns those with new levels, including new flows."""
         users, owners, busy, levels = self._users, self._owners, self._busy, self.levels
-        self._add_up_now_and_then()
+        self._recompute_sums()
         touched: set[int] = set()
         for flow in leaving:
             self._stop_at(flow, CEILING)
@@ -121,9 +121,9 @@ class Sharing:
             rising.append(flow)
             for resource, part in self._uses[flow]:
                 users[resource][flow] = part
-        return found + self._settled(rising) if rising else found
+        return found + self._settle(rising) if rising else found
 
-    def _add_up_now_and_then(self) -> None:
+    def _recompute_sums(self) -> None:
         """Recomputes all sums from time to time: each change leaves a rounding error."""
         self._changes += 1
         if self._changes % ADDED_UP_EVERY == 0:
@@ -141,7 +141,7 @@ class Sharing:
                 self._owners[which].add(flow)
             self._bottleneck[flow] = which
 
-    def _settled(self, rising: list[int]) -> list[int]:
+    def _settle(self, rising: list[int]) -> list[int]:
         """Raises flows, and those affected in turn; returns those with new levels.
 
         ``rooms`` is what the held flows leave of each resource, ``sharers`` the raised
@@ -166,7 +166,7 @@ class Sharing:
                         sharers[which] = [(flow, part)]
                         rising += owners[which]
             self._raise(before, rooms, sharers)
-            rising = self._higher(before, sharers)
+            rising = self._find_higher(before, sharers)
         for flow, level in before.items():
             change = levels[flow] - level
             if change:
@@ -177,7 +177,7 @@ class Sharing:
     def _raise(self, rising: Iterable[int], rooms: Rooms, sharers: Sharers) -> None:
         """Raises flows together from 0 until each is stopped; the others are held."""
         levels = self.levels
-        tops, where, stops = self._stops(rising, rooms, sharers)
+        tops, where, stops = self._find_stops(rising, rooms, sharers)
         while tops:
             level, which = stops[0]
             if which < 0:
@@ -203,7 +203,7 @@ class Sharing:
                     self._stop_at(flow, which)
                     del tops[flow]
 
-    def _stops(
+    def _find_stops(
         self, rising: Iterable[int], rooms: Rooms, sharers: Sharers
     ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
         """Returns how far each flow could rise alone, what stops it there, and a heap of stops.
@@ -234,7 +234,7 @@ class Sharing:
         heapify(stops)
         return tops, where, stops
 
-    def _higher(self, filled: Mapping[int, float], sharers: Sharers) -> list[int]:
+    def _find_higher(self, filled: Mapping[int, float], sharers: Sharers) -> list[int]:
         """Returns held flows that are higher than the owners of a bottleneck they use.
 
         The owners of one bottleneck were all stopped there together.

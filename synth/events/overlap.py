@@ -270,10 +270,10 @@ class PhasePaces:
     def of(self, together: int) -> list[tuple[int, float]]:
         """Returns the paces of phases that move together: those whose bits are set."""
         if together not in self._known:
-            self._known[together] = self._shared(together)
+            self._known[together] = self._compute(together)
         return self._known[together]
 
-    def _shared(self, together: int) -> list[tuple[int, float]]:
+    def _compute(self, together: int) -> list[tuple[int, float]]:
         moving = []
         while together:
             lowest = together & -together

@@ -23,6 +23,10 @@ Integers = npt.NDArray[np.int64]
 BEYOND = 1 << 61
 """A price above every path's; labels and sums of prices stay below it."""
 
+_Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
+"""A partial path: the price of its best completion, total moves of that completion, ranks so far,
+price so far, vertex, labels so far. So a heap's order is the order of the answers."""
+
 
 @dataclass(frozen=True)
 class Puzzle(Generic[V, L]):
@@ -160,9 +164,30 @@ class PathGraph(Generic[V, L]):
         ``limit`` are left out. The search is A* with the exact remaining price as its
         heuristic, so k paths cost about k times their length.
         """
-        array = np.asarray(prices, dtype=np.int64)
-        ranking = _PathSearch(self, array, tuple(ranks), self._remaining(array))
-        return ranking.paths(BEYOND - 1 if limit is None else limit)
+        remaining = self._remaining(np.asarray(prices, dtype=np.int64))
+        limit = BEYOND - 1 if limit is None else limit
+        heap: list[_Partial] = [
+            (int(table[0]), moves, (), 0, 0, ())
+            for moves, table in enumerate(remaining)
+            if table[0] <= limit
+        ]
+        heapq.heapify(heap)
+        while heap:
+            _, moves, before, spent, vertex, labels = heapq.heappop(heap)
+            left = moves - len(labels)
+            if left == 0:
+                yield Path(spent, labels)
+                continue
+            span = slice(self._firsts[vertex], self._firsts[vertex + 1])
+            for label, target in zip(
+                self.labels[span].tolist(), self.targets[span].tolist(), strict=True
+            ):
+                now = spent + int(prices[label])
+                rest = int(remaining[left - 1][target])
+                if now + rest <= limit:
+                    after = (*before, ranks[label])
+                    entry = (now + rest, moves, after, now, target, (*labels, label))
+                    heapq.heappush(heap, entry)
 
 
 @dataclass(frozen=True)
@@ -171,50 +196,6 @@ class Path:
 
     price: int
     labels: tuple[int, ...]
-
-
-_Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class _PathSearch(Generic[V, L]):
-    """Best-first search with the exact remaining price.
-
-    A partial path is (price of its best completion, total moves of that completion, ranks so
-    far, price so far, vertex, labels so far), so that the heap's order is the order of the
-    answers.
-    """
-
-    graph: PathGraph[V, L]
-    prices: Integers
-    ranks: tuple[int, ...]
-    remaining: list[Integers]
-
-    def paths(self, limit: int) -> Iterator[Path]:
-        heap: list[_Partial] = [
-            (int(table[0]), moves, (), 0, 0, ())
-            for moves, table in enumerate(self.remaining)
-            if table[0] <= limit
-        ]
-        heapq.heapify(heap)
-        while heap:
-            _, moves, ranks, spent, vertex, labels = heapq.heappop(heap)
-            left = moves - len(labels)
-            if left == 0:
-                yield Path(spent, labels)
-                continue
-            for label, target in self._edges(vertex):
-                now = spent + int(self.prices[label])
-                rest = int(self.remaining[left - 1][target])
-                if now + rest <= limit:
-                    after = (*ranks, self.ranks[label])
-                    entry = (now + rest, moves, after, now, target, (*labels, label))
-                    heapq.heappush(heap, entry)
-
-    def _edges(self, vertex: int) -> Iterator[tuple[int, int]]:
-        graph = self.graph
-        span = slice(graph._firsts[vertex], graph._firsts[vertex + 1])
-        return zip(graph.labels[span].tolist(), graph.targets[span].tolist(), strict=True)
 
 
 def explore(

@@ -3,6 +3,9 @@
 Minimising a variable out of the sum of its tables leaves one table over its neighbours; then all
 variables are fixed in reverse. (Bertelè and Brioschi's nonserial dynamic programming; "min-sum
 variable elimination".) Cost grows with the largest table, so its entries are counted first.
+
+A variable with at most two neighbours leaves a cost of one neighbour, or of the pair, so the rest
+is pairwise again with the same minimum. Chains and trees vanish altogether.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from synth.search.message_passing import CLOSED, pass_messages
 from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
-from synth.search.space import Infeasible, Optimal
+from synth.search.space import BestFound, Budget, Found, Infeasible, Observer, Optimal
 
 MOST_ENTRIES = 10**7
 
@@ -37,7 +41,7 @@ class EliminatedVariable:
     """A variable that was minimised out: its ``best`` state for each choice of its neighbours."""
 
     variable: int
-    beside: Names
+    adjacent: Names
     best: npt.NDArray[np.intp]
 
 
@@ -48,8 +52,8 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
     first.
     """
     states = [len(costs_of_states) for costs_of_states in costs.alone]
-    beside = [set(near) for near in costs.neighbours]
-    fill = {variable: _count_missing_edges(beside, variable) for variable in range(len(states))}
+    adjacent = [set(near) for near in costs.neighbours]
+    fill = {variable: _count_missing_edges(adjacent, variable) for variable in range(len(states))}
     queue = [(missing, variable) for variable, missing in fill.items()]
     heapify(queue)
     variables, entries = [], 1
@@ -59,29 +63,29 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
             continue
         del fill[variable]
         variables.append(variable)
-        neighbours = take_out(beside, variable)
+        neighbours = take_out(adjacent, variable)
         entries = max(entries, prod(states[each] for each in (*neighbours, variable)))
-        for other in neighbours.union(*(beside[near] for near in neighbours)):
-            missing = _count_missing_edges(beside, other)
+        for other in neighbours.union(*(adjacent[near] for near in neighbours)):
+            missing = _count_missing_edges(adjacent, other)
             if fill[other] != missing:
                 fill[other] = missing
                 heappush(queue, (missing, other))
     return tuple(variables), entries
 
 
-def take_out(beside: Sequence[set[int]], variable: int) -> set[int]:
+def take_out(adjacent: Sequence[set[int]], variable: int) -> set[int]:
     """Joins all neighbours of a variable to each other instead of to it, and returns them."""
-    neighbours = beside[variable]
+    neighbours = adjacent[variable]
     for near in neighbours:
-        beside[near] |= neighbours - {near}
-        beside[near].discard(variable)
+        adjacent[near] |= neighbours - {near}
+        adjacent[near].discard(variable)
     return neighbours
 
 
-def _count_missing_edges(beside: Sequence[set[int]], variable: int) -> int:
+def _count_missing_edges(adjacent: Sequence[set[int]], variable: int) -> int:
     """Returns how many edges between a variable's neighbours are missing."""
-    neighbours = beside[variable]
-    return sum(len(neighbours - beside[near]) - 1 for near in neighbours) // 2
+    neighbours = adjacent[variable]
+    return sum(len(neighbours - adjacent[near]) - 1 for near in neighbours) // 2
 
 
 def eliminate(
@@ -131,9 +135,9 @@ def eliminate_variables(
             for name in names:
                 of[name].discard(names)
         axis = joined.index(variable)
-        beside = (*joined[:axis], *joined[axis + 1 :])
-        taken.append(EliminatedVariable(variable, beside, total.argmin(axis)))
-        add(beside, total.min(axis))
+        adjacent = (*joined[:axis], *joined[axis + 1 :])
+        taken.append(EliminatedVariable(variable, adjacent, total.argmin(axis)))
+        add(adjacent, total.min(axis))
     return taken, tables
 
 
@@ -143,6 +147,76 @@ def complete_choice(
     """Returns the states of all variables: those given, and the best of those eliminated."""
     found = dict(states)
     for eliminated in reversed(taken):
-        place: Any = tuple(found[near] for near in eliminated.beside)
+        place: Any = tuple(found[near] for near in eliminated.adjacent)
         found[eliminated.variable] = int(eliminated.best[place])
     return tuple(found[variable] for variable in range(len(found)))
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """The pairwise costs that remain; ``kept`` are their variables by their original numbers."""
+
+    costs: Pairwise
+    kept: tuple[int, ...]
+    taken: Sequence[EliminatedVariable]
+
+    def completed(self, states: Sequence[int]) -> Names:
+        """Returns the states of all variables, the eliminated ones optimal for the core's."""
+        return complete_choice(self.taken, dict(zip(self.kept, states, strict=True)))
+
+
+def reduce_to_core(costs: Pairwise) -> Core:
+    """Eliminates variables with at most two neighbours until none is left, or only one variable."""
+    adjacent = [set(near) for near in costs.neighbours]
+    ready = [(len(near), variable) for variable, near in enumerate(adjacent) if len(near) <= 2]
+    heapify(ready)
+    taken_out: set[int] = set()
+    order: list[int] = []
+    while ready and len(order) + 1 < len(adjacent):
+        degree, variable = heappop(ready)
+        if variable in taken_out or degree != len(adjacent[variable]):
+            continue
+        taken_out.add(variable)
+        order.append(variable)
+        for near in take_out(adjacent, variable):
+            if len(adjacent[near]) <= 2:
+                heappush(ready, (len(adjacent[near]), near))
+    taken, tables = eliminate_variables(costs, order)
+    kept = tuple(sorted({*range(len(adjacent))} - {*order}))
+    number = {old: new for new, old in enumerate(kept)}
+    alone = [tables[variable,] for variable in kept]
+    alone[0] = alone[0] + tables[()]
+    pairs = {(number[v], number[w]): tables[v, w] for v in kept for w in adjacent[v] if v < w}
+    return Core(Pairwise(alone, pairs), kept, taken)
+
+
+def minimize(
+    costs: Pairwise,
+    budget: Budget | None = None,
+    observer: Observer | None = None,
+    *,
+    gap: float = CLOSED,
+    most_entries: int = MOST_ENTRIES,
+) -> Found[Names]:
+    """Minimises pairwise costs: by elimination if the tables fit, else by message passing.
+
+    ``budget``, ``observer`` and ``gap`` apply to message passing.
+    """
+    allowed = costs.without_dead()
+    if isinstance(allowed, Infeasible):
+        return allowed
+    smaller = reduce_to_core(allowed)
+    exact = eliminate(smaller.costs, most_entries)
+    found: Found[Names] = (
+        pass_messages(smaller.costs, budget, observer, gap=gap)
+        if isinstance(exact, WidthExceeded)
+        else exact
+    )
+    match found:
+        case Optimal(states):
+            whole = smaller.completed(states)
+            return Optimal(whole, costs.cost(whole))
+        case BestFound(states, _, bound):
+            whole = smaller.completed(states)
+            return BestFound(whole, costs.cost(whole), bound)
+    return found

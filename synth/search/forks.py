@@ -77,7 +77,7 @@ def processors() -> int:
 def map_in_forks(
     work: Callable[[T], R],
     items: Iterable[T | None],
-    crew: WorkControl,
+    control: WorkControl,
     *,
     guessed: bool = False,
     known: Callable[[], int] = lambda: 0,
@@ -86,7 +86,7 @@ def map_in_forks(
     """Yields ``work(item)`` for each item in order; items and results must be picklable.
 
     An item may be None: there may be more once more results were taken. The first is always
-    processed; once the crew's ``go_on`` is False, no more results come. ``guessed``: a result
+    processed; once ``go_on`` of the control is False, no more results come. ``guessed``: a result
     may make all later items needless, and then ``items`` ends; so few are begun early that at
     most one in ``GUESSES`` is in vain. ``known`` grows as this process learns what forks would
     have to find out for themselves: then further items go to fresh forks. ``at_once``: the work
@@ -98,10 +98,12 @@ def map_in_forks(
     """
     coming, done, spent = iter(items), 0, 0.0
     first = GUESSES if guessed else 1  # before that no two would be begun at once
-    while not at_once and (done < first or spent < WORTH_SECONDS or _allowed_processes(crew) < 2):
+    while not at_once and (
+        done < first or spent < WORTH_SECONDS or _allowed_processes(control) < 2
+    ):
         begun = clock()
         item = next(coming, None)
-        if item is None or (done and not crew.go_on()):
+        if item is None or (done and not control.go_on()):
             return
         found = work(item)
         spent += clock() - begun
@@ -109,18 +111,18 @@ def map_in_forks(
         done += 1
     left = len(items) - done if isinstance(items, Sequence) else None
     with closing(Team(work, known)) as team:
-        yield from _results_of_team(team, coming, crew, _LookAhead(done, left, guessed))
+        yield from _results_of_team(team, coming, control, _LookAhead(done, left, guessed))
 
 
-def is_parallel(crew: WorkControl) -> bool:
+def is_parallel(control: WorkControl) -> bool:
     """Whether more than one process may work at the moment."""
-    return _allowed_processes(crew) > 1
+    return _allowed_processes(control) > 1
 
 
-def _allowed_processes(crew: WorkControl) -> int:
+def _allowed_processes(control: WorkControl) -> int:
     if not FORKS:
         return 1
-    return crew.processes if _share is None else min(_share, crew.processes)
+    return control.processes if _share is None else min(_share, control.processes)
 
 
 @dataclass
@@ -147,32 +149,32 @@ class _LookAhead:
         """Returns how many processes may work for the next item, so that none is idle."""
         return 1 if self.left is None else max(1, processes // max(1, self.left))
 
-    def told(self) -> None:
+    def count_result(self) -> None:
         """Counts a result that was yielded."""
         self.done += 1
         self.left = None if self.left is None else self.left - 1
 
 
 def _results_of_team(
-    team: Team[T, R], coming: Iterator[T | None], crew: WorkControl, ahead: _LookAhead
+    team: Team[T, R], coming: Iterator[T | None], control: WorkControl, ahead: _LookAhead
 ) -> Iterator[R]:
     """Yields a team's results for the coming items, in order."""
     results: dict[int, R] = {}
     while True:
-        processes = max(1, _allowed_processes(crew))
+        processes = max(1, _allowed_processes(control))
         while team.busy < processes and ahead.room and (item := next(coming, None)) is not None:
             team.begin(ahead.begun, item, ahead.share(processes))
             ahead.begun += 1
-        if ahead.done == ahead.begun or not crew.go_on():
+        if ahead.done == ahead.begun or not control.go_on():
             return
         if ahead.done in results:
             yield results.pop(ahead.done)
         elif ahead.done in team.lost:
             yield team.work(team.lost.pop(ahead.done))
         else:
-            results |= team.ended()
+            results |= team.collect()
             continue
-        ahead.told()
+        ahead.count_result()
 
 
 class Team(Generic[T, R]):
@@ -198,15 +200,15 @@ class Team(Generic[T, R]):
         while self._idle and self._idle[-1].known < self._known():
             self._idle.pop().end()
         try:
-            fork = self._idle.pop() if self._idle else self._forked()
+            fork = self._idle.pop() if self._idle else self._start_fork()
         except OSError:  # no more processes, or no memory for one
             self.lost[place] = item
             return
-        with suppress(OSError):  # a dead fork is noticed in ``ended``
+        with suppress(OSError):  # a dead fork is noticed in ``collect``
             fork.pipe.send((share, item))
         self._at_work[fork.pipe] = fork, place, item
 
-    def ended(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
+    def collect(self, seconds: float = _LOOK_SECONDS) -> dict[int, R]:
         """Returns the results that arrive within ``seconds``, by their places."""
         found: dict[int, R] = {}
         for ready in wait([*self._at_work], seconds):
@@ -227,7 +229,7 @@ class Team(Generic[T, R]):
         self._idle.clear()
         self._at_work.clear()
 
-    def _forked(self) -> _Fork:
+    def _start_fork(self) -> _Fork:
         here, there = Pipe()
         others = [here, *(fork.pipe for fork in self._idle), *self._at_work]
         with warnings.catch_warnings():
@@ -243,17 +245,17 @@ class Team(Generic[T, R]):
 class BackgroundWork(Generic[R]):
     """Work that a fork does while its caller does other work. Mutable context manager.
 
-    It is also the crew that remains for the other work. If no second process may work, or the
+    It is also the control of the other work. If no second process may work, or the
     fork dies, the caller does the work in ``result``.
     """
 
-    def __init__(self, work: Callable[[], R], crew: WorkControl) -> None:
-        self._work, self._crew = work, crew
+    def __init__(self, work: Callable[[], R], control: WorkControl) -> None:
+        self._work, self._control = work, control
         self._team: Team[None, R] = Team(lambda _: work(), lambda: 0)
         self._found: dict[int, R] = {}
 
     def __enter__(self) -> BackgroundWork[R]:
-        if is_parallel(self._crew):
+        if is_parallel(self._control):
             self._team.begin(0, None, 1)
         return self
 
@@ -264,17 +266,17 @@ class BackgroundWork(Generic[R]):
     def processes(self) -> int:
         """How many processes may work beside it."""
         if self._team.busy:
-            self._found |= self._team.ended(0.0)
-        return max(1, self._crew.processes - self._team.busy)
+            self._found |= self._team.collect(0.0)
+        return max(1, self._control.processes - self._team.busy)
 
     def go_on(self) -> bool:
-        """Whether the crew may go on."""
-        return self._crew.go_on()
+        """Whether the work may go on."""
+        return self._control.go_on()
 
     def result(self) -> R:
         """Returns the result of the work."""
-        while self._team.busy and self._crew.go_on():
-            self._found |= self._team.ended()
+        while self._team.busy and self._control.go_on():
+            self._found |= self._team.collect()
         return self._found[0] if self._found else self._work()
 
 

@@ -38,14 +38,14 @@ def pass_messages(
     """Returns the best choice found and its bound after at most ``budget.evaluations`` rounds.
 
     It ends when the relative gap is at most ``gap``, or when for ``patience`` rounds neither
-    the bound nor the best choice improved.
+    the bound nor the best choice improve.
     """
     budget, observer = budget or Budget(1000), observer or Observer()
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
         return allowed
-    finite = _FiniteCosts(allowed)
-    passing = _MessageRun(finite.costs)
+    finite, possible = _make_finite(allowed)
+    passing = _MessageRun(finite)
     best: tuple[tuple[int, ...], float] | None = None
     bound, waited = 0.0, 0
     for done in range(budget.evaluations):
@@ -55,7 +55,7 @@ def pass_messages(
         risen = max(bound, passing.backward())
         better = False
         if done % READ == 0 or done + 1 == budget.evaluations:
-            choices = ((states, costs.cost(states)) for states in passing.read())
+            choices = ((states, costs.cost(states)) for states in passing.decode())
             cheapest = min(choices, key=itemgetter(1))
             better = best is None or cheapest[1] < best[1]
             best = cheapest if better else best
@@ -67,26 +67,23 @@ def pass_messages(
         if waited >= patience:
             break
     if best is None:
-        return NO_CHOICE if bound > finite.possible else NoneFound()
+        return NO_CHOICE if bound > possible else NoneFound()
     if best[1] - bound <= CLOSED * best[1]:
         return Optimal(*best)
     return BestFound(*best, bound)
 
 
-class _FiniteCosts:
-    """The same costs with infinity replaced by a number above the sum of all finite costs.
+def _make_finite(costs: Pairwise) -> tuple[Pairwise, float]:
+    """Replaces infinity by a number above the sum of all finite costs.
 
-    Possible choices cost less than ``possible``, impossible ones more.
+    Also returns a number below which all possible choices cost, and above which the others do.
     """
-
-    def __init__(self, costs: Pairwise) -> None:
-        tables = (*costs.alone, *costs.pairs.values())
-        most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
-        barred = 2 * most or 1.0
-        self.possible = (most + barred) / 2
-        alone = [np.where(np.isinf(table), barred, table) for table in costs.alone]
-        pairs = {edge: np.where(np.isinf(t), barred, t) for edge, t in costs.pairs.items()}
-        self.costs = Pairwise(alone, pairs)
+    tables = (*costs.alone, *costs.pairs.values())
+    most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
+    barred = 2 * most or 1.0
+    alone = [np.where(np.isinf(table), barred, table) for table in costs.alone]
+    pairs = {edge: np.where(np.isinf(t), barred, t) for edge, t in costs.pairs.items()}
+    return Pairwise(alone, pairs), (most + barred) / 2
 
 
 class _MessageRun:
@@ -111,14 +108,14 @@ class _MessageRun:
             (v, w): np.zeros(len(costs.alone[w])) for v, w in self.tables
         }
 
-    def _heard(self, variable: int, *groups: Sequence[int]) -> Costs:
+    def _sum_incoming(self, variable: int, *groups: Sequence[int]) -> Costs:
         total = self.costs.alone[variable].copy()
         for group in groups:
             for near in group:
                 total += self.into[near, variable]
         return total
 
-    def _speak(self, share: Costs, speaker: int, listener: int) -> float:
+    def _send(self, share: Costs, speaker: int, listener: int) -> float:
         """Sends a message, normalised to a minimum of 0; returns what was subtracted.
 
         ``share`` is the part of the sender's costs that goes to each receiver.
@@ -136,23 +133,23 @@ class _MessageRun:
         """Passes messages once in order."""
         for variable in self.order:
             before, after = self.before[variable], self.after[variable]
-            share = self.weight[variable] * self._heard(variable, before, after)
+            share = self.weight[variable] * self._sum_incoming(variable, before, after)
             for later in after:
-                self._speak(share, variable, later)
+                self._send(share, variable, later)
 
-    def read(self) -> Iterator[tuple[int, ...]]:
-        """Yields choices decoded in both orders, and improved."""
+    def decode(self) -> Iterator[tuple[int, ...]]:
+        """Yields choices decoded in both orders, and improve."""
         for order, others, done in (
             (self.order, self.after, self.before),
             (self.order[::-1], self.before, self.after),
         ):
             states = [0] * len(order)
             for variable in order:
-                beside = self._heard(variable, others[variable])
+                total = self._sum_incoming(variable, others[variable])
                 for near in done[variable]:
-                    beside += self.tables[near, variable][states[near]]
-                states[variable] = int(beside.argmin())
-            yield self.improved(self.improved(states))
+                    total += self.tables[near, variable][states[near]]
+                states[variable] = int(total.argmin())
+            yield self.improve(self.improve(states))
 
     def backward(self) -> float:
         """Passes messages once in reverse order, and returns the bound.
@@ -165,15 +162,15 @@ class _MessageRun:
         bound = 0.0
         for variable in reversed(self.order):
             before = self.before[variable]
-            heard = self._heard(variable, before, self.after[variable])
-            least = float(heard.min())
+            incoming = self._sum_incoming(variable, before, self.after[variable])
+            least = float(incoming.min())
             bound += least
-            share = self.weight[variable] * (heard - least)
+            share = self.weight[variable] * (incoming - least)
             for earlier in before:
-                bound += self._speak(share, variable, earlier)
+                bound += self._send(share, variable, earlier)
         return bound
 
-    def improved(self, states: Sequence[int]) -> tuple[int, ...]:
+    def improve(self, states: Sequence[int]) -> tuple[int, ...]:
         """Returns the choice after one pass of coordinate descent."""
         changed = list(states)
         for variable in self.order:

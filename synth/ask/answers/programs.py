@@ -33,12 +33,7 @@ from synth.ask.answers.parts import (
 )
 from synth.collective.emit.document.schema import (
     Head,
-    Padded,
-    Payload,
-    Pieces,
-    ProgramText,
-    Segments,
-    Steps,
+    StripePart,
 )
 from synth.collective.ranking import settings
 from synth.collective.semantics.rules import DemandKind
@@ -93,7 +88,7 @@ class CheckReply(ReplyModel, VerdictPart):
         return self.valid and (self.replay is None or self.replay.equal)
 
 
-class LowerReply(Head, OrderedPart):
+class LowerReply(StripePart, Head, OrderedPart):
     """The schedule of a program for the real devices, as a document."""
 
     last = (
@@ -108,12 +103,6 @@ class LowerReply(Head, OrderedPart):
         ge=1, le=1, description="The version of the document."
     )
     system: str = Field(description="The name of the machine.")
-    program: ProgramText
-    payload_bytes: Payload
-    padded_bytes: Padded
-    pieces: Pieces
-    segments: Segments
-    steps: Steps
 
 
 class TimeReply(ReplyModel, DefaultsPart):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -17,15 +17,6 @@ from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.step.frameworks import Configurations
 from synth.step.search.gaining import CollectiveGain
-
-RANKS: Mapping[str, RankOrder] = {
-    "megatron": RankOrder.MEGATRON,
-    "bridge": RankOrder.MEGATRON,
-    "torchtitan": RankOrder.TORCHTITAN,
-    "torchtitan-toml": RankOrder.TORCHTITAN,
-    "deepspeed": RankOrder.DEEPSPEED,
-}
-"""Who counts ranks how where the launcher is told; by all others, and else, device by device."""
 
 
 def programs_of(
@@ -62,7 +53,7 @@ def _files(
         for name, text in emit_files(
             earlier_answer_of(system, placement, one),
             "jax" if framework == "jax" else "torch",
-            RANKS[framework] if "slurm_hostfile" in found.files else RankOrder.MACHINE,
+            found.order,
             _name(one),
         )
     }

@@ -15,22 +15,14 @@ Traceback (most recent call last):
 hierarchies.errors.InputError: --target: no target 'svgg'; did you mean svg?
 """
 
-from synth.collective.emit.mesh import Mesh, RankOrder
-from synth.collective.emit.package import PackageEntry, emit_all
-from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource, Files
-from synth.collective.emit.targets import TARGETS, emit, runnable_targets, target_of
-
-__all__ = [
-    "TARGETS",
-    "CannotExpressError",
-    "EmitOptions",
-    "EmitSource",
-    "Files",
-    "Mesh",
-    "PackageEntry",
-    "RankOrder",
-    "emit",
-    "emit_all",
-    "runnable_targets",
-    "target_of",
-]
+from synth.collective.emit.mesh import RankOrder as RankOrder
+from synth.collective.emit.package import PackageEntry as PackageEntry
+from synth.collective.emit.package import emit_all as emit_all
+from synth.collective.emit.source import CannotExpressError as CannotExpressError
+from synth.collective.emit.source import EmitOptions as EmitOptions
+from synth.collective.emit.source import EmitSource as EmitSource
+from synth.collective.emit.source import Files as Files
+from synth.collective.emit.targets import TARGETS as TARGETS
+from synth.collective.emit.targets import emit as emit
+from synth.collective.emit.targets import runnable_targets as runnable_targets
+from synth.collective.emit.targets import target_of as target_of

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,20 +26,19 @@ from synth.collective.emit.source import EmitOptions, EmitSource, Files
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class LaunchPlacement(Protocol):
-    """A placement on a system, and the rank order: all that launchers need of a source."""
+@dataclass(frozen=True)
+class PlacedSystem:
+    """A placement on a system; ``options`` may name the hosts, and the level of hosts."""
 
-    @property
-    def placement(self) -> Placement: ...
-
-    @property
-    def system(self) -> System: ...
-
-    @property
-    def options(self) -> EmitOptions: ...
+    system: System
+    placement: Placement
+    options: EmitOptions = field(default_factory=EmitOptions)
 
 
-def host_level(source: LaunchPlacement) -> int:
+Placed = EmitSource | PlacedSystem
+
+
+def host_level(source: Placed) -> int:
     """Returns the position of the level whose units are hosts; -1 if the machine is one host.
 
     Raises InputError if the options name a level that does not exist.
@@ -52,7 +51,7 @@ def host_level(source: LaunchPlacement) -> int:
     return level_of_hosts(hierarchy)
 
 
-def hosts(source: LaunchPlacement) -> tuple[str, ...]:
+def hosts(source: Placed) -> tuple[str, ...]:
     """Returns the names of the hosts, in the order of the hierarchy.
 
     Raises InputError if the names given do not match the number of hosts, repeat, or contain
@@ -74,19 +73,19 @@ def hosts(source: LaunchPlacement) -> tuple[str, ...]:
     return given
 
 
-def places(source: LaunchPlacement) -> Devices:
+def places(source: Placed) -> Devices:
     """Returns the host of every device and its number there, shape (devices, 2)."""
     hierarchy = source.placement.hierarchy
     devices = np.arange(hierarchy.devices)
     return np.stack(np.divmod(devices, hierarchy.devices_in_child(host_level(source))), axis=1)
 
 
-def seats(source: LaunchPlacement) -> Devices:
+def seats(source: Placed) -> Devices:
     """Returns the host of every rank and its device's number there, shape (ranks, 2)."""
     return np.asarray(places(source)[_devices(source)])
 
 
-def rankfile(source: LaunchPlacement) -> Files:
+def rankfile(source: Placed) -> Files:
     """Returns an Open MPI rankfile, and the script that gives each rank its device."""
     names, ranks = hosts(source), seats(source)
     run = f"-n {len(ranks)} bash on_device.sh PROGRAM"
@@ -105,7 +104,7 @@ def rankfile(source: LaunchPlacement) -> Files:
     }
 
 
-def slurm(source: LaunchPlacement) -> Files:
+def slurm(source: Placed) -> Files:
     """Returns a host file for Slurm's srun, and the script that gives each task its device.
 
     The host file has no comments, because each line is a task.
@@ -124,7 +123,7 @@ def slurm(source: LaunchPlacement) -> Files:
     }
 
 
-def torchrun(source: LaunchPlacement) -> Files:
+def torchrun(source: Placed) -> Files:
     """Returns a Python module that maps torchrun's host and local rank to the placement's rank.
 
     torchrun itself can only number host by host.
@@ -193,7 +192,7 @@ def jax_devices(source: EmitSource) -> Files:
     return {"jax_devices.json": _json(body)}
 
 
-def kubernetes(source: LaunchPlacement) -> Files:
+def kubernetes(source: Placed) -> Files:
     """Returns a ConfigMap with the ranks of each pod, for jobs of one pod a host."""
     count = len(hosts(source))
     header = _header(
@@ -223,24 +222,24 @@ def kubernetes(source: LaunchPlacement) -> Files:
     return {"ranks.yaml": _text([*header, *head, *lines])}
 
 
-def _devices(source: LaunchPlacement) -> Devices:
+def _devices(source: Placed) -> Devices:
     """Returns the device of every rank."""
     return mesh(source.placement, rank_order(source)).devices
 
 
-def rank_order(source: LaunchPlacement) -> RankOrder:
+def rank_order(source: Placed) -> RankOrder:
     """Returns how ranks are counted: by the axes, unless the options name a framework."""
     chosen = source.options.rank_order
     return RankOrder.AXES if chosen is RankOrder.MACHINE else chosen
 
 
-def _ranks_by_host(source: LaunchPlacement) -> list[tuple[int, ...]]:
+def _ranks_by_host(source: Placed) -> list[tuple[int, ...]]:
     """Returns for each host the ranks of its devices."""
     rank_of = np.argsort(_devices(source))
     return [tuple(row) for row in rank_of.reshape(len(hosts(source)), -1).tolist()]
 
 
-def _about(source: LaunchPlacement) -> dict[str, Any]:
+def _about(source: Placed) -> dict[str, Any]:
     placement = source.placement
     return {
         "system": source.system.name,
@@ -251,7 +250,7 @@ def _about(source: LaunchPlacement) -> dict[str, Any]:
     }
 
 
-def _header(source: LaunchPlacement, how: list[str]) -> list[str]:
+def _header(source: Placed, how: list[str]) -> list[str]:
     """Returns comment lines on what the ranks of a file are, and how the file is used."""
     placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
@@ -266,7 +265,7 @@ def _header(source: LaunchPlacement, how: list[str]) -> list[str]:
     ]
 
 
-def _device_script(source: LaunchPlacement, variable: str, how: list[str]) -> str:
+def _device_script(source: Placed, variable: str, how: list[str]) -> str:
     """Returns a script that shows a process its host's devices, in the order of their ranks.
 
     Launchers number a host's processes by rank, so local process i finds its device at position

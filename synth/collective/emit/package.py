@@ -13,11 +13,8 @@ from dataclasses import dataclass
 
 from hierarchies import InputError
 from synth.collective.emit.source import EmitSource, Files
-from synth.collective.emit.targets import emit, target_of
+from synth.collective.emit.targets import TARGETS, emit, target_of
 from synth.collective.emit.text import render_template, request_words
-
-_MODULES = {"torch": "torch", "jax": "jax", "jax-flat": "jax", "mpi": "mpi"}
-"""Targets whose files are Python modules, with their runtimes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ def emit_all(target: str, entries: Sequence[PackageEntry]) -> Files:
             place = f"entry {entry.name!r}" + (f", {error.where}" if error.where else "")
             raise type(error)(error.problem, where=place, hint=error.hint) from None
         if len(found) > 1:
-            able = ", ".join(_MODULES)
+            able = ", ".join(name for name, other in TARGETS.items() if other.module)
             raise InputError(
                 f"target {target} is several files for each entry",
                 where="--entry",
@@ -55,8 +52,8 @@ def emit_all(target: str, entries: Sequence[PackageEntry]) -> Files:
             )
         [(name, text)] = found.items()
         files[f"{module}.{name.rpartition('.')[2]}"] = text
-    if target in _MODULES:
-        files["__init__.py"] = _index(_MODULES[target], entries, modules)
+    if row.module:
+        files["__init__.py"] = _index(row.module, entries, modules)
     return files
 
 

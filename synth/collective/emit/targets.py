@@ -17,44 +17,69 @@ from synth.collective.emit.timeline import trace as timeline
 
 @dataclass(frozen=True)
 class Target:
-    """A target's summary, and the pure function that writes its files.
+    """A target's summary, its tab on the page, and the pure function that writes its files.
 
-    ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they support
-    segments and stripes; other targets get schedules of one segment and one stripe. ``places``:
-    only the placement is written, for any program. ``check`` raises what ``write`` would raise,
-    sooner; None if writing is quick.
+    Without a ``tab`` the page does not offer it. ``module``: the runtime of the Python module that
+    it writes. ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they
+    support segments and stripes; other targets get schedules of one segment and one stripe.
+    ``places``: only the placement is written, for any program. ``check`` raises what ``write``
+    would raise, sooner; None if writing is quick.
     """
 
     summary: str
     write: Callable[[EmitSource], Files]
+    tab: str = ""
+    module: str = ""
     runs: bool = False
     overlaps: bool = False
     places: bool = False
     check: Callable[[EmitSource], None] | None = None
 
 
+def _module(summary: str, write: Callable[[EmitSource], Files], tab: str, runtime: str) -> Target:
+    return Target(summary, write, tab, runtime, runs=True, overlaps=True)
+
+
+def _placement(summary: str, write: Callable[[EmitSource], Files], tab: str = "") -> Target:
+    return Target(summary, write, tab, places=True)
+
+
 TARGETS: Mapping[str, Target] = {
-    "torch": Target(
-        "one PyTorch file: process groups, DDP, FSDP2", torch.write, runs=True, overlaps=True
+    "torch": _module(
+        "one PyTorch file: process groups, DDP, FSDP2", torch.write, "PyTorch", "torch"
     ),
-    "jax": Target("one JAX file: a factored mesh, groups by axis names", jax.write, True, True),
-    "jax-flat": Target("one JAX file: groups of explicit ranks", jax.write_flat, True, True),
-    "mpi": Target("one mpi4py file", mpi.write, runs=True, overlaps=True),
+    "jax": _module("one JAX file: a factored mesh, groups by axis names", jax.write, "JAX", "jax"),
+    "jax-flat": _module(
+        "one JAX file: groups of explicit ranks", jax.write_flat, "JAX, explicit groups", "jax"
+    ),
+    "mpi": _module("one mpi4py file", mpi.write, "mpi4py", "mpi"),
     "mscclpp": Target(
-        "a proved MSCCL++ execution plan", mscclpp.write, runs=True, check=mscclpp.check
+        "a proved MSCCL++ execution plan",
+        mscclpp.write,
+        "MSCCL++",
+        runs=True,
+        check=mscclpp.check,
     ),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
-    "nccl-tuner": Target("NCCL tuner: rings and trees for its calls", nccl_tuner.write),
-    "json": Target("the schedule as JSON, by a published schema", document.write, overlaps=True),
+    "nccl-tuner": Target(
+        "NCCL tuner: rings and trees for its calls", nccl_tuner.write, "NCCL tuner"
+    ),
+    "json": Target(
+        "the schedule as JSON, by a published schema", document.write, "JSON", overlaps=True
+    ),
     "trace": Target(
         "a Chrome/Perfetto timeline of the simulated run", timeline.write, overlaps=True
     ),
     "svg": Target("a drawing of the simulated run, and a table", picture.write, overlaps=True),
-    "rankfile": Target("Open MPI: which device each rank gets", launchers.rankfile, places=True),
-    "slurm": Target("Slurm: hosts for --distribution=arbitrary", launchers.slurm, places=True),
-    "torchrun": Target("torchrun: a RANK for each process", launchers.torchrun, places=True),
-    "jax-devices": Target("JAX: the order of the devices", launchers.jax_devices, places=True),
-    "kubernetes": Target("Kubernetes: the ranks of each pod", launchers.kubernetes, places=True),
+    "rankfile": _placement(
+        "Open MPI: which device each rank gets", launchers.rankfile, "Open MPI rankfile"
+    ),
+    "slurm": _placement("Slurm: hosts for --distribution=arbitrary", launchers.slurm, "Slurm"),
+    "torchrun": _placement("torchrun: a RANK for each process", launchers.torchrun, "torchrun"),
+    "jax-devices": _placement("JAX: the order of the devices", launchers.jax_devices),
+    "kubernetes": _placement(
+        "Kubernetes: the ranks of each pod", launchers.kubernetes, "Kubernetes"
+    ),
 }
 
 

@@ -10,7 +10,9 @@ whole numbers must equal the plain sum, bit for bit:
 {'numpy': 65536, 'jax': 512, 'gloo': 64, 'mpi': 64}
 """
 
-from synth.collective.run.backends import BACKENDS, Backend, check_trial, run
-from synth.collective.run.trial import RunError, TrialRequest, TrialResult
-
-__all__ = ["BACKENDS", "Backend", "RunError", "TrialRequest", "TrialResult", "check_trial", "run"]
+from synth.collective.run.backends import BACKENDS as BACKENDS
+from synth.collective.run.backends import check_trial as check_trial
+from synth.collective.run.backends import run as run
+from synth.collective.run.trial import RunError as RunError
+from synth.collective.run.trial import TrialRequest as TrialRequest
+from synth.collective.run.trial import TrialResult as TrialResult

@@ -74,20 +74,10 @@ class InstructionContext:
         """What the first member of each group holds, given to all of them."""
         return self.space.some(self.held & self.setting.leaders, self.setting.members)
 
-    def same_rows(self) -> bool:
-        return self.space.same(self.rows, self.setting.members)
-
-    def rows_closed(self) -> bool:
-        """Whether the rows held do not depend on the chunk digits that vary in the group."""
-        return self.space.same(self.rows, self.setting.chunks)
-
-    def rows_apart(self) -> bool:
-        return self.space.union(self.rows, self.setting.members)[1]
-
     def rows_alike(self) -> bool:
         """Whether all members hold the same rows once the group's chunk digits are dropped.
 
-        With ``rows_apart`` every member then holds equally many: exactly one setting of those
+        Where rows are apart every member then holds equally many: exactly one setting of those
         digits each, because there are as many settings as members.
         """
         forgotten = self.space.some(self.rows, self.setting.chunks)
@@ -131,7 +121,7 @@ _HOLDS_SOMETHING = Demand(
 _SAME_ROWS = Demand(
     DemandKind.SOUND,
     "members of a group hold different sets of chunks",
-    InstructionContext.same_rows,
+    lambda m: m.space.same(m.rows, m.setting.members),
 )
 _ONCE = Demand(DemandKind.SOUND, "a contribution would be added twice", lambda m: m.together()[1])
 _APART = Demand(
@@ -140,10 +130,12 @@ _APART = Demand(
 _CLOSED = Demand(
     DemandKind.REGULAR,
     "the chunks held cannot be split evenly among the members",
-    InstructionContext.rows_closed,
+    lambda m: m.space.same(m.rows, m.setting.chunks),
 )
 _ROWS_APART = Demand(
-    DemandKind.SOUND, "two members of a group hold the same chunk", InstructionContext.rows_apart
+    DemandKind.SOUND,
+    "two members of a group hold the same chunk",
+    lambda m: m.space.union(m.rows, m.setting.members)[1],
 )
 _ALIKE = Demand(
     DemandKind.REGULAR,

@@ -7,14 +7,72 @@ all sizes, so that the two can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import permutations, product
+from operator import or_
+from typing import Any, assert_never
 
-from grammar import Goal, Instruction
+import z3
+
+from grammar import Collective, Goal, Instruction
 from hierarchies import InputError, Tree
-from synth.collective.verify.bitvectors import ENDS, Payload, SymbolicMachine, ViolationPlace
-from synth.collective.verify.bitvectors import GroupStep as GroupStep
-from synth.collective.verify.verdict import EFFORT, Proved, Refuted, Unknown, Verdict, share_effort
+from synth.collective.verify.verdict import (
+    EFFORT,
+    Proved,
+    Refuted,
+    Unknown,
+    Verdict,
+    Violation,
+    share_effort,
+)
+
+Holdings = Any  # a z3 bit-vector over the unknown chunk: the contributors of a device's value of it
+Pieces = tuple[tuple[frozenset[int], ...], ...]
+
+
+@dataclass(frozen=True)
+class GroupStep:
+    """One collective over explicit groups of device ids, members in order.
+
+    ``pieces`` says for a reduce-scatter or an all-to-all which chunks each member of each group
+    keeps. Without it the chunks that the group holds, in ascending order, are divided into equal
+    contiguous parts, the first part for the first member.
+    """
+
+    collective: Collective
+    groups: tuple[tuple[int, ...], ...]
+    pieces: Pieces | None = None
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The number of devices and chunks, and the goal for them."""
+
+    devices: int
+    chunks: int
+    goal: Goal
+
+
+_DEMANDS: dict[Collective, tuple[Violation, ...]] = {
+    Collective.ALL_REDUCE: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.REDUCE: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.REDUCE_SCATTER: (Violation.UNEQUAL_ROWS, Violation.ADDED_TWICE),
+    Collective.ALL_GATHER: (Violation.HELD_TWICE,),
+    Collective.BROADCAST: (),
+    Collective.ALL_TO_ALL: (Violation.UNEQUAL_ROWS, Violation.SENT_TWICE),
+}
+_ENDS: dict[Goal, tuple[Violation, ...]] = {
+    Goal.ALL_REDUCE: (Violation.GOAL_MISSED,),
+    Goal.REDUCE_SCATTER: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
+    Goal.ALL_GATHER: (Violation.GOAL_MISSED,),
+    Goal.REDUCE: (Violation.GOAL_MISSED,),
+    Goal.BROADCAST: (Violation.GOAL_MISSED,),
+    Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
+}
+"""What can be wrong after all steps, by goal."""
+_SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 
 def prove_groups(
@@ -94,43 +152,222 @@ def group_step_of(instruction: Instruction, tree: Tree) -> GroupStep:
 
 
 def _decide(steps: Sequence[GroupStep], payload: Payload, effort: int) -> Verdict:
-    checks = len(ENDS[payload.goal]) + 2 * len(steps)
+    checks = len(_ENDS[payload.goal]) + 2 * len(steps)
     part = share_effort(effort, checks)
     if part is None:
         return Unknown(f"an effort of {effort} is too little to ask z3 up to {checks} times")
     machine = SymbolicMachine(payload, part)
     for number, step in enumerate(steps):
         match machine.take(step):
-            case ViolationPlace() as wrong:
-                return _refutation(wrong, number, _spell_step(step), payload)
+            case Refuted() as wrong:
+                return replace(wrong, step=number, instruction=_spell_step(step))
             case Unknown(reason):
                 return Unknown(f"step {number + 1}: {reason}")
             case None:
                 continue
     match machine.goal():
-        case ViolationPlace() as wrong:
-            return _refutation(wrong, None, "", payload)
+        case Refuted() as wrong:
+            return wrong
         case Unknown(reason):
             return Unknown(f"the goal: {reason}")
         case None:
             return Proved((payload.devices,))
 
 
-def _refutation(
-    wrong: ViolationPlace, step: int | None, instruction: str, payload: Payload
-) -> Refuted:
-    def digits(number: int | None) -> tuple[int, ...] | None:
-        return None if number is None else (number,)
+class SymbolicMachine:
+    """What every device holds of the unknown chunk, step after step. Mutable, private, one use."""
 
-    return Refuted(
-        violation=wrong.violation,
-        step=step,
-        instruction=instruction,
-        names=("",),
-        sizes=(payload.devices,),
-        device=(wrong.device,),
-        other=digits(wrong.other),
-        chunk=digits(wrong.chunk),
-        contributor=digits(wrong.contributor),
-        goal=payload.goal,
-    )
+    def __init__(self, payload: Payload, effort: int) -> None:
+        context = z3.Context()
+        self._payload = payload
+        self._chunk = z3.BitVec("chunk", max(1, (payload.chunks - 1).bit_length()), context)
+        self._context = context
+        self._nothing = self._constant(0)
+        self._held: list[Holdings] = [
+            self._initial_holdings(device) for device in range(payload.devices)
+        ]
+        self._effort = effort
+
+    def take(self, step: GroupStep) -> Refuted | Unknown | None:
+        """Takes a step if it is sound, and returns None; else where it goes wrong, or Unknown."""
+        for violation in _DEMANDS[step.collective]:
+            wrong = self._solve(
+                [self._broken_precondition(violation, group) for group in step.groups]
+            )
+            if isinstance(wrong, Unknown):
+                return wrong
+            if wrong is not None:
+                return self._locate(violation, step.groups, wrong)
+        after: dict[int, Holdings] = {}
+        for index, group in enumerate(step.groups):
+            pieces = None if step.pieces is None else step.pieces[index]
+            if step.collective in _SPLITTING and pieces is None:
+                pieces = self._even_pieces(group)
+                if pieces is None:
+                    return self._refuted(Violation.UNEVEN, group[0])
+            after.update(zip(group, self._results(step.collective, group, pieces), strict=True))
+        self._held = [after.get(device, held) for device, held in enumerate(self._held)]
+        return None
+
+    def goal(self) -> Refuted | Unknown | None:
+        """None if every device that matters ends with what it must and nothing else."""
+        for violation in _ENDS[self._payload.goal]:
+            wrong = self._check_end(violation)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _check_end(self, violation: Violation) -> Refuted | Unknown | None:
+        """Where some device ends with too little or, for ``GOAL_EXCEEDED``, too much."""
+        rooted = self._payload.goal is Goal.REDUCE
+        differences = {}
+        for device in range(1 if rooted else self._payload.devices):
+            held, required = self._held[device], self._required_holdings(device)
+            lacks = violation is Violation.GOAL_MISSED
+            differences[device] = required & ~held if lacks else held & ~required
+        model = self._solve([bits != 0 for bits in differences.values()])
+        if model is None or isinstance(model, Unknown):
+            return model
+        values = {device: self._value(model, bits) for device, bits in differences.items()}
+        device = next(device for device, bits in values.items() if bits)
+        chunk = self._value(model, self._chunk)
+        return self._refuted(violation, device, None, chunk, _lowest_bit(values[device]))
+
+    def _refuted(
+        self,
+        violation: Violation,
+        device: int,
+        other: int | None = None,
+        chunk: int | None = None,
+        contributor: int | None = None,
+    ) -> Refuted:
+        """The refutation of a goal; for a step its number and text are added."""
+        at = [None if number is None else (number,) for number in (other, chunk, contributor)]
+        place = (self._payload.devices,), (device,), at[0], at[1], at[2]
+        return Refuted(violation, None, "", ("",), *place, self._payload.goal)
+
+    def _initial_holdings(self, device: int) -> Holdings:
+        match self._payload.goal:
+            case Goal.ALL_REDUCE | Goal.REDUCE_SCATTER | Goal.REDUCE | Goal.ALL_TO_ALL:
+                return self._constant(1 << device)
+            case Goal.ALL_GATHER:
+                return self._restrict(frozenset({device}), self._everything)
+            case Goal.BROADCAST:
+                return self._nothing if device else self._everything
+            case _:
+                assert_never(self._payload.goal)
+
+    def _required_holdings(self, device: int) -> Holdings:
+        pieces = self._payload.goal in (Goal.REDUCE_SCATTER, Goal.ALL_TO_ALL)
+        own = frozenset({device})
+        return self._restrict(own, self._everything) if pieces else self._everything
+
+    @property
+    def _everything(self) -> Holdings:
+        return self._constant((1 << self._payload.devices) - 1)
+
+    def _constant(self, bits: int) -> Holdings:
+        return z3.BitVecVal(bits, self._payload.devices, self._context)
+
+    def _solve(self, wrongs: Sequence[Any]) -> Any:
+        """A model in which something is wrong, None if there is none, or Unknown."""
+        solver = z3.SolverFor("QF_BV", ctx=self._context)
+        solver.set("ctrl_c", False)  # an interrupt is the caller's, not an "unknown"
+        solver.set("rlimit", self._effort)
+        solver.add(z3.ULE(self._chunk, self._payload.chunks - 1), self._any(wrongs))
+        verdict = solver.check()
+        if verdict == z3.unsat:
+            return None
+        if verdict == z3.unknown:
+            return Unknown(f"z3 gave up: {solver.reason_unknown()}")
+        return solver.model()
+
+    def _any(self, formulas: Iterable[Any]) -> Any:
+        return z3.Or(*formulas, z3.BoolVal(False, self._context))
+
+    def _broken_precondition(self, violation: Violation, group: Sequence[int]) -> Any:
+        """The formula that two members of the group break the precondition."""
+        first, *rest = (self._held[member] for member in group)
+        wrongs, seen = [], first
+        for held in rest:
+            match violation:
+                case Violation.UNEQUAL_ROWS:
+                    wrongs.append((first == 0) != (held == 0))
+                case Violation.ADDED_TWICE | Violation.SENT_TWICE:
+                    wrongs.append(seen & held != 0)
+                case _:
+                    wrongs.append(z3.And(seen != 0, held != 0))
+            seen = seen | held
+        return self._any(wrongs)
+
+    def _locate(self, violation: Violation, groups: Sequence[Sequence[int]], model: Any) -> Refuted:
+        for group in groups:
+            chunk, values = self._read(model, group)
+            for device, other in permutations(group, 2):
+                guilty = _guilty_contributions(violation, values[device], values[other])
+                if guilty:
+                    return self._refuted(violation, device, other, chunk, _lowest_bit(guilty))
+        raise AssertionError("z3's counterexample breaks no precondition")
+
+    def _read(self, model: Any, devices: Iterable[int]) -> tuple[int, dict[int, int]]:
+        held = {device: self._value(model, self._held[device]) for device in devices}
+        return self._value(model, self._chunk), held
+
+    def _value(self, model: Any, term: Any) -> int:
+        return int(model.eval(term, model_completion=True).as_long())
+
+    def _union(self, group: Sequence[int]) -> Holdings:
+        return z3.simplify(reduce(or_, (self._held[member] for member in group)))
+
+    def _even_pieces(self, group: Sequence[int]) -> tuple[frozenset[int], ...] | None:
+        united = self._union(group)
+        width = self._chunk.size()
+        rows = [
+            chunk
+            for chunk in range(self._payload.chunks)
+            for at in [z3.BitVecVal(chunk, width, self._context)]
+            if z3.simplify(z3.substitute(united, (self._chunk, at))).as_long() != 0
+        ]
+        share, left = divmod(len(rows), len(group))
+        if left:
+            return None
+        return tuple(frozenset(rows[i * share : (i + 1) * share]) for i in range(len(group)))
+
+    def _results(
+        self,
+        collective: Collective,
+        group: Sequence[int],
+        pieces: tuple[frozenset[int], ...] | None,
+    ) -> list[Holdings]:
+        """What the members hold afterwards, in their order."""
+        united = self._union(group)
+        match collective:
+            case Collective.ALL_REDUCE | Collective.ALL_GATHER:
+                return [united for _ in group]
+            case Collective.REDUCE:
+                return [united, *(self._nothing for _ in group[1:])]
+            case Collective.REDUCE_SCATTER | Collective.ALL_TO_ALL:
+                return [self._restrict(piece, united) for piece in pieces or ()]
+            case Collective.BROADCAST:
+                return [self._held[group[0]] for _ in group]
+            case _:
+                assert_never(collective)
+
+    def _restrict(self, piece: frozenset[int], held: Holdings) -> Holdings:
+        inside = self._any(self._chunk == chunk for chunk in sorted(piece))
+        return z3.If(inside, held, self._nothing)
+
+
+def _guilty_contributions(violation: Violation, bits: int, other: int) -> int:
+    """The contributions, as bits, by which two members' values of a chunk break a precondition."""
+    match violation:
+        case Violation.UNEQUAL_ROWS:
+            return 0 if other else bits
+        case Violation.ADDED_TWICE | Violation.SENT_TWICE:
+            return bits & other
+        case _:
+            return bits if other else 0
+
+
+def _lowest_bit(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

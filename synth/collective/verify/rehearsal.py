@@ -8,7 +8,7 @@ from grammar import Goal, Program
 from hierarchies import Reduction, Tree
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive, derive_on
-from synth.collective.verify.replay import compare, compare_stripes
+from synth.collective.verify.replay import compare_stripes
 from synth.collective.verify.symbolic import Verdict, prove
 
 _MOST_ELEMENTS = 2**14
@@ -35,11 +35,7 @@ def rehearse(derivation: Derivation) -> None:
     A size of 3 finds what powers of 2 hide. Raises AssertionError if the arrays disagree with the
     rules: that is our own bug, not the caller's.
     """
-    for reduction in _small_machines(derivation):
-        schedule = lower(derive_on(derivation, reduction.tree), reduction, payload_bytes=1)
-        failure = compare(schedule, elements=schedule.pieces + 1)
-        if failure:
-            raise AssertionError(f"{derivation.program}: {failure}")
+    rehearse_stripes([derivation], [1])
 
 
 def rehearse_stripes(derivations: Sequence[Derivation], sizes: Sequence[int]) -> None:

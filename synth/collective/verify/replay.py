@@ -134,7 +134,7 @@ def _replay_segment(
 ) -> Array | Failure:
     """The devices' results, ``length`` elements each."""
     devices = list(range(len(payloads)))
-    firsts = _first_members(schedule.reduction)
+    firsts = schedule.reduction.grid()[:, 0].tolist()
     starting = firsts if schedule.goal is Goal.BROADCAST else devices
     ending = firsts if schedule.goal is Goal.REDUCE else devices
     buffers = Buffers({device: payloads[device].copy() for device in starting}, schedule.op)
@@ -158,11 +158,6 @@ def _replay_segment(
     for device in ending:
         result[device] = buffers[device]
     return result
-
-
-def _first_members(reduction: Reduction) -> list[int]:
-    """The first member of every reduction group."""
-    return [int(device) for device in reduction.grid()[:, 0]]
 
 
 def _run_exchange(phase: Exchange, buffers: Buffers, length: int) -> None:

@@ -56,19 +56,8 @@ from synth.show.terminal.style import axes_text, considered_text, faults_text, p
 from synth.show.terminal.verdict import Verdict, row_to_do, verdict
 
 Json = Mapping[str, Any]
-TABS = {
-    "torch": "PyTorch",
-    "jax": "JAX",
-    "jax-flat": "JAX, explicit groups",
-    "mpi": "mpi4py",
-    "mscclpp": "MSCCL++",
-    "nccl-tuner": "NCCL tuner",
-    "json": "JSON",
-    "torchrun": "torchrun",
-    "slurm": "Slurm",
-    "rankfile": "Open MPI rankfile",
-    "kubernetes": "Kubernetes",
-}
+TABS = {name: target.tab for name, target in TARGETS.items() if target.tab}
+"""The formats in which the page shows a program."""
 _GROUP_TABS = {"json": "JSON"}
 """Formats for programs of explicit groups, as on a machine that lacks devices."""
 RANKED_VERBS = ("top", "plan")

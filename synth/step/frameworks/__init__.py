@@ -24,21 +24,11 @@ If one cannot, an error says why. Where it does something else, a line that begi
 zero=1: torchtitan stores moments in parts only with gradients; zero=2 or 3
 """
 
-from synth.step.frameworks.files import (
-    FRAMEWORKS,
-    Configurations,
-    write_configuration,
-    write_configurations,
-)
-from synth.step.frameworks.inputs import FrameworkFiles, ModelSpec, PlacedSystem, TrainingSpec
-
-__all__ = [
-    "FRAMEWORKS",
-    "Configurations",
-    "FrameworkFiles",
-    "ModelSpec",
-    "PlacedSystem",
-    "TrainingSpec",
-    "write_configuration",
-    "write_configurations",
-]
+from synth.collective.emit.launchers import PlacedSystem as PlacedSystem
+from synth.step.frameworks.files import FRAMEWORKS as FRAMEWORKS
+from synth.step.frameworks.files import Configurations as Configurations
+from synth.step.frameworks.files import write_configuration as write_configuration
+from synth.step.frameworks.files import write_configurations as write_configurations
+from synth.step.frameworks.inputs import FrameworkFiles as FrameworkFiles
+from synth.step.frameworks.inputs import ModelSpec as ModelSpec
+from synth.step.frameworks.inputs import TrainingSpec as TrainingSpec

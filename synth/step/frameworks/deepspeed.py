@@ -21,15 +21,14 @@ from dataclasses import replace
 from typing import Any
 
 from hierarchies import Axis, InputError
+from synth.collective.emit.launchers import PlacedSystem
 from synth.collective.emit.mesh import RankOrder
 from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
-    PlacedSystem,
     RecipeDifferences,
 )
 from synth.step.frameworks.launch import Launch, write_launch
-from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import Gpt2, Llama
 
@@ -45,7 +44,7 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
         note = "AutoTP cuts no table of tokens: the vocabulary is whole on every device"
         differs.say(note, replace(recipe, vocabulary=""))
     _note_unsupported(inputs, differs)
-    note_first(differs)
+    differs.note_first()
     body: dict[str, Any] = {
         "train_batch_size": inputs.job.batch,
         "train_micro_batch_size_per_gpu": inputs.samples,
@@ -58,11 +57,10 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
         body["tensor_parallel"] = {"autotp_size": sizes["tensor"]}
     command = '"${TRAIN:?your program}" --deepspeed --deepspeed_config deepspeed.json'
     notes = [f"# differs: {note}" for note in differs.notes]
-    files = write_launch(
-        inputs, Launch.of(_merge_experts(inputs), RankOrder.DEEPSPEED), command, before=notes
-    )
+    how = Launch.of(_merge_experts(inputs), RankOrder.DEEPSPEED)
+    files = write_launch(inputs, how, command, before=notes)
     files["deepspeed.json"] = json.dumps(body, indent=2) + "\n"
-    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
+    return differs.written(files, how.order)
 
 
 def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
@@ -127,7 +125,7 @@ def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -
         size = inputs.sizes["expert"]
         differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={size})")
     if recipe.remat:
-        differs.say("layers done again are code: gradient_checkpointing_enable() or the like")
+        differs.say("recomputed layers are code: gradient_checkpointing_enable() or the like")
 
 
 def _zero(inputs: ConfigurationInputs) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies import InputError, suggest_nearest
+from synth.collective.emit.launchers import PlacedSystem
 from synth.collective.emit.source import Files
 from synth.step.frameworks.deepspeed import deepspeed
 from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     ModelSpec,
-    PlacedSystem,
     TrainingSpec,
 )
 from synth.step.frameworks.jax import jax

@@ -9,14 +9,17 @@ can express.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import gcd
 from typing import Any
 
 from grammar.tensors.operations import Step
-from hierarchies import Axis, InputError, Placement, System
-from synth.collective.emit.source import EmitOptions, Files
+from hierarchies import Axis, InputError, Placement
+from synth.collective.emit.launchers import PlacedSystem
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import Files
+from synth.step.redistribution.paths import CostPriority
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import AND, Recipe
 from synth.step.zoo.sizes import Gpt2, Llama, Sizes
@@ -56,41 +59,16 @@ class TrainingSpec:
 
 
 @dataclass(frozen=True)
-class PlacedSystem:
-    """A placement on a system; ``options`` may name the hosts, and the level of hosts."""
-
-    system: System
-    placement: Placement
-    options: EmitOptions = field(default_factory=EmitOptions)
-
-
-@dataclass(frozen=True)
 class FrameworkFiles:
     """Files of a framework, the recipe that they express, and how it differs from the given one.
 
-    Each note is a sentence, which is in the files, too.
+    Each note is a sentence, which is in the files, too. ``order``: how ``launch.sh`` numbers ranks.
     """
 
     files: Files
     recipe: Recipe
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """The decoder's sizes for frameworks; ``rotary``: the base of rotary positions, or 0."""
-
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    hidden: int
-    vocabulary: int
-    longest: int
-    gated: bool
-    rotary: int
-    experts: int = 1
-    chosen: int = 1
+    order: RankOrder = RankOrder.MACHINE
 
 
 @dataclass
@@ -104,6 +82,16 @@ class RecipeDifferences:
         """Adds a sentence, and the recipe that the framework has instead, if there is one."""
         self.notes.append(note)
         self.recipe = recipe or self.recipe
+
+    def note_first(self) -> None:
+        """Notes that no framework can be told to prefer fewer requests to fewer bytes."""
+        plain = replace(self.recipe, first=CostPriority.BYTES)
+        if plain != self.recipe:
+            self.say("no framework has a setting for 'fewest requests'", plain)
+
+    def written(self, files: Files, order: RankOrder = RankOrder.MACHINE) -> FrameworkFiles:
+        """Returns files with all that was noted."""
+        return FrameworkFiles(files, self.recipe, tuple(self.notes), order)
 
 
 @dataclass(frozen=True)
@@ -226,45 +214,26 @@ class ConfigurationInputs:
         return roles
 
     @cached_property
-    def decoder(self) -> Decoder:
-        """The model as a decoder. Raises InputError for other models, and for too many tokens."""
+    def decoder(self) -> Llama:
+        """The sizes of the model as a decoder, with a ``rope_base`` of 0 for learned positions.
+
+        Raises InputError for other models, and for too many tokens.
+        """
+        tokens, name = self.job.sequence, self.model.name
         match self.model.sizes:
+            case Gpt2() as sizes if tokens > sizes.sequence:
+                problem = f"{tokens} tokens, and {name} has places for {sizes.sequence}"
+                raise InputError(problem, hint="change its sequence, too")
             case Gpt2() as sizes:
-                decoder = Decoder(
-                    layers=sizes.layers,
-                    width=sizes.width,
-                    heads=sizes.heads,
-                    key_heads=sizes.heads,
-                    hidden=4 * sizes.width,
-                    vocabulary=sizes.vocabulary,
-                    longest=sizes.sequence,
-                    gated=False,
-                    rotary=0,
-                )
+                hidden = 4 * sizes.width
+                return Llama(**asdict(sizes), key_heads=sizes.heads, hidden=hidden, rope_base=0)
             case Llama() as sizes:
-                decoder = Decoder(
-                    layers=sizes.layers,
-                    width=sizes.width,
-                    heads=sizes.heads,
-                    key_heads=sizes.key_heads,
-                    hidden=sizes.hidden,
-                    vocabulary=sizes.vocabulary,
-                    longest=max(sizes.sequence, self.job.sequence),
-                    gated=True,
-                    rotary=round(sizes.rope_base),
-                    experts=sizes.experts,
-                    chosen=sizes.chosen,
-                )
+                return replace(sizes, sequence=max(sizes.sequence, tokens))
             case other:
                 kind = type(other).__name__
                 raise InputError(
-                    f"{self.model.name} is a {kind}", hint="decoders are written: GPT-2 and Llama"
+                    f"{name} is a {kind}", hint="decoders are written: GPT-2 and Llama"
                 )
-        if self.job.sequence > decoder.longest:
-            tokens, name = self.job.sequence, self.model.name
-            problem = f"{tokens} tokens, and {name} has places for {decoder.longest}"
-            raise InputError(problem, hint="change its sequence, too")
-        return decoder
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -272,7 +241,7 @@ class ConfigurationInputs:
         count = self.named.stages
         return self.named.layers or (self.decoder.layers // count,) * count
 
-    def check_decoder(self) -> Decoder:
+    def check_decoder(self) -> Llama:
         """The decoder, if the recipe's sizes divide it. Raises InputError otherwise."""
         decoder, sizes, recipe = self.decoder, self.sizes, self.named
         if sum(recipe.layers) not in (0, decoder.layers):

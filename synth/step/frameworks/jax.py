@@ -16,7 +16,6 @@ from hierarchies import InputError
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.text import templates
 from synth.step.frameworks.inputs import ConfigurationInputs, FrameworkFiles, RecipeDifferences
-from synth.step.frameworks.megatron import note_first
 from synth.step.sharding import Plan, plan_of
 from synth.step.sharding.plan import PIPE, TIME
 
@@ -43,17 +42,17 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     if inputs.recipe.microbatches > 1:
         differs.say(f"{inputs.recipe.microbatches} microbatches are code: a loop over the batch")
     if inputs.recipe.remat:
-        differs.say("layers done again are code: jax.checkpoint")
+        differs.say("recomputed layers are code: jax.checkpoint")
     if inputs.recipe.zero == 2:
-        differs.say("XLA decides how gradients lie until the update: zero=2 is not said")
+        differs.say("XLA chooses the sharding of gradients before the update: zero=2 is left out")
     if inputs.recipe.bucket_bytes:
         differs.say("XLA has its own size of buckets")
-    note_first(differs)
+    differs.note_first()
     text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
     script = text.render(
         head=inputs.head, notes=differs.notes, mesh=_mesh(inputs), specs=_spell_specs(specs)
     )
-    return FrameworkFiles({"collsynth_mesh.py": script}, differs.recipe, tuple(differs.notes))
+    return differs.written({"collsynth_mesh.py": script})
 
 
 def _unflatten(label: str, kind: Type, sharding: Sharding, plan: Plan) -> Sharding:

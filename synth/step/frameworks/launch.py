@@ -13,11 +13,18 @@ from dataclasses import dataclass, replace
 
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.frameworks import FRAMEWORKS
-from synth.collective.emit.launchers import host_level, hosts, rankfile, slurm, torchrun
+from synth.collective.emit.launchers import (
+    PlacedSystem,
+    host_level,
+    hosts,
+    rankfile,
+    slurm,
+    torchrun,
+)
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.source import Files
 from synth.collective.emit.text import templates
-from synth.step.frameworks.inputs import ConfigurationInputs, PlacedSystem
+from synth.step.frameworks.inputs import ConfigurationInputs
 
 _MOST_SHOWN = 4
 
@@ -40,6 +47,11 @@ class Launch:
         [convention] = [c for c in conventions(seated.placement) if c.framework == title]
         flag = convention.say if convention.say in able else ""
         return cls(machine, convention.default or bool(flag), flag)
+
+    @property
+    def order(self) -> RankOrder:
+        """How the processes that it starts are numbered."""
+        return RankOrder.MACHINE if self.default else self.machine.options.rank_order
 
 
 def write_launch(

@@ -23,7 +23,7 @@ How they express a recipe:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from shlex import quote
 
@@ -32,7 +32,6 @@ from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.text import templates
 from synth.step.frameworks.inputs import (
     ConfigurationInputs,
-    Decoder,
     FrameworkFiles,
     RecipeDifferences,
     check_divides,
@@ -40,6 +39,7 @@ from synth.step.frameworks.inputs import (
 from synth.step.frameworks.launch import Launch, write_launch
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import Recipe
+from synth.step.zoo.sizes import Llama
 
 Value = int | str | bool
 Settings = dict[str, Value]
@@ -48,103 +48,81 @@ SCHEDULES = ("1f1b", "interleaved-1f1b")
 PADDING_MULTIPLE = 128
 """The parts of the vocabulary are a multiple of a power of two up to this one."""
 SHARDING_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
-MAPPING = "--use-tp-pp-dp-mapping"
 
 
-@dataclass(frozen=True)
-class SettingSpelling:
-    """A setting's flag, and its lines in a recipe of Bridge, with ``{}`` for its value."""
-
-    flag: str
-    bridge: tuple[str, ...]
-
-
-def _spelling_of(flag: str, *bridge: str) -> SettingSpelling:
-    return SettingSpelling(f"--{flag}", bridge)
-
-
-SPELLINGS: Mapping[str, SettingSpelling] = {
-    "layers": _spelling_of("num-layers", "model.num_layers = {}"),
-    "width": _spelling_of("hidden-size", "model.hidden_size = {}"),
-    "hidden": _spelling_of("ffn-hidden-size", "model.ffn_hidden_size = {}"),
-    "heads": _spelling_of("num-attention-heads", "model.num_attention_heads = {}"),
-    "grouped": _spelling_of("group-query-attention"),
-    "key_heads": _spelling_of("num-query-groups", "model.num_query_groups = {}"),
-    "sequence": _spelling_of("seq-length", "model.seq_length = {}", "dataset.seq_length = {}"),
-    "longest": _spelling_of("max-position-embeddings"),
-    "positions": _spelling_of("position-embedding-type", "model.position_embedding_type = {}"),
-    "rotary_base": _spelling_of("rotary-base", "model.rotary_base = {}"),
-    "norm": _spelling_of("normalization", "model.normalization = {}"),
-    "swiglu": _spelling_of(
-        "swiglu", "model.gated_linear_unit = True", "model.activation_func = F.silu"
+SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "layers": ("num-layers", "model.num_layers = {}"),
+    "width": ("hidden-size", "model.hidden_size = {}"),
+    "hidden": ("ffn-hidden-size", "model.ffn_hidden_size = {}"),
+    "heads": ("num-attention-heads", "model.num_attention_heads = {}"),
+    "grouped": ("group-query-attention",),
+    "key_heads": ("num-query-groups", "model.num_query_groups = {}"),
+    "sequence": ("seq-length", "model.seq_length = {}", "dataset.seq_length = {}"),
+    "longest": ("max-position-embeddings",),
+    "positions": ("position-embedding-type", "model.position_embedding_type = {}"),
+    "rotary_base": ("rotary-base", "model.rotary_base = {}"),
+    "norm": ("normalization", "model.normalization = {}"),
+    "swiglu": ("swiglu", "model.gated_linear_unit = True", "model.activation_func = F.silu"),
+    "no_bias": ("disable-bias-linear", "model.add_bias_linear = False"),
+    "untied": (
+        "untie-embeddings-and-output-weights",
+        "model.share_embeddings_and_output_weights = False",
     ),
-    "no_bias": _spelling_of("disable-bias-linear", "model.add_bias_linear = False"),
-    "untied": _spelling_of(
-        "untie-embeddings-and-output-weights", "model.share_embeddings_and_output_weights = False"
-    ),
-    "attention_dropout": _spelling_of("attention-dropout", "model.attention_dropout = {}.0"),
-    "hidden_dropout": _spelling_of("hidden-dropout", "model.hidden_dropout = {}.0"),
-    "vocabulary": _spelling_of(
+    "attention_dropout": ("attention-dropout", "model.attention_dropout = {}.0"),
+    "hidden_dropout": ("hidden-dropout", "model.hidden_dropout = {}.0"),
+    "vocabulary": (
         "vocab-size",
         "model.vocab_size = {}",
         "model.should_pad_vocab = True",
         "tokenizer.vocab_size = {}",
     ),
-    "padded_to": _spelling_of(
-        "make-vocab-size-divisible-by", "model.make_vocab_size_divisible_by = {}"
-    ),
-    "experts": _spelling_of("num-experts", "model.num_moe_experts = {}"),
-    "chosen": _spelling_of("moe-router-topk", "model.moe_router_topk = {}"),
-    "expert_hidden": _spelling_of("moe-ffn-hidden-size", "model.moe_ffn_hidden_size = {}"),
-    "dispatcher": _spelling_of("moe-token-dispatcher-type", "model.moe_token_dispatcher_type = {}"),
-    "grouped_products": _spelling_of("moe-grouped-gemm", "model.moe_grouped_gemm = True"),
-    "balanced": _spelling_of(
-        "moe-router-load-balancing-type", "model.moe_router_load_balancing_type = {}"
-    ),
-    "tensor": _spelling_of("tensor-model-parallel-size", "model.tensor_model_parallel_size = {}"),
-    "sequence_parallel": _spelling_of("sequence-parallel", "model.sequence_parallel = True"),
-    "pipe": _spelling_of("pipeline-model-parallel-size", "model.pipeline_model_parallel_size = {}"),
-    "chunks": _spelling_of(
+    "padded_to": ("make-vocab-size-divisible-by", "model.make_vocab_size_divisible_by = {}"),
+    "experts": ("num-experts", "model.num_moe_experts = {}"),
+    "chosen": ("moe-router-topk", "model.moe_router_topk = {}"),
+    "expert_hidden": ("moe-ffn-hidden-size", "model.moe_ffn_hidden_size = {}"),
+    "dispatcher": ("moe-token-dispatcher-type", "model.moe_token_dispatcher_type = {}"),
+    "grouped_products": ("moe-grouped-gemm", "model.moe_grouped_gemm = True"),
+    "balanced": ("moe-router-load-balancing-type", "model.moe_router_load_balancing_type = {}"),
+    "tensor": ("tensor-model-parallel-size", "model.tensor_model_parallel_size = {}"),
+    "sequence_parallel": ("sequence-parallel", "model.sequence_parallel = True"),
+    "pipe": ("pipeline-model-parallel-size", "model.pipeline_model_parallel_size = {}"),
+    "chunks": (
         "num-virtual-stages-per-pipeline-rank",
         "model.virtual_pipeline_model_parallel_size = {}",
         "model.overlap_p2p_comm = True",
         "model.batch_p2p_comm = False",
     ),
-    "layout": _spelling_of(
-        "pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout = {}"
-    ),
-    "round": _spelling_of(
+    "layout": ("pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout = {}"),
+    "round": (
         "microbatch-group-size-per-virtual-pipeline-stage",
         "model.microbatch_group_size_per_vp_stage = {}",
     ),
-    "context": _spelling_of("context-parallel-size", "model.context_parallel_size = {}"),
-    "context_by": _spelling_of("cp-comm-type", "model.cp_comm_type = {}"),
-    "expert": _spelling_of("expert-model-parallel-size", "model.expert_model_parallel_size = {}"),
-    "micro": _spelling_of("micro-batch-size", "train.micro_batch_size = {}"),
-    "batch": _spelling_of("global-batch-size", "train.global_batch_size = {}"),
-    "distributed": _spelling_of(
+    "context": ("context-parallel-size", "model.context_parallel_size = {}"),
+    "context_by": ("cp-comm-type", "model.cp_comm_type = {}"),
+    "expert": ("expert-model-parallel-size", "model.expert_model_parallel_size = {}"),
+    "micro": ("micro-batch-size", "train.micro_batch_size = {}"),
+    "batch": ("global-batch-size", "train.global_batch_size = {}"),
+    "distributed": (
         "use-distributed-optimizer",
         "ddp.use_distributed_optimizer = True",
         "optimizer.use_distributed_optimizer = True",
     ),
-    "fsdp": _spelling_of(
-        "use-megatron-fsdp", "dist.use_megatron_fsdp = True", "ddp.use_megatron_fsdp = True"
-    ),
-    "sharded": _spelling_of(
-        "data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy = {}"
-    ),
-    "checkpoints": _spelling_of("ckpt-format", "checkpoint.ckpt_format = {}"),
-    "overlapped": _spelling_of("overlap-grad-reduce", "ddp.overlap_grad_reduce = True"),
-    "bucket": _spelling_of("ddp-bucket-size", "ddp.bucket_size = {}"),
-    "remade": _spelling_of("recompute-granularity", "model.recompute_granularity = {}"),
-    "remade_by": _spelling_of("recompute-method", "model.recompute_method = {}"),
-    "remade_layers": _spelling_of("recompute-num-layers", "model.recompute_num_layers = {}"),
-    "mapping": _spelling_of(MAPPING.removeprefix("--"), "dist.use_tp_pp_dp_mapping = True"),
-    "bf16": _spelling_of("bf16", 'mixed_precision = "bf16_mixed"'),
-    "fp16": _spelling_of("fp16", 'mixed_precision = "fp16_mixed"'),
+    "fsdp": ("use-megatron-fsdp", "dist.use_megatron_fsdp = True", "ddp.use_megatron_fsdp = True"),
+    "sharded": ("data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy = {}"),
+    "checkpoints": ("ckpt-format", "checkpoint.ckpt_format = {}"),
+    "overlapped": ("overlap-grad-reduce", "ddp.overlap_grad_reduce = True"),
+    "bucket": ("ddp-bucket-size", "ddp.bucket_size = {}"),
+    "remade": ("recompute-granularity", "model.recompute_granularity = {}"),
+    "remade_by": ("recompute-method", "model.recompute_method = {}"),
+    "remade_layers": ("recompute-num-layers", "model.recompute_num_layers = {}"),
+    "mapping": ("use-tp-pp-dp-mapping", "dist.use_tp_pp_dp_mapping = True"),
+    "bf16": ("bf16", 'mixed_precision = "bf16_mixed"'),
+    "fp16": ("fp16", 'mixed_precision = "fp16_mixed"'),
 }
-"""Every setting that is written, in this order."""
+"""Every setting that is written, in this order: its flag, and its lines in a recipe of Bridge, with
+``{}`` for its value."""
 
+_MAPPING = f"--{SPELLINGS['mapping'][0]}"
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -153,9 +131,9 @@ def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
     settings, differs, how = _decide_settings(inputs)
     text = _template("megatron.sh.jinja", inputs, differs, flags=[*_flags(settings)])
     command = '"$MEGATRON"/pretrain_gpt.py "${ARGUMENTS[@]}" "${DATA[@]}" "${TRAINING[@]}"'
-    before = [*_environment(settings, inputs), ': "${MEGATRON:?where Megatron-LM lies}"']
+    before = [*_environment(settings, inputs), ': "${MEGATRON:?the folder of Megatron-LM}"']
     launch = write_launch(inputs, how, command, before=[*before, "source arguments.sh"])
-    return FrameworkFiles({"arguments.sh": text, **launch}, differs.recipe, tuple(differs.notes))
+    return differs.written({"arguments.sh": text, **launch}, how.order)
 
 
 def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
@@ -170,9 +148,7 @@ def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
         'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"',
     ]
     launch = write_launch(inputs, how, "collsynth_bridge.py", before=before)
-    return FrameworkFiles(
-        {"collsynth_bridge.py": text, **launch}, differs.recipe, tuple(differs.notes)
-    )
+    return differs.written({"collsynth_bridge.py": text, **launch}, how.order)
 
 
 def _template(
@@ -184,15 +160,15 @@ def _template(
 
 def _flags(settings: Settings) -> Iterator[str]:
     for name, value in settings.items():
-        flag = SPELLINGS[name].flag
         if name == "chunks" and "layout" in settings:
             continue
+        flag = f"--{SPELLINGS[name][0]}"
         yield flag if value is True else f"{flag} {quote(str(value))}"
 
 
 def _lines(settings: Settings, inputs: ConfigurationInputs) -> Iterator[str]:
     for name, value in settings.items():
-        for line in SPELLINGS[name].bridge:
+        for line in SPELLINGS[name][1:]:
             yield f"cfg.{line.format(_literal(value))}"
     if "distributed" not in settings:  # what either has, Bridge gives to both
         yield "cfg.ddp.use_distributed_optimizer = False"
@@ -215,7 +191,7 @@ def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
 
 def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
     decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
-    how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [MAPPING])
+    how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [_MAPPING])
     settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
     settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
     if how.flag:
@@ -224,42 +200,33 @@ def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDiffe
     return ordered, differs, how
 
 
-def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
+def _model(inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferences) -> Settings:
     settings: Settings = {
         "layers": decoder.layers,
         "width": decoder.width,
         "hidden": decoder.hidden,
         "heads": decoder.heads,
         "sequence": inputs.job.sequence,
-        "longest": decoder.longest,
-        "positions": "rope" if decoder.rotary else "learned_absolute",
+        "longest": decoder.sequence,
+        "positions": "rope" if decoder.rope_base else "learned_absolute",
         "attention_dropout": 0,
         "hidden_dropout": 0,
     }
-    if decoder.rotary:
-        settings |= {
-            "rotary_base": decoder.rotary,
-            "norm": "RMSNorm",
-            "no_bias": True,
-            "untied": True,
-        }
-    if decoder.gated:
-        settings["swiglu"] = True
+    if decoder.rope_base:
+        settings |= {"rotary_base": round(decoder.rope_base), "norm": "RMSNorm", "swiglu": True}
+        settings |= {"no_bias": True, "untied": True}
     if decoder.key_heads != decoder.heads:
         settings |= {"grouped": True, "key_heads": decoder.key_heads}
     if decoder.experts > 1:
-        settings |= {
-            "experts": decoder.experts,
-            "chosen": decoder.chosen,
-            "expert_hidden": decoder.hidden,
-        }
+        settings |= {"experts": decoder.experts, "chosen": decoder.chosen}
+        settings |= {"expert_hidden": decoder.hidden}
         settings |= {"dispatcher": "alltoall", "grouped_products": True, "balanced": "none"}
         differs.say("an expert takes all tokens that choose it, however many (it drops none)")
     return settings | _vocabulary(inputs, decoder, differs)
 
 
 def _vocabulary(
-    inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences
+    inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferences
 ) -> Settings:
     tensor = inputs.sizes["tensor"]
     fits = [size for size in _powers(PADDING_MULTIPLE) if decoder.vocabulary % (size * tensor) == 0]
@@ -380,12 +347,5 @@ def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> 
         settings["bucket"] = max(1, recipe.bucket_bytes // 4)
     if short := SHORT_DTYPES.get(inputs.job.numbers):
         settings[short] = True
-    note_first(differs)
+    differs.note_first()
     return settings
-
-
-def note_first(differs: RecipeDifferences) -> None:
-    """Notes that no framework can be told to prefer fewer requests to fewer bytes."""
-    plain = replace(differs.recipe, first=Recipe((("data", 1),)).first)
-    if plain != differs.recipe:
-        differs.say("'fewest requests' is said to no framework: each sends what it sends", plain)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from hierarchies import InputError
@@ -32,11 +32,11 @@ from synth.step.frameworks.inputs import (
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
-from synth.step.frameworks.megatron import note_first
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import ZOO, Llama
 
 Value = bool | int | str | list[list[str]]
+Sections = Mapping[str, Mapping[str, Value]]
 
 FLAVOURS: Mapping[str, tuple[str, str]] = {
     "llama3-8b": ("8B", "llama3_8b"),
@@ -59,52 +59,36 @@ OUTPUT_NAMES = {"0.3": "lm_head", "0.2": "output"}
 """The name of the last matrix in each version."""
 
 
-@dataclass(frozen=True)
-class TitanSettings:
-    """Options of the sections that both versions have."""
-
-    parallelism: Mapping[str, Value]
-    training: Mapping[str, Value]
-    remat: bool
-
-
 def torchtitan(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``collsynth_torchtitan.py``, for 0.3. Raises InputError."""
     _, base = _flavour(inputs)
-    settings, differs = _decide_settings(inputs, "0.3")
+    sections, differs = _decide_settings(inputs, "0.3")
     text = templates("synth.step.frameworks").get_template("torchtitan.py.jinja")
-    said = [(section, _python(values)) for section, values in _sections(settings)]
+    said = [(section, _python(values)) for section, values in sections.items()]
     script = text.render(
-        head=inputs.head, notes=differs.notes, base=base, said=said, remat=settings.remat
+        head=inputs.head, notes=differs.notes, base=base, said=said, remat=inputs.recipe.remat
     )
     before = ['export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"']
     command = "-m torchtitan.train --module collsynth_torchtitan --config config"
-    launch = write_launch(
-        inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command, before=before
-    )
-    files = {"collsynth_torchtitan.py": script, **launch}
-    return FrameworkFiles(files, differs.recipe, tuple(differs.notes))
+    how = Launch.of(inputs.seated, RankOrder.TORCHTITAN)
+    launch = write_launch(inputs, how, command, before=before)
+    return differs.written({"collsynth_torchtitan.py": script, **launch}, how.order)
 
 
 def torchtitan_toml(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``torchtitan.toml``, for 0.2. Raises InputError."""
     flavour, _ = _flavour(inputs)
-    settings, differs = _decide_settings(inputs, "0.2")
+    sections, differs = _decide_settings(inputs, "0.2")
     text = templates("synth.step.frameworks").get_template("torchtitan.toml.jinja")
-    said = [(section, _toml(values)) for section, values in _sections(settings)]
-    mode = "full" if settings.remat else "none"
+    said = [(section, _toml(values)) for section, values in sections.items()]
+    mode = "full" if inputs.recipe.remat else "none"
     script = text.render(
         head=inputs.head, notes=differs.notes, flavour=flavour, said=said, mode=mode
     )
     command = "-m torchtitan.train --job.config_file torchtitan.toml"
-    launch = write_launch(inputs, Launch.of(inputs.seated, RankOrder.TORCHTITAN), command)
-    return FrameworkFiles(
-        {"torchtitan.toml": script, **launch}, differs.recipe, tuple(differs.notes)
-    )
-
-
-def _sections(settings: TitanSettings) -> list[tuple[str, Mapping[str, Value]]]:
-    return [("training", settings.training), ("parallelism", settings.parallelism)]
+    how = Launch.of(inputs.seated, RankOrder.TORCHTITAN)
+    launch = write_launch(inputs, how, command)
+    return differs.written({"torchtitan.toml": script, **launch}, how.order)
 
 
 def _toml(values: Mapping[str, Value]) -> list[str]:
@@ -137,7 +121,8 @@ def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
 
 def _decide_settings(
     inputs: ConfigurationInputs, version: str
-) -> tuple[TitanSettings, RecipeDifferences]:
+) -> tuple[Sections, RecipeDifferences]:
+    """Returns the options of the sections that both versions have, by section."""
     inputs.check_decoder()
     recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
@@ -151,11 +136,11 @@ def _decide_settings(
     if recipe.bucket_bytes:
         note = "torchtitan has no size of buckets: what a layer sends goes together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
-    note_first(differs)
+    differs.note_first()
     training = _training(inputs)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
-    return TitanSettings(_parallelism(inputs, version), training, recipe.remat), differs
+    return {"training": training, "parallelism": _parallelism(inputs, version)}, differs
 
 
 def _check(inputs: ConfigurationInputs, version: str) -> None:

@@ -15,42 +15,25 @@ Two operations without communication between them are one event, here for PyTorc
 >>> step = parse_step(text)
 >>> plan = plan_of(step, parse_recipe("data=2; batch over data"))
 >>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.parts)
->>> event.operations, [str(one) for one in event.inputs]
+>>> event.operations, [str(kind) for kind in event.inputs]
 (2, ['f32[4]'])
 """
 
-from synth.step.profiles.blocks import OperationBlock, split_blocks
-from synth.step.profiles.composed import Kinds, Known, compose_seconds, known
-from synth.step.profiles.events import ProfileEvent, list_events
-from synth.step.profiles.profile import (
-    MOST_DRIFT,
-    MeasuredEvent,
-    Profile,
-    check_dtype,
-    check_machine,
-    drift_of,
-    profile_text,
-    read_profile,
-)
-from synth.step.profiles.trial import ProfileTrial, measure_events
-
-__all__ = [
-    "MOST_DRIFT",
-    "Kinds",
-    "Known",
-    "MeasuredEvent",
-    "OperationBlock",
-    "Profile",
-    "ProfileEvent",
-    "ProfileTrial",
-    "check_dtype",
-    "check_machine",
-    "compose_seconds",
-    "drift_of",
-    "known",
-    "list_events",
-    "measure_events",
-    "profile_text",
-    "read_profile",
-    "split_blocks",
-]
+from synth.step.profiles.blocks import OperationBlock as OperationBlock
+from synth.step.profiles.blocks import split_blocks as split_blocks
+from synth.step.profiles.composed import Kinds as Kinds
+from synth.step.profiles.composed import Known as Known
+from synth.step.profiles.composed import compose_seconds as compose_seconds
+from synth.step.profiles.composed import known as known
+from synth.step.profiles.events import ProfileEvent as ProfileEvent
+from synth.step.profiles.events import list_events as list_events
+from synth.step.profiles.profile import MOST_DRIFT as MOST_DRIFT
+from synth.step.profiles.profile import MeasuredEvent as MeasuredEvent
+from synth.step.profiles.profile import Profile as Profile
+from synth.step.profiles.profile import check_dtype as check_dtype
+from synth.step.profiles.profile import check_machine as check_machine
+from synth.step.profiles.profile import drift_of as drift_of
+from synth.step.profiles.profile import profile_text as profile_text
+from synth.step.profiles.profile import read_profile as read_profile
+from synth.step.profiles.trial import ProfileTrial as ProfileTrial
+from synth.step.profiles.trial import measure_events as measure_events

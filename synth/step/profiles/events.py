@@ -16,7 +16,7 @@ it is complete.
 ... ''')
 >>> plan = plan_of(step, parse_recipe("data=4; batch over data"))
 >>> [(_, event)] = list_events("torch", step, apply(step, plan), plan.sizes)
->>> event.name, event.operations, [str(one) for one in event.inputs]
+>>> event.name, event.operations, [str(kind) for kind in event.inputs]
 ('exp to reduce_sum', 3, ['f32[2,2]'])
 """
 
@@ -86,7 +86,8 @@ def _event(runtime: str, block: OperationBlock, sizes: Mapping[str, int]) -> Pro
     ]
     text = write_operations(runtime, section, sizes, sent)
     inputs = tuple(
-        Type(value.type.dtype, part_shape(value.type, lies, sizes)) for value, lies in block.inputs
+        Type(value.type.dtype, part_shape(value.type, sharding, sizes))
+        for value, sharding in block.inputs
     )
     words = "\n".join(_COMMENT.sub("", found.group()) for found in _FUNCTIONS.finditer(text))
     axes = [f"{axis}={size}" for axis, size in sizes.items() if f'"{axis}"' in words]

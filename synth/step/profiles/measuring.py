@@ -126,12 +126,15 @@ class Torch:
         return str(self._torch.cuda.get_device_name()) if self._cuda else "cpu"
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        from synth.step.emit.torch import DTYPES  # Here, as this runs in a process of its own.
+
         torch = self._torch
         space = _execute_text(text)
         space["dist"] = SimpleNamespace(get_rank=lambda: 0)
-        kinds = _torch_kinds()
         given = [
-            torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(getattr(torch, kinds[dtype]))
+            torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(
+                getattr(torch, DTYPES[dtype].removeprefix("torch."))
+            )
             for dtype, shape in inputs
         ]
         if self._cuda:
@@ -163,12 +166,6 @@ class Torch:
         return lambda: (square @ square, many.clone())
 
 
-def _torch_kinds() -> Mapping[str, str]:
-    from synth.step.emit.torch import DTYPES  # Here, as this runs in a process of its own.
-
-    return {name: word.removeprefix("torch.") for name, word in DTYPES.items()}
-
-
 class Jax:
     """JAX: each event is compiled, and the overhead of a call is subtracted."""
 
@@ -189,6 +186,8 @@ class Jax:
         return str(self._jax.devices()[0].device_kind)
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
+        from synth.step.emit.files import LONG_DTYPES  # As above.
+
         jax = self._jax
         space = _execute_text(text)
         axes = space["AXES"]
@@ -199,9 +198,8 @@ class Jax:
                 "axis_size": lambda names: prod(axes[name] for name in names),
             }
         )
-        kinds = _jax_kinds()
         given = [
-            jax.numpy.asarray(draw_numbers(dtype, shape, self._draw), kinds[dtype])
+            jax.numpy.asarray(draw_numbers(dtype, shape, self._draw), LONG_DTYPES[dtype])
             for dtype, shape in inputs
         ]
         step = jax.jit(space["device_step"])
@@ -216,14 +214,6 @@ class Jax:
         square, many = jax.numpy.ones((_SIDE, _SIDE)), jax.numpy.ones(_NUMBERS)
         step = jax.jit(lambda x, y: (x @ x, y + 1))
         return lambda: jax.block_until_ready(step(square, many))
-
-
-def _jax_kinds() -> Mapping[str, Any]:
-    import jax.numpy as jnp
-
-    from synth.step.emit.files import LONG_DTYPES  # As above.
-
-    return {name: jnp.dtype(word) for name, word in LONG_DTYPES.items()}
 
 
 def _time_work(work: Work) -> tuple[float, object]:

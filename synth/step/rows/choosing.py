@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from grammar.tensors.operations import Step
-from synth.search.core import minimize
+from synth.search.elimination import minimize
 from synth.search.message_passing import CLOSED
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Observer, Optimal
 from synth.step.rows.prices import Prices

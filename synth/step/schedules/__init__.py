@@ -14,66 +14,31 @@ True
 9.0
 """
 
-from synth.step.schedules.clock import (
-    ActionSpan,
-    Durations,
-    ScheduleTimeline,
-    TransferGraph,
-    TransferProtocol,
-    Transfers,
-    build_transfer_graph,
-    time_schedule,
-)
-from synth.step.schedules.communication import CommSchedule, communicates, parse_comm_schedule
-from synth.step.schedules.generators import (
-    HALVES,
-    ONE_STAGE,
-    SCHEDULES,
-    V_SHAPED,
-    check_sizes,
-    chunks_of,
-    count_held,
-    gpipe,
-    interleaved,
-    looped_bfs,
-    one_f_one_b,
-    zero_bubble_h1,
-)
-from synth.step.schedules.order import Action, Pass, PipelineSchedule
-from synth.step.schedules.text import parse_schedule, to_csv
-from synth.step.schedules.v_shaped import dualpipev, zbv
-from synth.step.schedules.zero_bubble import zero_bubble
-
-__all__ = [
-    "HALVES",
-    "ONE_STAGE",
-    "SCHEDULES",
-    "V_SHAPED",
-    "Action",
-    "ActionSpan",
-    "CommSchedule",
-    "Durations",
-    "Pass",
-    "PipelineSchedule",
-    "ScheduleTimeline",
-    "TransferGraph",
-    "TransferProtocol",
-    "Transfers",
-    "build_transfer_graph",
-    "check_sizes",
-    "chunks_of",
-    "communicates",
-    "count_held",
-    "dualpipev",
-    "gpipe",
-    "interleaved",
-    "looped_bfs",
-    "one_f_one_b",
-    "parse_comm_schedule",
-    "parse_schedule",
-    "time_schedule",
-    "to_csv",
-    "zbv",
-    "zero_bubble",
-    "zero_bubble_h1",
-]
+from synth.step.schedules.clock import Durations as Durations
+from synth.step.schedules.clock import ScheduleTimeline as ScheduleTimeline
+from synth.step.schedules.clock import TransferGraph as TransferGraph
+from synth.step.schedules.clock import TransferProtocol as TransferProtocol
+from synth.step.schedules.clock import Transfers as Transfers
+from synth.step.schedules.clock import build_transfer_graph as build_transfer_graph
+from synth.step.schedules.clock import time_schedule as time_schedule
+from synth.step.schedules.communication import CommSchedule as CommSchedule
+from synth.step.schedules.communication import communicates as communicates
+from synth.step.schedules.communication import parse_comm_schedule as parse_comm_schedule
+from synth.step.schedules.generators import HALVES as HALVES
+from synth.step.schedules.generators import ONE_STAGE as ONE_STAGE
+from synth.step.schedules.generators import SCHEDULES as SCHEDULES
+from synth.step.schedules.generators import V_SHAPED as V_SHAPED
+from synth.step.schedules.generators import check_sizes as check_sizes
+from synth.step.schedules.generators import chunks_of as chunks_of
+from synth.step.schedules.generators import count_held as count_held
+from synth.step.schedules.generators import gpipe as gpipe
+from synth.step.schedules.generators import interleaved as interleaved
+from synth.step.schedules.generators import looped_bfs as looped_bfs
+from synth.step.schedules.generators import one_f_one_b as one_f_one_b
+from synth.step.schedules.generators import zero_bubble_h1 as zero_bubble_h1
+from synth.step.schedules.order import Action as Action
+from synth.step.schedules.order import Pass as Pass
+from synth.step.schedules.order import PipelineSchedule as PipelineSchedule
+from synth.step.schedules.text import parse_schedule as parse_schedule
+from synth.step.schedules.text import to_csv as to_csv
+from synth.step.schedules.zero_bubble import zero_bubble as zero_bubble

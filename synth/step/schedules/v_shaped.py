@@ -66,7 +66,8 @@ class _Row:
         """Appends passes of the stage down or up. ``B`` counts as both of its halves."""
         for side, kind in passes:
             counted = I if kind is B else kind
-            self._add(side, kind, self._counts[side, counted])
+            number = self._counts[side, counted]
+            self.actions.append(Action(self.stages[side], kind, number))
             self._counts[side, counted] += 1
             self._counts[side, W] += kind is B
             if kind is I:
@@ -76,9 +77,6 @@ class _Row:
         """Appends the weight gradients that wait longest, if any wait."""
         if self._weights:
             self.do((self._weights.popleft(), W))
-
-    def _add(self, side: int, kind: Pass, microbatch: int) -> None:
-        self.actions.append(Action(self.stages[side], kind, microbatch))
 
     def count(self, side: int, kind: Pass) -> int:
         """Number of passes of a kind on a stage so far."""

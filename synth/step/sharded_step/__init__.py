@@ -22,44 +22,19 @@ True
 [('all-reduce (sum) over model', 1)]
 """
 
-from synth.step.sharded_step.checking import check, check_known
-from synth.step.sharded_step.costs import (
-    DeviceMemory,
-    Share,
-    StepRequest,
-    list_shares,
-    list_step_requests,
-    local_moves,
-    unsharded_share,
-)
-from synth.step.sharded_step.device import split_stages, to_device_step, unshard
-from synth.step.sharded_step.meanings import Meaning, find_gradients
-from synth.step.sharded_step.redistributed import (
-    PipelineTransfer,
-    StepMove,
-    list_step_moves,
-    list_transfers,
-)
-from synth.step.sharded_step.writing import write_sharded_step
-
-__all__ = [
-    "DeviceMemory",
-    "Meaning",
-    "PipelineTransfer",
-    "Share",
-    "StepMove",
-    "StepRequest",
-    "check",
-    "check_known",
-    "find_gradients",
-    "list_shares",
-    "list_step_moves",
-    "list_step_requests",
-    "list_transfers",
-    "local_moves",
-    "split_stages",
-    "to_device_step",
-    "unshard",
-    "unsharded_share",
-    "write_sharded_step",
-]
+from synth.step.sharded_step.checking import check as check
+from synth.step.sharded_step.checking import check_known as check_known
+from synth.step.sharded_step.costs import StepRequest as StepRequest
+from synth.step.sharded_step.costs import list_shares as list_shares
+from synth.step.sharded_step.costs import list_step_requests as list_step_requests
+from synth.step.sharded_step.costs import local_moves as local_moves
+from synth.step.sharded_step.costs import unsharded_share as unsharded_share
+from synth.step.sharded_step.device import split_stages as split_stages
+from synth.step.sharded_step.device import to_device_step as to_device_step
+from synth.step.sharded_step.device import unshard as unshard
+from synth.step.sharded_step.meanings import find_gradients as find_gradients
+from synth.step.sharded_step.redistributed import PipelineTransfer as PipelineTransfer
+from synth.step.sharded_step.redistributed import StepMove as StepMove
+from synth.step.sharded_step.redistributed import list_step_moves as list_step_moves
+from synth.step.sharded_step.redistributed import list_transfers as list_transfers
+from synth.step.sharded_step.writing import write_sharded_step as write_sharded_step

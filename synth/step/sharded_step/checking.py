@@ -1,21 +1,28 @@
 """Checks a sharded step from any source: every operation must have a row along each axis.
 
 Sharded steps of plans are correct by construction. Those that were written or edited by hand are
-checked operation by operation before they are used; errors name the line and the reason.
+checked operation by operation before they are used; errors name the line and the reason. So are
+stages and phases: a stage may read what it made or was sent; a pass what earlier passes of its
+microbatch made; and operations that run once only sums over microbatches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from grammar.tensors.operations import (
+    EVERYWHERE,
     MOVING,
+    PASSES,
+    PIPELINE_MOMENTS,
     REDISTRIBUTE,
     SEND,
     Graph,
     Literal,
     Operand,
     Operation,
+    PipelinePosition,
     ShardedStep,
     Step,
     Value,
@@ -25,8 +32,7 @@ from hierarchies import InputError
 from synth.step.factors import list_rows, match_rows
 from synth.step.redistribution import MoveKind, ShardingMove
 from synth.step.redistribution.rules import flatten_move, list_moves
-from synth.step.sharded_step.places import check_places
-from synth.step.sharding.plan import TIME, scan_operands_of, stack_sharding
+from synth.step.sharding.plan import PIPE, TIME, scan_operands_of, stack_sharding
 
 Sizes = Mapping[str, int]
 
@@ -44,11 +50,9 @@ def check_known(step: Step) -> None:
             except InputError:
                 raise
             except _MALFORMED as error:
-                raise InputError(
-                    f"{operation.primitive} of such operands and parameters",
-                    where=_line_of(operation),
-                    hint="they are those that JAX's primitive of that name has",
-                ) from error
+                problem = f"{operation.primitive} of such operands and parameters"
+                hint = "they are those that JAX's primitive of that name has"
+                raise _located_error(operation, problem, hint) from error
 
 
 _MALFORMED = (AssertionError, AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError)
@@ -63,7 +67,7 @@ def check(sharded: ShardedStep) -> None:
     """
     check_known(sharded.step)
     _check(sharded.step.graph, sharded.sizes)
-    check_places(sharded)
+    _check_places(sharded)
 
 
 def _check(graph: Graph, sizes: Sizes) -> None:
@@ -81,9 +85,7 @@ def _check(graph: Graph, sizes: Sizes) -> None:
             try:
                 match_rows(operation, operands, results, sizes)
             except InputError as error:
-                raise InputError(
-                    error.problem, where=_line_of(operation), hint=error.hint
-                ) from None
+                raise _located_error(operation, error.problem, error.hint) from None
 
 
 def sharding_of(operand: Operand) -> Sharding:
@@ -94,14 +96,13 @@ def sharding_of(operand: Operand) -> Sharding:
     return operand.sharding
 
 
-def _line_of(operation: Operation) -> str:
-    """Returns the line of the user's code, else the name of the first result."""
+def _located_error(operation: Operation, problem: str, hint: str) -> InputError:
+    """Returns an error at the line of the user's code, else at the name of the first result."""
     result = operation.results[0].name if operation.results else ""
-    return operation.line or result
+    return InputError(problem, where=operation.line or result, hint=hint)
 
 
 def _check_move(operation: Operation, sizes: Sizes) -> None:
-    where = _line_of(operation)
     match operation.operands, operation.results, operation.parameter:
         case [[Value() as before], [after], {"by": str(by), "over": tuple(over), **rest}] if (
             before.type == after.type and not rest
@@ -109,15 +110,14 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
             pass
         case _:
             hint = "as in v1: f32[8] = redistribute(v0) by=all-reduce over=(data)"
-            raise InputError("a redistribution of another form", where=where, hint=hint)
+            raise _located_error(operation, "a redistribution of another form", hint)
     if TIME in over and by not in _OVER_TIME:
         problem = f"{by} over {TIME} brings microbatches together"
-        raise InputError(
-            problem, where=where, hint="they are done one after the other: sum them up"
-        )
+        hint = "they are done one after the other: sum them up"
+        raise _located_error(operation, problem, hint)
     names = [how.value for how in MoveKind]
     if by not in names:
-        raise InputError(f"no move is called {by!r}", where=where, hint=", ".join(names))
+        raise _located_error(operation, f"no move is called {by!r}", ", ".join(names))
     kinds = frozenset(
         kind for end in (before, after) for kind, _ in sharding_of(end).partial
     ) or frozenset((ReductionKind.SUM,))
@@ -134,11 +134,11 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         known = "; ".join(
             f"by={legal.how.value} over=({','.join(legal.axes)})" for legal in possible
         )
-        raise InputError(
-            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} lie as"
+        raise _located_error(
+            operation,
+            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} become"
             f" {after.spelled.partition(': ')[2]}",
-            where=where,
-            hint=known or "several redistributions one after the other do",
+            known or "several redistributions one after the other do",
         )
 
 
@@ -155,7 +155,7 @@ def _check_send(operation: Operation) -> None:
             pass
         case _:
             hint = "as in v1: f32[8] = send(v0) to=1"
-            raise InputError("a send of another form", where=_line_of(operation), hint=hint)
+            raise _located_error(operation, "a send of another form", hint)
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:
@@ -173,9 +173,95 @@ def _check_loop(loop: Operation, body: Graph) -> None:
     for values, shardings in pairs:
         for value, sharding in zip(values, shardings, strict=True):
             if isinstance(value, Value) and sharding_of(value) != sharding:
-                raise InputError(
+                raise _located_error(
+                    loop,
                     f"{value.spelled} where the body has {value.type.sharded(sharding)}",
-                    where=_line_of(loop),
-                    hint="constants, and what is carried, lie in a loop as outside, slices as"
-                    " their stacks",
+                    "constants and carried values have one sharding inside and outside a loop,"
+                    " slices that of their stacks",
                 )
+
+
+_SHARED_ROLES = ("batch", "state", "cache")
+"""Roles of inputs that every stage has."""
+
+
+def _check_places(sharded: ShardedStep) -> None:
+    """Raises InputError for an operation that its stage cannot run in its phase."""
+    if not sharded.places:
+        if TIME in sharded.sizes or PIPE in sharded.sizes:
+            hint = "a line as 'stage 0 forward' above the operations that it does"
+            axis = TIME if TIME in sharded.sizes else PIPE
+            raise InputError(f"axis {axis} and no stages", where=sharded.step.name, hint=hint)
+        return
+    if TIME not in sharded.sizes:
+        problem, hint = "stages without microbatches", f"an axis as {TIME}=4"
+        raise InputError(problem, where=sharded.step.name, hint=hint)
+    inputs = zip(sharded.step.graph.inputs, sharded.step.roles, strict=True)
+    judge = _PlaceJudge(
+        {
+            value.name: {EVERYWHERE: "before"} if role in _SHARED_ROLES else {}
+            for value, role in inputs
+        }
+    )
+    for operation, at in zip(sharded.step.graph.operations, sharded.places, strict=True):
+        judge.check(operation, at)
+
+
+@dataclass
+class _PlaceJudge:
+    """``available`` has the phase in which each value becomes available on each stage.
+
+    Other inputs than those of ``_SHARED_ROLES`` are on the first stage that reads them.
+    """
+
+    available: dict[str, dict[int, str]]
+
+    def check(self, operation: Operation, at: PipelinePosition) -> None:
+        for operand in operation.operands:
+            if isinstance(operand, Value):
+                self.read(operand, operation, at)
+        if at.when in PASSES and at.stage == EVERYWHERE:
+            raise _located_error(
+                operation, f"{at} is on no stage", "a pass is of one: stage 0 forward"
+            )
+        stage = self.receiver(operation, at) if operation.primitive == SEND else at.stage
+        for value in operation.results:
+            if at.when not in PASSES and TIME in sharding_of(value).axes:
+                hint = f"cut along {TIME} is what passes make: let it be whole, or sum it up"
+                raise _located_error(operation, f"{value.spelled} is made {at}", hint)
+            self.available[value.name] = {stage: at.when}
+
+    def receiver(self, operation: Operation, at: PipelinePosition) -> int:
+        """Returns the stage to which a value is sent. Raises InputError against the pass."""
+        stage = int(str(operation.parameter["to"]))
+        wrong_way = at.when in PASSES and (stage > at.stage) is not (at.when == "forward")
+        if stage == at.stage or wrong_way:
+            hint = "activations go up the stages, and gradients come down"
+            raise _located_error(operation, f"{at} sends to stage {stage}", hint)
+        return stage
+
+    def read(self, value: Value, operation: Operation, at: PipelinePosition) -> None:
+        places = self.available[value.name]
+        if not places:
+            places[at.stage] = "before"
+        when = places.get(at.stage, places.get(EVERYWHERE))
+        if when is None:
+            homes = ", ".join(f"stage {stage}" for stage in places)
+            hint = f"it is on {homes}: send it to={at.stage}"
+            raise _located_error(operation, f"stage {at.stage} does not have {value}", hint)
+        summed = (
+            operation.primitive == REDISTRIBUTE
+            and operation.parameter["by"] == MoveKind.ALL_REDUCE.value
+            and operation.parameter["over"] == (TIME,)
+        )
+        if summed and at.when != "after":
+            raise _located_error(
+                operation, f"{value} is summed up {at}", "microbatches are, after them"
+            )
+        if PIPELINE_MOMENTS.index(when) > PIPELINE_MOMENTS.index(at.when):
+            raise _located_error(
+                operation, f"{value} is made {when} and read {at}", "make it before"
+            )
+        if TIME in sharding_of(value).axes and at.when not in PASSES and not summed:
+            hint = f"redistribute it by=all-reduce over=({TIME})"
+            raise _located_error(operation, f"{value} is of each microbatch and read {at}", hint)

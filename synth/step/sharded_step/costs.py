@@ -55,14 +55,14 @@ def list_step_requests(
     sharded: ShardedStep, redistributor: Redistributor | None = None
 ) -> tuple[StepRequest, ...]:
     """Returns the requests of a step, most bytes first; with answers if there is a machine."""
-    sizes, groups = sharded.sizes, dict[tuple[object, ...], list[StepMove]]()
+    sizes, groups = sharded.sizes, dict[StepRequest, list[StepMove]]()
     for moved in list_step_moves(sharded):
-        move, value = moved.move, moved.value.type
-        if _sends(move, sizes):
-            size = _largest_bytes(move, value, sizes), move.least_bytes(value, sizes)
-            key = (move.how, _reduction(move), frozenset(move.axes), *size)
-            groups.setdefault(key, []).append(moved)
-    requests = [_request_of(members, sizes, redistributor) for members in groups.values()]
+        if _sends(moved.move, sizes):
+            groups.setdefault(_request_of(moved, sizes), []).append(moved)
+    requests = [
+        replace(request, moved=tuple(moves), answered=_answer(moves[0], sizes, redistributor))
+        for request, moves in groups.items()
+    ]
     return tuple(sorted(requests, key=lambda request: -request.least_bytes * request.times))
 
 
@@ -80,28 +80,27 @@ def _sends(move: ShardingMove, sizes: Mapping[str, int]) -> bool:
     return bool(move.least({**sizes, TIME: 1}))
 
 
-def _request_of(
-    moves: list[StepMove], sizes: Mapping[str, int], redistributor: Redistributor | None
-) -> StepRequest:
-    first, answered = moves[0], None
-    move, value = first.move, first.value.type
-    if redistributor is not None:
-        inside, part = to_microbatch(move, value, sizes) or (move, value)
-        path = RedistributionPath(inside.before, inside.after, (inside,))
-        [answered] = redistributor.along(path, part).requests
-    return StepRequest(
-        move.how,
-        _reduction(move),
-        tuple(axis for axis in sizes if axis in move.axes),
-        _largest_bytes(move, value, sizes),
-        move.least_bytes(value, sizes),
-        tuple(moves),
-        answered,
+def _request_of(moved: StepMove, sizes: Mapping[str, int]) -> StepRequest:
+    """Returns a move's request, without the moves that share it."""
+    move, value = moved.move, moved.value.type
+    reduces = move.how in (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER)
+    axes = tuple(axis for axis in sizes if axis in move.axes)
+    size = _largest_bytes(move, value, sizes), move.least_bytes(value, sizes)
+    return StepRequest(move.how, move.kind if reduces else None, axes, *size, ())
+
+
+def _answer(
+    moved: StepMove, sizes: Mapping[str, int], redistributor: Redistributor | None
+) -> PricedCommunication | None:
+    if redistributor is None:
+        return None
+    inside, part = to_microbatch(moved.move, moved.value.type, sizes) or (
+        moved.move,
+        moved.value.type,
     )
-
-
-def _reduction(move: ShardingMove) -> ReductionKind | None:
-    return move.kind if move.how in (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER) else None
+    path = RedistributionPath(inside.before, inside.after, (inside,))
+    [answered] = redistributor.along(path, part).requests
+    return answered
 
 
 def _largest_bytes(move: ShardingMove, value: Type, sizes: Mapping[str, int]) -> int:

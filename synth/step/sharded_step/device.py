@@ -71,12 +71,6 @@ def _stage(sharded: ShardedStep, stage: int) -> ShardedStep:
     )
 
 
-def part_type(value: Value, sizes: Mapping[str, int]) -> Type:
-    """Returns the type of one device's part of a value."""
-    assert value.sharding is not None, value
-    return Type(value.type.dtype, part_shape(value.type, value.sharding, sizes))
-
-
 @dataclass
 class _WholeValues:
     """Unsharded values, by their own names and those of their redistributions."""
@@ -112,7 +106,9 @@ class _WholeValues:
 
 def _part(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     def part(value: Value) -> Value:
-        return Value(value.name, part_type(value, sizes))
+        assert value.sharding is not None, value
+        shape = part_shape(value.type, value.sharding, sizes)
+        return Value(value.name, Type(value.type.dtype, shape))
 
     def read(operand: Operand) -> Operand:
         return operand if isinstance(operand, Literal) else part(operand)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grammar.tensors.operations import MOVING, Graph, Literal, Operand, Operation, Step, Value
+from grammar.tensors.operations import MOVING, Graph, Operation, Step, Value
 from synth.step.factors.table import ELEMENTWISE
 
 
@@ -86,11 +86,7 @@ def _elementwise_operands(operation: Operation) -> Iterator[Value]:
 
 def _is_constant(operation: Operation) -> bool:
     """Whether an operation has only scalar operands, such as a learning rate or a count."""
-    return not any(_rank(operand) for operand in operation.operands)
-
-
-def _rank(operand: Operand) -> int:
-    return 0 if isinstance(operand, Literal) else len(operand.type.shape)
+    return not any(isinstance(value, Value) and value.type.shape for value in operation.operands)
 
 
 def find_gradients(step: Step) -> tuple[Value, ...]:

@@ -17,40 +17,21 @@ a step, and ``apply`` inserts the redistributions that a plan needs and nothing 
 '[]{sum:data}'
 """
 
-from synth.step.sharding.applying import apply, check, list_redistributions
-from synth.step.sharding.expansion import adapt_plan, plan_of
-from synth.step.sharding.full_text import parse_plan, plan_text
-from synth.step.sharding.layers.prepared import prepare_step
-from synth.step.sharding.plan import Cuts, Plan, Rows
-from synth.step.sharding.program import (
-    InstructionPlace,
-    LocalOperation,
-    RedistributedValue,
-    SentValue,
-    StepPhase,
-    StepProgram,
-)
-from synth.step.sharding.recipes import Recipe
-from synth.step.sharding.text import parse_recipe
-
-__all__ = [
-    "Cuts",
-    "InstructionPlace",
-    "LocalOperation",
-    "Plan",
-    "Recipe",
-    "RedistributedValue",
-    "Rows",
-    "SentValue",
-    "StepPhase",
-    "StepProgram",
-    "adapt_plan",
-    "apply",
-    "check",
-    "list_redistributions",
-    "parse_plan",
-    "parse_recipe",
-    "plan_of",
-    "plan_text",
-    "prepare_step",
-]
+from synth.step.sharding.applying import apply as apply
+from synth.step.sharding.applying import check as check
+from synth.step.sharding.expansion import adapt_plan as adapt_plan
+from synth.step.sharding.expansion import plan_of as plan_of
+from synth.step.sharding.full_text import parse_plan as parse_plan
+from synth.step.sharding.full_text import plan_text as plan_text
+from synth.step.sharding.layers.prepared import prepare_step as prepare_step
+from synth.step.sharding.plan import Cuts as Cuts
+from synth.step.sharding.plan import Plan as Plan
+from synth.step.sharding.plan import Rows as Rows
+from synth.step.sharding.program import InstructionPlace as InstructionPlace
+from synth.step.sharding.program import LocalOperation as LocalOperation
+from synth.step.sharding.program import RedistributedValue as RedistributedValue
+from synth.step.sharding.program import SentValue as SentValue
+from synth.step.sharding.program import StepPhase as StepPhase
+from synth.step.sharding.program import StepProgram as StepProgram
+from synth.step.sharding.recipes import Recipe as Recipe
+from synth.step.sharding.text import parse_recipe as parse_recipe

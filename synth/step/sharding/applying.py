@@ -283,14 +283,7 @@ def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
         kind is ReductionKind.SUM for kind, _ in sharding.partial
     ):
         raise InputError(
-            f"a loop begins with {operand}, which the plan has lie as {sharding.spelled()}",
+            f"a loop begins with {operand}, which the plan shards as {sharding.spelled()}",
             where=where,
-            hint="a number written out is whole: let what the loop carries be whole, too",
+            hint="a literal is replicated: replicate the value that the loop carries, too",
         )
-
-
-def list_redistributions(
-    program: StepProgram, sizes: Mapping[str, int]
-) -> Sequence[RedistributedValue]:
-    """Returns the redistributions that communicate, those of loop bodies once."""
-    return [moved for moved in program.moved() if moved.path.requests(sizes)]

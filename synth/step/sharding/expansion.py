@@ -127,7 +127,9 @@ def _check_gradients(step: Step, kind: str) -> None:
 
 
 def _check_experts(step: Step, recipe: Recipe) -> None:
-    if recipe.experts and any(one.primitive in RAGGED for one in step.graph.everywhere()):
+    if recipe.experts and any(
+        operation.primitive in RAGGED for operation in step.graph.everywhere()
+    ):
         raise InputError(
             f"the experts of {step.name} take as many tokens as choose them",
             where="plan",
@@ -229,7 +231,7 @@ def clause_place(step: Step, clause: str, at: int) -> int | None:
 def _find_labelled(step: Step, label: str, sharding: Sharding) -> list[int]:
     """Returns the inputs with a label, one for each stage that has a share of its layers."""
     form = re.compile(rf"(\d+/)?{re.escape(label)}")
-    found = [at for at, one in enumerate(step.labels) if form.fullmatch(one)]
+    found = [at for at, given in enumerate(step.labels) if form.fullmatch(given)]
     if not found:
         raise InputError(
             f"{step.name} has no input {label!r}",

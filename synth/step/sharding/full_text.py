@@ -32,7 +32,7 @@ from synth.step.redistribution.paths import CostPriority
 from synth.step.schedules import parse_schedule as parse_order
 from synth.step.sharding.applying import check_cuts
 from synth.step.sharding.layers.prepared import prepare_step
-from synth.step.sharding.plan import Cuts, Plan, Rows
+from synth.step.sharding.plan import Cuts, Plan, Rows, replicate_all
 from synth.step.sharding.program import EVERYWHERE
 from synth.step.sharding.recipes import spell_sharding, spell_shares
 from synth.step.sharding.stages import check_order
@@ -214,14 +214,8 @@ class _PlanReader:
             chosen[match[1]] = self.operation(by_name[match[1]], match, nested=nested)
         return Cuts(
             tuple(inputs.values()),
-            tuple(chosen.get(name, self.whole(operation)) for name, operation in by_name.items()),
+            tuple(map(chosen.get, by_name, replicate_all(graph).operations)),
         )
-
-    def whole(self, operation: Operation) -> Rows | Cuts:
-        if operation.body is None:
-            return ()
-        inputs = (replicated_sharding(len(value.type.shape)) for value in operation.body.inputs)
-        return Cuts(tuple(inputs), tuple(map(self.whole, operation.body.operations)))
 
     def operation(self, operation: Operation, match: re.Match[str], *, nested: bool) -> Rows | Cuts:
         if match[2] and nested:

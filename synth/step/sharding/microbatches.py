@@ -42,8 +42,8 @@ def find_redistribution(
         return find_paths(value.type, source, target, parts, _is_within_microbatch, first)[0]
     except InputError:
         raise InputError(
-            f"{value} lies as {source.spelled(value.type.shape)} and is read as"
-            f" {target.spelled(value.type.shape)}: of all microbatches at once",
+            f"{value} is sharded as {source.spelled(value.type.shape)} and read as"
+            f" {target.spelled(value.type.shape)}, which needs all microbatches at once",
             where="plan",
             hint="over microbatches sums are accumulated, and nothing else: leave microbatches out",
         ) from None

@@ -24,7 +24,7 @@ ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 def stages_of(step: Step, phases: list[StepPhase], hints: Mapping[str, int]) -> tuple[int, ...]:
     """Returns the stage of each operation, given its phase; ``hints`` has the stages of values."""
-    return _StageChooser(step, phases, hints, dict(hints)).choose()
+    return _StageChooser(step, phases, hints).choose()
 
 
 @dataclass
@@ -37,10 +37,10 @@ class _StageChooser:
     step: Step
     phases: list[StepPhase]
     hints: Mapping[str, int]
-    known: dict[str, int]
     chosen: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.known = dict(self.hints)
         self.operations = self.step.graph.operations
         self.readers: dict[str, list[int]] = defaultdict(list)
         self.makers: dict[str, int] = {}

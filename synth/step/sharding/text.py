@@ -50,7 +50,7 @@ def parse_recipe(text: str) -> Recipe:
             if name in _REPEATED_CLAUSES:
                 fields[name] = (*fields.get(name, ()), *value)
             elif name in fields:
-                raise InputError(f"said twice: {part!r}", where="plan", hint=_HINT)
+                raise InputError(f"given twice: {part!r}", where="plan", hint=_HINT)
             else:
                 fields[name] = value
     return Recipe(sizes, **fields)
@@ -63,7 +63,7 @@ def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
         raise InputError(f"no axes in {text!r}", where="plan", hint=_HINT)
     sizes = [(match[1], int(match[2])) for match in matches if match is not None]
     if len(dict(sizes)) < len(sizes):
-        raise InputError(f"an axis is said twice in {text!r}", where="plan")
+        raise InputError(f"an axis is given twice in {text!r}", where="plan")
     return tuple(sizes)
 
 

@@ -12,14 +12,12 @@ from synth.events.contention import time_with_contention
 from synth.events.longest_path import arrange_tasks, time_tasks
 
 NEAR = 1e-9
-Case = tuple[
-    list[list[int]], list[list[int]], list[Fraction], list[Fraction], list[dict[int, Fraction]]
-]
+Case = tuple[list[list[int]], list[list[int]], list[Fraction], list[dict[int, Fraction]]]
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Up to seven tasks on two streams or none; their seconds, waits, and parts of two things."""
+    """Up to seven tasks on two streams or none; their seconds, and parts of two things."""
     count = draw(st.integers(1, 7))
     quarters = st.integers(0, 12).map(lambda n: Fraction(n, 4))
     before = [
@@ -29,37 +27,30 @@ def cases(draw: st.DrawFn) -> Case:
     streams = [draw(st.integers(0, 2)) for _ in range(count)]
     queues = [[task for task in range(count) if streams[task] == place] for place in range(2)]
     seconds = [draw(quarters) for _ in range(count)]
-    waits = [min(one, draw(quarters)) for one in seconds]
     parts = st.dictionaries(
         st.integers(0, 1), st.integers(1, 4).map(lambda n: Fraction(n, 4)), max_size=2
     )
-    return before, queues, seconds, waits, [draw(parts) for _ in range(count)]
+    return before, queues, seconds, [draw(parts) for _ in range(count)]
 
 
 def exactly(case: Case) -> list[Fraction]:
     """When each task ends: all looked at at every moment, shares filled from 0, exactly."""
-    before, queues, seconds, waits, parts = case
+    before, queues, seconds, parts = case
     needed = [set(some) for some in before]
     for queue in queues:
         for place, task in enumerate(queue):
             needed[task] |= set(queue[:place])
-    wait = list(waits)
-    left = [one - first for one, first in zip(seconds, waits, strict=True)]
+    left = list(seconds)
     ends: dict[int, Fraction] = {}
     now = Fraction(0)
     while len(ends) < len(seconds):
         going = [t for t in range(len(seconds)) if t not in ends and needed[t] <= set(ends)]
-        moving = [task for task in going if not wait[task]]
-        speed = shares({task: parts[task] for task in moving if left[task]})
-        steps = [wait[task] or left[task] / speed.get(task, Fraction(1)) for task in going]
-        step = min(steps)
+        speed = shares({task: parts[task] for task in going if left[task]})
+        step = min(left[task] / speed.get(task, Fraction(1)) for task in going)
         now += step
         for task in going:
-            if task in moving:
-                left[task] -= step * speed.get(task, Fraction(1))
-            else:
-                wait[task] -= step
-            if not wait[task] and not left[task]:
+            left[task] -= step * speed.get(task, Fraction(1))
+            if not left[task]:
                 ends[task] = now
     return [ends[task] for task in range(len(seconds))]
 
@@ -81,11 +72,9 @@ def shares(parts: dict[int, dict[int, Fraction]]) -> dict[int, Fraction]:
 
 
 def run(case: Case) -> tuple[list[float], list[float]]:
-    before, queues, seconds, waits, parts = case
+    before, queues, seconds, parts = case
     uses = [[(thing, float(part)) for thing, part in one.items()] for one in parts]
-    return time_with_contention(
-        arrange_tasks(before, queues), list(map(float, seconds)), uses, list(map(float, waits))
-    )
+    return time_with_contention(arrange_tasks(before, queues), list(map(float, seconds)), uses)
 
 
 @given(cases())
@@ -98,11 +87,11 @@ def test_shares_are_those_of_every_moment(case: Case) -> None:
 
 @given(cases())
 def test_nothing_is_sooner_than_where_nothing_is_shared(case: Case) -> None:
-    before, queues, seconds, _, parts = case
+    before, queues, seconds, parts = case
     free = time_tasks(arrange_tasks(before, queues), list(map(float, seconds)))[1]
     assert all(end >= one - NEAR for end, one in zip(run(case)[1], free, strict=True))
     little = [{thing: Fraction(1, 8) for thing in one} for one in parts]
-    assert run((*case[:4], little))[1] == pytest.approx(free, rel=NEAR, abs=NEAR)
+    assert run((*case[:3], little))[1] == pytest.approx(free, rel=NEAR, abs=NEAR)
 
 
 def test_communication_that_needs_a_tenth_of_the_cores_slows_both() -> None:

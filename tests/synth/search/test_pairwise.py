@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from puzzles import Stopping, cheapest, drawn_pairwise
-from synth.search.core import minimize, reduce_to_core
-from synth.search.elimination import MOST_ENTRIES, WidthExceeded, eliminate, min_fill
+from synth.search.elimination import (
+    MOST_ENTRIES,
+    WidthExceeded,
+    eliminate,
+    min_fill,
+    minimize,
+    reduce_to_core,
+)
 from synth.search.message_passing import pass_messages
 from synth.search.pairwise import Pairwise
 from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal

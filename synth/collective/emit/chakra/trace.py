@@ -324,11 +324,13 @@ def _run(source: EmitSource, dimensions: Dimensions, notes: list[str]) -> str:
     if domains & {Domain.RING, Domain.TORUS}:
         remarks.append("Rings go one way around: expect half of the bandwidth we count on.")
     if not all(link.wraps for link in links):
-        remarks.append("A line or grid is told as if its ends were joined: there is no other word.")
+        remarks.append(
+            "A line or grid is written as a ring or torus: ASTRA-sim has no other topology."
+        )
     if Domain.BUS in domains:
-        remarks.append("A bus is told as a switch that gives every device an equal share of it.")
+        remarks.append("A bus is written as a switch of which every device has an equal share.")
     if any(link.through for link in links):
-        remarks.append("Traffic that also passes through inner links does not burden them here.")
+        remarks.append("Traffic that passes through inner links does not load them here.")
     return "\n".join(
         [
             f"{source.options.made_by}: {source.schedule.program}",

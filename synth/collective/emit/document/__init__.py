@@ -20,4 +20,3 @@ True
 """
 
 from synth.collective.emit.document.writing import read as read
-from synth.collective.emit.document.writing import read_stripes as read_stripes

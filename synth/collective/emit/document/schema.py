@@ -67,29 +67,27 @@ class TransposePart(DocumentPart):
 StepPart = Annotated[ExchangePart | TransposePart, Field(discriminator="collective")]
 
 
-Steps = Annotated[list[StepPart], Field(description="What is done, in this order.")]
 Payload = Annotated[
     int, Field(ge=1, description="The largest buffer of a device, before or after.")
 ]
-Padded = Annotated[
-    int,
-    Field(
-        ge=1,
+
+
+class StripePart(DocumentPart):
+    """A slice of the payload and the steps that carry it, beside those of the other stripes."""
+
+    program: str = Field(description="The program these steps carry out.")
+    payload_bytes: Payload
+    padded_bytes: Positive = Field(
         description="These bytes with padding at their end: the next multiple of "
-        "pieces * segments. Of requests in pieces each piece is padded at its end.",
-    ),
-]
-Pieces = Annotated[int, Field(ge=1, description="Into how many equal parts each segment is cut.")]
-Segments = Annotated[
-    int,
-    Field(
-        ge=1,
+        "pieces * segments. Of requests in pieces each piece is padded at its end."
+    )
+    pieces: Positive = Field(description="Into how many equal parts each segment is cut.")
+    segments: Positive = Field(
         description="Into how many equal segments the padded bytes are cut. Each goes through all "
         "steps; a step waits for the step before of its segment and for itself in the segment "
-        "before, so that segments overlap.",
-    ),
-]
-ProgramText = Annotated[str, Field(description="The program these steps carry out.")]
+        "before, so that segments overlap."
+    )
+    steps: list[StepPart] = Field(description="What is done, in this order.")
 
 
 class Head(DocumentPart):
@@ -115,10 +113,10 @@ class Head(DocumentPart):
     )
     reduce: Annotated[list[str], Field(min_length=1)] = Field(description="The axes reduced over.")
     request: Literal["reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"] | None = (
-        Field(default=None, description="What is asked for; an all-reduce, if it is not said.")
+        Field(default=None, description="What is requested; by default an all-reduce.")
     )
     op: Literal["max", "min"] | None = Field(
-        default=None, description="The reduction operation; the sum, if it is not said."
+        default=None, description="The reduction operation; by default the sum."
     )
     collapse: bool = Field(
         description="Whether the axes reduced over make one digit a level in the program, named "
@@ -132,26 +130,8 @@ class Head(DocumentPart):
     )
 
 
-class Document(Head):
+class Document(StripePart, Head):
     """A schedule of collsynth: what each device does, step by step, to carry out a request."""
-
-    program: ProgramText
-    payload_bytes: Payload
-    padded_bytes: Padded
-    pieces: Pieces
-    segments: Segments
-    steps: Steps
-
-
-class StripePart(DocumentPart):
-    """A slice of the payload and the steps that carry it, beside those of the other stripes."""
-
-    program: ProgramText
-    payload_bytes: Payload
-    padded_bytes: Padded
-    pieces: Pieces
-    segments: Segments
-    steps: Steps
 
 
 class StripedDocument(Head):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from grammar import Collective, Goal, Program, instructions, parse
+from grammar import Collective, Goal, instructions, parse
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction, error_context
 from synth.collective.emit.buffers import BufferHistory, follow_buffers
@@ -152,7 +151,7 @@ def read(text: str) -> Schedule:
     """
     found = read_stripes(text)
     if len(found) > 1:
-        raise InputError(f"{len(found)} stripes where one schedule is asked", where="stripes")
+        raise InputError(f"{len(found)} stripes where one schedule is expected", where="stripes")
     return found[0]
 
 
@@ -167,20 +166,15 @@ def read_stripes(text: str) -> tuple[Schedule, ...]:
         raise _first_error(error) from None
     reduction, goal = _reduction(found), Goal(found.request or Goal.ALL_REDUCE)
     _check_same("reduction_groups", found.reduction_groups, reduction.grid().tolist())
+    op = ReductionKind(found.op or ReductionKind.SUM)
     if isinstance(found, Document):
-        return (_set_operation(_schedule(found, reduction, goal, ""), found),)
+        return (_schedule(found, reduction, goal, op, ""),)
     sizes = [stripe.payload_bytes for stripe in found.stripes]
     _check_same("payload_bytes", found.payload_bytes, sum(sizes))
     return tuple(
-        _set_operation(_schedule(stripe, reduction, goal, f"stripes.{number}."), found)
+        _schedule(stripe, reduction, goal, op, f"stripes.{number}.")
         for number, stripe in enumerate(found.stripes)
     )
-
-
-def _set_operation(schedule: Schedule, found: Document | StripedDocument) -> Schedule:
-    """Returns the schedule with the document's reduction operation."""
-    with error_context("op"):
-        return replace(schedule, op=ReductionKind(found.op or ReductionKind.SUM))
 
 
 def _first_error(error: ValidationError) -> InputError:
@@ -194,20 +188,19 @@ def _first_error(error: ValidationError) -> InputError:
 
 
 def _schedule(
-    found: Document | StripePart, reduction: Reduction, goal: Goal, place: str
+    found: StripePart, reduction: Reduction, goal: Goal, op: ReductionKind, place: str
 ) -> Schedule:
     devices = reduction.placement.hierarchy.devices
     if goal.in_pieces:
         _check_same(f"{place}pieces", found.pieces, reduction.tree.devices)
-    schedule = Schedule(
-        _program(found.program, reduction, goal, place),
-        reduction,
-        found.payload_bytes,
-        found.pieces,
-        tuple(_phase(step, f"{place}steps.{i}", devices) for i, step in enumerate(found.steps)),
-        found.segments,
-        goal,
-    )
+    with error_context(f"{place}program"):
+        program = parse(found.program)
+        instructions(program, reduction.tree, goal)
+    steps = enumerate(found.steps)
+    phases = tuple(_phase(step, f"{place}steps.{number}", devices) for number, step in steps)
+    sizes = found.payload_bytes, found.pieces
+    with error_context("op"):
+        schedule = Schedule(program, reduction, *sizes, phases, found.segments, goal, op)
     _check_same(f"{place}padded_bytes", found.padded_bytes, schedule.padded_bytes)
     _check_sizes(schedule, place)
     return schedule
@@ -221,13 +214,6 @@ def _reduction(found: Document | StripedDocument) -> Reduction:
         reduction = Reduction(placement, tuple(found.reduce), found.collapse)
     _check_same("devices", found.devices, hierarchy.devices)
     return reduction
-
-
-def _program(text: str, reduction: Reduction, goal: Goal, place: str) -> Program:
-    with error_context(f"{place}program"):
-        program = parse(text)
-        instructions(program, reduction.tree, goal)
-    return program
 
 
 def _phase(step: StepPart, place: str, devices: int) -> Phase:

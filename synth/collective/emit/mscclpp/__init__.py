@@ -17,7 +17,7 @@ all-reduce in two rounds: each sends the other its half to be summed, then the s
 >>> found = messages_of(schedule, mesh(reduction.placement), reduction.grid()[0], hosts=(0, 0))
 >>> for each in found.rounds:
 ...     print([(send.source, send.target, send.chunks) for send in each.sends])
-...     print([BUFFERS[send.goes[0] // SPAN] for send in each.sends])
+...     print([BUFFERS[send.writes[0] // SPAN] for send in each.sends])
 [(1, 0, (0,)), (0, 1, (1,))]
 ['s', 's']
 [(1, 0, (1,)), (0, 1, (0,))]

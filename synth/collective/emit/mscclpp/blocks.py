@@ -52,13 +52,13 @@ class Window:
     copies: int = 1
     pieces: tuple[int, int, int] = (1, 1, 1)
 
-    def shifted(self, places: Places) -> Places:
+    def shift(self, places: Places) -> Places:
         """Returns where this copy has the data at given places of the plan's buffers."""
         if self.copies == 1:
             return places
-        return tuple(map(self._shifted, places))
+        return tuple(map(self._shift_place, places))
 
-    def _shifted(self, at: int) -> int:
+    def _shift_place(self, at: int) -> int:
         buffer, index = divmod(at, SPAN)
         size = self.pieces[buffer]
         piece, within = divmod(index, size)
@@ -78,8 +78,8 @@ class RankRound:
     """A round of one rank: what it sends, what it receives, and its local move afterwards."""
 
     phase: int
-    out: list[Message]
-    come: list[Message]
+    sent: list[Message]
+    received: list[Message]
     keep: LocalMove | None = None
 
 
@@ -114,41 +114,43 @@ class BlockWriter:
         rounds = [
             (
                 task,
-                self._mine(task.out, [send.target for send in task.out]),
-                self._mine(task.come, [send.source for send in task.come]),
+                self._select_messages(task.sent, [send.target for send in task.sent]),
+                self._select_messages(task.received, [send.source for send in task.received]),
             )
             for task in tasks
         ]
         if self.asks is ReadyWait.START:
-            for task, out, come in rounds:
-                for peer in (*(send.target for send in out), *(send.source for send in come)):
+            for task, sent, received in rounds:
+                for peer in (*(send.target for send in sent), *(send.source for send in received)):
                     self._channel(peer)
-                if why := self._passed():
+                if why := self._find_excess():
                     return Excess(task.phase, why)
             self._on_channels(
-                "signal", _unique_peers(s.source for _, _, come in rounds for s in come)
+                "signal", _unique_peers(s.source for _, _, received in rounds for s in received)
             )
-            self._on_channels("wait", _unique_peers(s.target for _, out, _ in rounds for s in out))
-        for task, out, come in rounds:
-            self._round(task, out, come)
-            why = self._passed()
+            self._on_channels(
+                "wait", _unique_peers(s.target for _, sent, _ in rounds for s in sent)
+            )
+        for task, sent, received in rounds:
+            self._round(task, sent, received)
+            why = self._find_excess()
             if why:
                 return Excess(task.phase, why)
         return None
 
-    def _round(self, task: RankRound, out: list[Message], come: list[Message]) -> None:
-        self._ask(out, come)
-        if out:
-            self._meet()
-            self._copy(out)
-            self._put(out)
-            self._meet()
-            self._on_channels("signal", [send.target for send in out])
-        self._on_channels("wait", [send.source for send in come])
+    def _round(self, task: RankRound, sent: list[Message], received: list[Message]) -> None:
+        self._await_ready(sent, received)
+        if sent:
+            self._append_barrier()
+            self._copy(sent)
+            self._put(sent)
+            self._append_barrier()
+            self._on_channels("signal", [send.target for send in sent])
+        self._on_channels("wait", [send.source for send in received])
         if task.keep is not None:
-            self._keep(task.keep, come)
+            self._reduce_or_copy(task.keep, received)
 
-    def _mine(self, sends: list[Message], peers: list[int]) -> list[Message]:
+    def _select_messages(self, sends: list[Message], peers: list[int]) -> list[Message]:
         """Returns the parts of messages in the window, from the next higher rank around.
 
         Each rank begins with another peer, so that no peer gets all messages at once.
@@ -157,7 +159,7 @@ class BlockWriter:
         cut = [_message_in_window(sends[at], self.window) for at in order]
         return [send for send in cut if send.chunks]
 
-    def _meet(self) -> None:
+    def _append_barrier(self) -> None:
         """Appends a barrier of the block's threads, unless the last operation is one."""
         if self.ops and not isinstance(self.ops[-1], Nop):
             self.ops.append(Nop())
@@ -169,56 +171,57 @@ class BlockWriter:
         known = self.channels[self._type(peer)]
         return known.setdefault(peer, len(known))
 
-    def _buffer(self, peer: int, kind: str) -> int:
-        known = self.buffers[self._type(peer)]
-        return known.setdefault((peer, kind), len(known))
-
     def _remote(self, peer: int, at: int, size: int) -> Remote:
         buffer, index = divmod(at, SPAN)
-        return Remote(self._buffer(peer, BUFFERS[buffer]), index, size)
+        known = self.buffers[self._type(peer)]
+        return Remote(known.setdefault((peer, BUFFERS[buffer]), len(known)), index, size)
 
-    def _ask(self, out: list[Message], come: list[Message]) -> None:
+    def _await_ready(self, sent: list[Message], received: list[Message]) -> None:
         """Signals that the own buffers are free to write, and waits until the targets' are."""
-        askers = [send.source for send in come if self._asked(send)]
+        askers = [send.source for send in received if self._needs_ready(send)]
         if askers:
-            self._meet()
+            self._append_barrier()
             self._on_channels("signal", askers)
-        self._on_channels("wait", [send.target for send in out if self._asked(send)])
+        self._on_channels("wait", [send.target for send in sent if self._needs_ready(send)])
 
-    def _asked(self, send: Message) -> bool:
-        return self.asks is ReadyWait.HOMES and send.goes[0] // SPAN != BUFFERS.index(SCRATCH)
+    def _needs_ready(self, send: Message) -> bool:
+        return self.asks is ReadyWait.HOMES and send.writes[0] // SPAN != BUFFERS.index(SCRATCH)
 
-    def _copy(self, out: list[Message]) -> None:
+    def _copy(self, sent: list[Message]) -> None:
         """Copies to scratch what proxies are to read, each stretch once."""
         pieces = {
-            (goes, come)
-            for send in out
+            (writes, reads)
+            for send in sent
             if send.stage is not None
-            for goes, come in zip(self._staged(send), self.window.shifted(send.come), strict=True)
+            for writes, reads in zip(
+                self._stage_places(send), self.window.shift(send.reads), strict=True
+            )
         }
         if not pieces:
             return
-        goes, come = zip(*sorted(pieces), strict=True)
-        self._copy_runs(come, goes)
-        self._meet()
+        writes, reads = zip(*sorted(pieces), strict=True)
+        self._copy_runs(reads, writes)
+        self._append_barrier()
 
-    def _copy_runs(self, come: Places, goes: Places) -> None:
-        for (here, there), size in _runs(come, goes):
+    def _copy_runs(self, reads: Places, writes: Places) -> None:
+        for (here, there), size in _runs(reads, writes):
             self.ops.append(Copy(src_buff=[_local(here, size)], dst_buff=[_local(there, size)]))
 
-    def _staged(self, send: Message) -> Places:
+    def _stage_places(self, send: Message) -> Places:
         first = place_number(SCRATCH, send.stage or 0)
-        return self.window.shifted(tuple(range(first, first + len(send.chunks))))
+        return self.window.shift(tuple(range(first, first + len(send.chunks))))
 
-    def _put(self, out: list[Message]) -> None:
+    def _put(self, sent: list[Message]) -> None:
         """Copies to the peers: threads write memory, port channels use their proxy.
 
         The executor takes all sources of one operation from the buffer of the first.
         """
         pieces: dict[str, list[tuple[Local, Remote, int]]] = {MEMORY: [], PORT: []}
-        for send in out:
-            come = self.window.shifted(send.come) if send.stage is None else self._staged(send)
-            for (here, there), size in _runs(come, self.window.shifted(send.goes)):
+        for send in sent:
+            reads = (
+                self.window.shift(send.reads) if send.stage is None else self._stage_places(send)
+            )
+            for (here, there), size in _runs(reads, self.window.shift(send.writes)):
                 pieces[self._type(send.target)].append(
                     (
                         _local(here, size),
@@ -245,25 +248,25 @@ class BlockWriter:
             for batch in _batches(ids, MOST_CHANNELS_PER_OPERATION):
                 self.ops.append(Sync(name, batch, kind))
 
-    def _keep(self, keep: LocalMove, come: list[Message]) -> None:
+    def _reduce_or_copy(self, keep: LocalMove, received: list[Message]) -> None:
         """Reduces received data with the own values, or copies these."""
         low, high = _chunks_in_window(keep.chunks, self.window)
-        own, goes = (self.window.shifted(p[low:high]) for p in (keep.come, keep.goes))
+        own, writes = (self.window.shift(p[low:high]) for p in (keep.reads, keep.writes))
         if not own:
             return
-        if not come:
+        if not received:
             if any(at // SPAN != BUFFERS.index(INPUT) for at in own):
-                self._meet()
-            self._copy_runs(own, goes)
-        for batch in _batches(come, MOST_SOURCES_PER_REDUCE - 1):
-            self._meet()
-            others = (self.window.shifted(send.goes) for send in batch)
-            for (there, *places), size in _runs(goes, own, *others):
+                self._append_barrier()
+            self._copy_runs(own, writes)
+        for batch in _batches(received, MOST_SOURCES_PER_REDUCE - 1):
+            self._append_barrier()
+            others = (self.window.shift(send.writes) for send in batch)
+            for (there, *places), size in _runs(writes, own, *others):
                 sources = [_local(at, size) for at in places]
                 self.ops.append(Reduce(src_buff=sources, dst_buff=[_local(there, size)]))
-            own = goes
+            own = writes
 
-    def _passed(self) -> str:
+    def _find_excess(self) -> str:
         """Returns which limit is exceeded, or ""."""
         if len(self.ops) > MOST_OPERATIONS:
             return f"{len(self.ops)} operations or more, the limit is {MOST_OPERATIONS}"
@@ -300,7 +303,7 @@ def _message_in_window(send: Message, window: Window) -> Message:
     low, high = _chunks_in_window(send.chunks, window)
     if (low, high) == (0, len(send.chunks)):
         return send
-    parts = (send.chunks[low:high], send.come[low:high], send.goes[low:high])
+    parts = (send.chunks[low:high], send.reads[low:high], send.writes[low:high])
     stage = None if send.stage is None else send.stage + low
     return Message(send.source, send.target, *parts, stage)
 

@@ -8,7 +8,7 @@ go to their homes if they have any, else to scratch. Values that no later phase 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd, lcm
 
 import numpy as np
@@ -37,7 +37,7 @@ Places = tuple[int, ...]
 class Message:
     """Values sent from ``source`` to ``target``, by ascending labels.
 
-    ``come`` are their places in the source, ``goes`` those in the target. ``stage`` is the
+    ``reads`` are their places in the source, ``writes`` those in the target. ``stage`` is the
     place in the source's scratch where they are staged, in sequence, before they go to another
     host; None if they are sent from where they are.
     """
@@ -45,8 +45,8 @@ class Message:
     source: int
     target: int
     chunks: Chunks
-    come: Places
-    goes: Places
+    reads: Places
+    writes: Places
     stage: int | None
 
 
@@ -56,8 +56,8 @@ class LocalMove:
 
     rank: int
     chunks: Chunks
-    come: Places
-    goes: Places
+    reads: Places
+    writes: Places
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Round:
     """
 
     phase: int
-    sends: tuple[Message, ...]
-    keeps: tuple[LocalMove, ...] = ()
+    sends: list[Message] = field(default_factory=list)
+    keeps: list[LocalMove] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ def messages_of(
     there. Every exchange is done directly, as the simulator's "direct": each member sends each
     other one its share. An all-reduce is a reduce-scatter and an all-gather.
     """
-    follower = _MoveBuilder(schedule, mesh, members, hosts)
+    builder = _MoveBuilder(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
         if isinstance(phase, Transpose):
-            follower.transpose(phase)
+            builder.transpose(phase)
         else:
-            follower.exchange(number, phase)
-    follower.settle(len(schedule.phases) - 1)
-    return GroupMessages(follower.homes, tuple(follower.scratch), tuple(follower.rounds))
+            builder.exchange(number, phase)
+    builder.settle(len(schedule.phases) - 1)
+    return GroupMessages(builder.homes, tuple(builder.scratch), tuple(builder.rounds))
 
 
 def chunks_of(schedule: Schedule) -> int:
@@ -147,7 +147,7 @@ class _MoveBuilder:
     def exchange(self, number: int, phase: Exchange) -> None:
         """Appends the one or two rounds of messages of a phase, and updates what is held."""
         collective = phase.collective
-        sums, copies = _RoundDraft([], []), _RoundDraft([], [])
+        sums, copies = Round(number), Round(number)
         groups = self._place[phase.groups]
         for group in groups[groups[:, 0] >= 0].tolist():
             needed = [rank for rank in group if self._needed[number + 1][rank]]
@@ -158,9 +158,7 @@ class _MoveBuilder:
                 self._collect(collective, group, needed, sums)
             if collective.copies:
                 self._spread(collective, group, needed, copies)
-        for round in (sums, copies):
-            if round.sends:
-                self.rounds.append(Round(number, tuple(round.sends), tuple(round.keeps)))
+        self.rounds += [round for round in (sums, copies) if round.sends]
 
     def settle(self, number: int) -> None:
         """Copies values to their homes at the end, if they are elsewhere."""
@@ -169,17 +167,17 @@ class _MoveBuilder:
             if not self._needed[-1][rank]:
                 continue
             labels, places = held[:, np.argsort(held[0])]
-            goes = self.homes.of(rank, labels)
-            away = (goes >= 0) & (goes != places)
+            writes = self.homes.of(rank, labels)
+            away = (writes >= 0) & (writes != places)
             if away.any():
                 keeps.append(
-                    LocalMove(rank, *map(_to_tuple, (labels[away], places[away], goes[away])))
+                    LocalMove(rank, *map(_to_tuple, (labels[away], places[away], writes[away])))
                 )
         if keeps:
-            self.rounds.append(Round(number, (), tuple(keeps)))
+            self.rounds.append(Round(number, [], keeps))
 
     def _collect(
-        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
+        self, collective: Collective, group: list[int], needed: list[int], found: Round
     ) -> None:
         """Sends every member's share of the other members' values to its scratch."""
         labels = self._held[group[0]][0]
@@ -196,24 +194,24 @@ class _MoveBuilder:
             chunks = _to_tuple(labels[sorted_share])
             for source in group:
                 if source != target:
-                    first = place_number(SCRATCH, self._room(target, len(chunks)))
-                    come = before[source][1, sorted_share]
-                    stage = self._stage(source, [target], come)
-                    goes = tuple(range(first, first + len(chunks)))
+                    first = place_number(SCRATCH, self._allocate(target, len(chunks)))
+                    reads = before[source][1, sorted_share]
+                    stage = self._stage(source, [target], reads)
+                    writes = tuple(range(first, first + len(chunks)))
                     found.sends.append(
-                        Message(source, target, chunks, _to_tuple(come), goes, stage)
+                        Message(source, target, chunks, _to_tuple(reads), writes, stage)
                     )
             now = before[target].copy()
-            now[1, sorted_share] = self._summed(target, now[:, sorted_share])
-            come, goes = before[target][1, sorted_share], now[1, sorted_share]
-            found.keeps.append(LocalMove(target, chunks, _to_tuple(come), _to_tuple(goes)))
+            now[1, sorted_share] = self._find_sum_places(target, now[:, sorted_share])
+            reads, writes = before[target][1, sorted_share], now[1, sorted_share]
+            found.keeps.append(LocalMove(target, chunks, _to_tuple(reads), _to_tuple(writes)))
             self._held[target] = now if collective.copies else now[:, share]
         if collective.to_first:
             for rank in group[1:]:
                 del self._held[rank]
 
     def _spread(
-        self, collective: Collective, group: list[int], needed: list[int], found: _RoundDraft
+        self, collective: Collective, group: list[int], needed: list[int], found: Round
     ) -> None:
         """Sends a member's values to the others."""
         if collective.reduces:
@@ -228,7 +226,7 @@ class _MoveBuilder:
             parts = [
                 held
                 if source == target
-                else self._sent(source, target, held, stages[source], found)
+                else self._send(source, target, held, stages[source], found)
                 if target in needed
                 else held
                 for source, held in own.items()
@@ -239,7 +237,7 @@ class _MoveBuilder:
             for source, part in zip(own, parts, strict=True):
                 self._held[target][:, shares[source]] = part
 
-    def _swap(self, group: list[int], needed: list[int], found: _RoundDraft) -> None:
+    def _swap(self, group: list[int], needed: list[int], found: Round) -> None:
         """Sends each member's block for each other; it replaces that one's block for it."""
         blocks = {rank: self._held[rank].reshape(2, len(group), -1) for rank in group}
         for number, target in enumerate(group):
@@ -248,60 +246,52 @@ class _MoveBuilder:
                 held = blocks[source][:, number]
                 if source != target and target in needed:
                     stage = self._stage(source, [target], held[1])
-                    held = self._sent(source, target, held, stage, found)
+                    held = self._send(source, target, held, stage, found)
                 parts.append(held)
             self._held[target] = np.concatenate(parts, axis=1)
 
-    def _sent(
-        self, source: int, target: int, held: Numbers, stage: int | None, found: _RoundDraft
+    def _send(
+        self, source: int, target: int, held: Numbers, stage: int | None, found: Round
     ) -> Numbers:
         """Appends a message of what a source holds, and returns what the target then holds."""
         order = np.argsort(held[0])
-        labels, come = held[:, order]
-        goes = self._placed(target, labels)
+        labels, reads = held[:, order]
+        writes = self._find_places(target, labels)
         near = self._hosts[target] == self._hosts[source]
-        sent = (_to_tuple(labels), _to_tuple(come), _to_tuple(goes))
+        sent = (_to_tuple(labels), _to_tuple(reads), _to_tuple(writes))
         found.sends.append(Message(source, target, *sent, None if near else stage))
         after = held.copy()
-        after[1, order] = goes
+        after[1, order] = writes
         return after
 
-    def _placed(self, rank: int, labels: Numbers) -> Numbers:
+    def _find_places(self, rank: int, labels: Numbers) -> Numbers:
         """Returns where a rank receives values: at their homes, else in scratch."""
-        goes = self.homes.of(rank, labels)
-        away = goes < 0
+        writes = self.homes.of(rank, labels)
+        away = writes < 0
         count = int(away.sum())
         if count:
-            goes[away] = place_number(SCRATCH, self._room(rank, count)) + np.arange(count)
-        return goes
+            writes[away] = place_number(SCRATCH, self._allocate(rank, count)) + np.arange(count)
+        return writes
 
-    def _summed(self, rank: int, held: Numbers) -> Numbers:
+    def _find_sum_places(self, rank: int, held: Numbers) -> Numbers:
         """Returns a rank's places for sums: homes, else in place unless in the input."""
         if (held[1] // SPAN == BUFFERS.index(INPUT)).any():
-            return self._placed(rank, held[0])
+            return self._find_places(rank, held[0])
         home = self.homes.of(rank, held[0])
         return np.where(home < 0, held[1], home)
 
-    def _room(self, rank: int, size: int) -> int:
+    def _allocate(self, rank: int, size: int) -> int:
         """Allocates scratch that nothing else uses, so that rounds cannot interfere."""
         first = self.scratch[rank]
         self.scratch[rank] += size
         return first
 
-    def _stage(self, source: int, targets: list[int], come: Numbers) -> int | None:
+    def _stage(self, source: int, targets: list[int], reads: Numbers) -> int | None:
         """Allocates scratch for values sent to other hosts, unless already in scratch."""
         near = all(self._hosts[target] == self._hosts[source] for target in targets)
-        if near or (come // SPAN == BUFFERS.index(SCRATCH)).all():
+        if near or (reads // SPAN == BUFFERS.index(SCRATCH)).all():
             return None
-        return self._room(source, len(come))
-
-
-@dataclass(frozen=True)
-class _RoundDraft:
-    """A round under construction."""
-
-    sends: list[Message]
-    keeps: list[LocalMove]
+        return self._allocate(source, len(reads))
 
 
 def _shares(collective: Collective, group: list[int], labels: Numbers) -> dict[int, Numbers]:

@@ -203,14 +203,16 @@ def _work(found: GroupMessages, ranks: int) -> list[Work]:
     """Returns every rank's rounds, each with its sends, receives and local move."""
     work: list[Work] = [[] for _ in range(ranks)]
     for round in found.rounds:
-        out: dict[int, list[Message]] = {}
-        come: dict[int, list[Message]] = {}
+        sent: dict[int, list[Message]] = {}
+        received: dict[int, list[Message]] = {}
         for send in round.sends:
-            out.setdefault(send.source, []).append(send)
-            come.setdefault(send.target, []).append(send)
+            sent.setdefault(send.source, []).append(send)
+            received.setdefault(send.target, []).append(send)
         keeps = {keep.rank: keep for keep in round.keeps}
-        for rank in sorted({*out, *come, *keeps}):
-            task = RankRound(round.phase, out.get(rank, []), come.get(rank, []), keeps.get(rank))
+        for rank in sorted({*sent, *received, *keeps}):
+            task = RankRound(
+                round.phase, sent.get(rank, []), received.get(rank, []), keeps.get(rank)
+            )
             work[rank].append(task)
     return work
 

@@ -14,6 +14,4 @@ The sum of a value that is cut by samples is a partial sum:
 [('data', '[0] -> [sum]')]
 """
 
-from synth.step.sharding.following.following import follow
-
-__all__ = ["follow"]
+from synth.step.sharding.following.following import follow as follow

@@ -104,7 +104,7 @@ class _Trimmer:
             for row in list_rows(operation):
                 if list(row.results) != wanted:
                     continue
-                trimmed = self._tried(operation, dict((*choice, (axis, row))))
+                trimmed = self._shard(operation, dict((*choice, (axis, row))))
                 if trimmed is None or not self._is_free(operation, typing, trimmed, made, read):
                     continue
                 choice, typing = tuple(trimmed.rows), trimmed
@@ -132,12 +132,12 @@ class _Trimmer:
             or _slices(made[value.name], new)
             for value, old, new in operands
         ) and all(
-            self._sent(value, new, target) <= self._sent(value, old, target)
+            self._sent_share(value, new, target) <= self._sent_share(value, old, target)
             for value, old, new in results
             for target in read[value.name]
         )
 
-    def _sent(self, value: Value, source: Sharding, target: Sharding) -> Fraction | float:
+    def _sent_share(self, value: Value, source: Sharding, target: Sharding) -> Fraction | float:
         """Returns the least share of a value's bytes that a device sends; ``inf`` if impossible."""
         if _slices(source, target):
             return 0.0
@@ -147,7 +147,7 @@ class _Trimmer:
             return inf
         return path.least(self._sizes)
 
-    def _tried(self, operation: Operation, by_axis: Mapping[str, Row]) -> OperationSharding | None:
+    def _shard(self, operation: Operation, by_axis: Mapping[str, Row]) -> OperationSharding | None:
         try:
             return shard_operation(operation, by_axis, self._sizes)
         except InputError:

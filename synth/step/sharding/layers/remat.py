@@ -36,19 +36,8 @@ def rematerialise(step: Step) -> Step:
             has_layers = has_layers or follows(first, second)
     if not has_layers:
         hint = "it is for layers in a loop; trace layers one by one with remat"
-        raise InputError(f"{step.name} has no loop of layers to do again", where="plan", hint=hint)
+        raise InputError(f"{step.name} has no loop of layers to recompute", where="plan", hint=hint)
     return step
-
-
-def find_saved(step: Step) -> tuple[Value, ...]:
-    """Returns the stacks that loops keep for later loops of the step, in order."""
-    loops = [operation for operation in step.graph.operations if operation.body is not None]
-    return tuple(
-        value
-        for at, first in enumerate(loops)
-        for value in first.results[scan_operands_of(first.parameter).carried :]
-        if any(value in second.operands for second in loops[at + 1 :])
-    )
 
 
 def follows(first: Operation, second: Operation) -> bool:

@@ -44,7 +44,8 @@ def update_of(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> fro
         for instruction in program.instructions
         if isinstance(instruction, RedistributedValue)
         and instruction.value.name in gradients
-        and _is_sum(instruction, sizes)
+        and ReductionKind.SUM in (kind for kind, _ in instruction.path.source.partial)
+        and instruction.path.requests(sizes)
     ]
     late = (
         _list_after_sums(program, sums) if program.places else _list_dependent(step, program, sums)
@@ -107,9 +108,3 @@ def _find_sample_values(step: Step, program: StepProgram) -> set[Key]:
         if not found.isdisjoint(keys_read_by(instruction)):
             found.update(keys_made_by(instruction))
     return found
-
-
-def _is_sum(moved: RedistributedValue, sizes: Mapping[str, int]) -> bool:
-    """Whether a redistribution reduces a partial sum over devices."""
-    partial = (kind for kind, _ in moved.path.source.partial)
-    return ReductionKind.SUM in partial and bool(moved.path.requests(sizes))

@@ -222,7 +222,7 @@ BAD_PLANS = {
         ["gpt2-tiny", "--plan", "tensor=8; weights over tensor as Megatron"],
         "input layers/attention/key: tensor=8 cuts dimension 2 of f32[2,32,4,8] in 8 parts, of 4",
     ),
-    "an axis said twice": (["mlp-tiny", "--plan", "data=2 data=4"], "an axis is said twice"),
+    "an axis given twice": (["mlp-tiny", "--plan", "data=2 data=4"], "an axis is given twice"),
     "an axis used twice": (
         ["gpt2-tiny", "--plan", "data=2; batch over data; weights over data as Megatron"],
         "axis 'data' cuts batch and weights",

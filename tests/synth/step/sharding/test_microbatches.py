@@ -107,7 +107,7 @@ def test_accumulated_steps_of_others_compute_what_one_device_does(model: str) ->
 def test_what_needs_all_samples_at_once_is_refused(model: str) -> None:
     """Batch normalisation, and the tokens of all samples in the order of their experts."""
     one = step(model)
-    with pytest.raises(InputError, match="of all microbatches"):
+    with pytest.raises(InputError, match="all microbatches"):
         apply(one, plan_of(one, parse_recipe("data=1; 2 microbatches")))
 
 

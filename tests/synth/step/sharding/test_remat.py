@@ -7,13 +7,26 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from grammar.tensors.operations import Step, Value
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from sharded_steps import drawn_inputs, in_float64, on_one_device, run_whole
 from synth.step.sharding import LocalOperation, apply, parse_recipe, plan_of, prepare_step
-from synth.step.sharding.layers.remat import find_saved, rematerialise
+from synth.step.sharding.layers.remat import rematerialise
+from synth.step.sharding.plan import scan_operands_of
 from synth.step.work import peak_bytes
 from traced_steps import step
+
+
+def find_saved(step: Step) -> tuple[Value, ...]:
+    """The stacks that loops keep for later loops of the step, in order."""
+    loops = [operation for operation in step.graph.operations if operation.body is not None]
+    return tuple(
+        value
+        for at, first in enumerate(loops)
+        for value in first.results[scan_operands_of(first.parameter).carried :]
+        if any(value in second.operands for second in loops[at + 1 :])
+    )
 
 
 @pytest.mark.parametrize("model", ["mlp-tiny", "gpt2-tiny", "lstm-tiny"])

@@ -132,7 +132,7 @@ def test_stripes_are_valid_by_the_schema_and_read_back(given: EmitSource) -> Non
     assert striped_document(found) == striped_document(given.schedules)
     if not given.schedule.goal.in_pieces:
         assert compare_stripes(found, 31) is None
-    with pytest.raises(InputError, match="stripes where one schedule is asked"):
+    with pytest.raises(InputError, match="stripes where one schedule is expected"):
         read(text(given))
 
 

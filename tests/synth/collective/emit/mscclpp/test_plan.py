@@ -275,7 +275,7 @@ def test_the_early_refusal_counts_the_peers_of_who_collects_or_spreads(
         ):
             for send in round.sends:
                 ends = send.source, send.target
-                home = send.goes[0] < place_number(SCRATCH)
+                home = send.writes[0] < place_number(SCRATCH)
                 owner, peer = ends if home else ends[::-1]
                 near = hosts[owner] == hosts[peer]
                 peers.setdefault((number, owner, near), set()).add(peer)
