@@ -36,7 +36,7 @@ class Slopes:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.parts)
+        return frozenset(dict(self.parts))
 
 
 @lru_cache(maxsize=2**14)
@@ -66,10 +66,11 @@ class PhaseWork:
     @cached_property
     def slopes(self) -> Slopes:
         """The fraction of each resource that it occupies at full speed."""
-        most = self.transfer_seconds
-        return _slopes(
-            tuple((name, seconds / most) for name, seconds in self.busy.items() if seconds)
-        )
+        most, parts = self.transfer_seconds, list[tuple[str, float]]()
+        for name, seconds in self.busy.items():
+            if seconds:
+                parts.append((name, seconds / most))
+        return _slopes(tuple(parts))
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,9 @@ class PhasePaces:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._phases = [phase for lane in lanes for phase in lane.phases]
-        self._slopes = [phase.slopes for phase in self._phases]
+        self._slopes = list[Slopes]()
+        for phase in self._phases:
+            self._slopes.append(phase.slopes)
         self._seconds = [phase.transfer_seconds for phase in self._phases]
         self._known: dict[int, list[tuple[int, float]]] = {}
         self._moving = 0
@@ -270,17 +273,15 @@ class PhasePaces:
     def of(self, together: int) -> list[tuple[int, float]]:
         """Returns the paces of phases that move together: those whose bits are set."""
         if together not in self._known:
-            self._known[together] = self._shared(together)
+            moving, left = list[int](), together
+            while left:
+                lowest = left & -left
+                moving.append(lowest.bit_length() - 1)
+                left ^= lowest
+            speeds = _fair_speeds(tuple([self._slopes[track] for track in moving]))
+            paces = [(moving[i], speed / self._seconds[moving[i]]) for i, speed in speeds]
+            self._known[together] = paces
         return self._known[together]
-
-    def _shared(self, together: int) -> list[tuple[int, float]]:
-        moving = []
-        while together:
-            lowest = together & -together
-            moving.append(lowest.bit_length() - 1)
-            together ^= lowest
-        speeds = _fair_speeds(tuple([self._slopes[track] for track in moving]))
-        return [(moving[i], speed / self._seconds[moving[i]]) for i, speed in speeds]
 
 
 @lru_cache(maxsize=2**15)

@@ -29,7 +29,7 @@ NAMES_OF_COLLECTIVES = """
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
 `synth.measure.calibration.experiments` `synth.measure.calibration.residuals`
 `synth.service.jobs.names` `synth.show.terminal.table` `synth.show.terminal.verdict`
-`synth.step.frameworks.megatron` `synth.step.point_to_point`
+`synth.step.bucketing.sums` `synth.step.frameworks.megatron` `synth.step.point_to_point`
 `synth.step.redistribution.moves` `synth.step.redistribution.requests`
 `synth.step.search.composing.composer` `synth.step.search.composing.sending`
 """

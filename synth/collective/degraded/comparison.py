@@ -9,13 +9,14 @@ from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
 from synth.collective.degraded import UnevenReport, UnevenRequest, uneven_answers
+from synth.collective.price.choices import choose_phases
 from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.advice import fix_placement
-from synth.collective.ranking.answers import move_answer, price_alone
+from synth.collective.ranking.answers import move_answer
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Report, Request, Watcher
-from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.lowering import lower, moves
 
 MOST_SEGMENTS = 8
 MOST_FOLLOWED = 512
@@ -181,7 +182,7 @@ def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> Simu
     size = best.payload_bytes / segments
 
     def run(on: Simulator) -> FlowResult:
-        prices = price_alone(on, part.derivation, reduction, size, segments)
+        prices = choose_phases(on, moves(part.derivation), reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
     healthy, present = run(Simulator(whole, simulator.choice)), run(simulator)

@@ -29,15 +29,11 @@ from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.resolution import finest_resolution
 from synth.collective.price.segments import SEGMENTS
 from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.answers import AnswerRequest
 from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
 from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.planner import (
-    AnswerRequest,
-    answers,
-    make_answers,
-    rank_with_deciding_run,
-)
+from synth.collective.ranking.planner import answers, make_answers, rank_with_deciding_run
 from synth.collective.ranking.request import Answer, Report, Request, StopFlag, Watcher
 from synth.collective.semantics.programs import Language
 from synth.search.forks import map_in_forks

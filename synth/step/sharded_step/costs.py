@@ -16,7 +16,7 @@ from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.sharding import ReductionKind, Type, part_shape
 from synth.compute.flops import flops_of
 from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove, pad_move
-from synth.step.redistribution.seconds import PricedCommunication, Redistributor
+from synth.step.redistribution.seconds import NetworkPrices, PricedCommunication
 from synth.step.sharded_step.device import split_stages, to_device_step, unshard
 from synth.step.sharded_step.meanings import find_gradients
 from synth.step.sharded_step.redistributed import StepMove, list_step_moves, times_of
@@ -52,7 +52,7 @@ class StepRequest:
 
 
 def list_step_requests(
-    sharded: ShardedStep, redistributor: Redistributor | None = None
+    sharded: ShardedStep, network: NetworkPrices | None = None
 ) -> tuple[StepRequest, ...]:
     """Returns the requests of a step, most bytes first; with answers if there is a machine."""
     sizes, groups = sharded.sizes, dict[tuple[object, ...], list[StepMove]]()
@@ -62,7 +62,7 @@ def list_step_requests(
             size = _largest_bytes(move, value, sizes), move.least_bytes(value, sizes)
             key = (move.how, _reduction(move), frozenset(move.axes), *size)
             groups.setdefault(key, []).append(moved)
-    requests = [_request_of(members, sizes, redistributor) for members in groups.values()]
+    requests = [_request_of(members, sizes, network) for members in groups.values()]
     return tuple(sorted(requests, key=lambda request: -request.least_bytes * request.times))
 
 
@@ -81,14 +81,14 @@ def _sends(move: ShardingMove, sizes: Mapping[str, int]) -> bool:
 
 
 def _request_of(
-    moves: list[StepMove], sizes: Mapping[str, int], redistributor: Redistributor | None
+    moves: list[StepMove], sizes: Mapping[str, int], network: NetworkPrices | None
 ) -> StepRequest:
     first, answered = moves[0], None
     move, value = first.move, first.value.type
-    if redistributor is not None:
+    if network is not None:
         inside, part = to_microbatch(move, value, sizes) or (move, value)
         path = RedistributionPath(inside.before, inside.after, (inside,))
-        [answered] = redistributor.along(path, part).requests
+        [answered] = network.along(path, part).requests
     return StepRequest(
         move.how,
         _reduction(move),

@@ -315,7 +315,7 @@ COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
     "programs followed": (segments._ChoiceSearch, "follow"),
     "programs proved": (answers, "judge_symbolically"),
-    "answers priced": (answers, "_answer_of_found"),
+    "answers priced": (answers, "answer_of_parts"),
     "states explored": (library, "explore_moves"),
     "insides written": (Composer, "_tried"),
     "plans simulated": (Planner, "_simulated"),
