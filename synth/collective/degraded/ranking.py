@@ -272,17 +272,14 @@ class _FamilySearch:
         orders = [_ranked_paths(number, ranking) for number, ranking in enumerate(rankings)]
         first = True
         for ticks, number, segments, path in merge(*orders):
-            while len(grouping) < self._request.k and grouping.settle(ticks):
-                pass
-            if len(grouping) == self._request.k or not (first or self._go_on()):
+            if grouping.settle_up_to(self._request.k, ticks) or not (first or self._go_on()):
                 break
             first = False
             candidate = self._candidate(families[number], path, segments, ticks)
             estimate = estimate_as_shown(self._survivors.system, ticks, segments * candidate.prices)
             simplicity = (1, segments, len(candidate.program.steps), (candidate.program.text,))
             grouping.add(Member(estimate, simplicity, candidate.program.steps, candidate))
-        while len(grouping) < self._request.k and grouping.settle(inf):
-            pass
+        grouping.settle_up_to(self._request.k, inf)
         return grouping.answers()
 
     def _phase_works(self, family: _Family) -> dict[int, list[Choices]]:

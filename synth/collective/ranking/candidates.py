@@ -134,14 +134,12 @@ class CandidateSearch:
         candidates = _Candidates(self, reduction)
         grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(candidates.reach)
         for bound_, priced in candidates.in_order(grouping, limit):
-            while len(grouping) < count and grouping.settle(bound_):
-                pass
-            if len(grouping) == count or (limit is not None and grouping.beyond(limit, bound_)):
+            enough = grouping.settle_up_to(count, bound_)
+            if enough or (limit is not None and grouping.beyond(limit, bound_)):
                 break
             grouping.add(candidates.member(priced()))
         else:
-            while len(grouping) < count and grouping.settle(inf):
-                pass
+            grouping.settle_up_to(count, inf)
         answers = grouping.answers()
         return [each for each in answers if limit is None or each.what.ticks <= limit]
 
