@@ -22,8 +22,8 @@ TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where ne
 ENUMS = ("Collective", "Goal")
 NAMES_OF_COLLECTIVES = """
 `hierarchies.calibration` `synth.ask.answers.degraded` `synth.ask.outputs`
-`synth.collective.degraded.comparison` `synth.collective.degraded.cores`
-`synth.collective.degraded.programs` `synth.collective.degraded.ranking`
+`synth.collective.degraded.cores` `synth.collective.degraded.programs`
+`synth.collective.degraded.ranking`
 `synth.collective.emit.document.writing` `synth.collective.price.defaults`
 `synth.collective.price.torus_default` `synth.collective.run.arrays`
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
