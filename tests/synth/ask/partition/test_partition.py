@@ -291,9 +291,9 @@ def counted() -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
+        def noted(*given: Any, **named: Any) -> Any:
             found[name] += 1
-            return call(*given)
+            return call(*given, **named)
 
         return noted
 
