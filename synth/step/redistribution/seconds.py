@@ -22,7 +22,7 @@ from synth.collective.ranking.request import Answer, Request
 from synth.collective.semantics.point_to_point import PointToPoint, stage_transfer
 from synth.step.point_to_point import price_transfer
 from synth.step.redistribution.moves import RedistributionPath
-from synth.step.redistribution.paths import CostPriority, MoveFilter, allow_all, find_paths
+from synth.step.redistribution.paths import CostPriority, find_paths
 from synth.step.redistribution.requests import Communication, list_communications
 from synth.step.sharding.plan import PIPE
 
@@ -114,21 +114,19 @@ class NetworkPrices:
             self._handing[key] = price_transfer(transfer, self.system).seconds
         return self._handing[key]
 
-    def redistribution(
-        self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter = allow_all
-    ) -> Redistribution:
+    def redistribution(self, value: Type, source: Sharding, target: Sharding) -> Redistribution:
         """Returns the fastest of the paths with the least bytes or the fewest requests.
 
         Among equals the one with the least bytes. Raises InputError as ``find_path`` does.
         """
         priced = []
-        for path in self._paths(value, source, target, allowed):
+        for path in self._paths(value, source, target):
             priced.append(self.along(path, value))
         return min(priced, key=lambda redistribution: redistribution.run_seconds)
 
     def goals(self, value: Type, source: Sharding, target: Sharding) -> Iterator[PlacedGoal]:
         """Yields the goals of the collectives that are priced to find the fastest path."""
-        for path in self._paths(value, source, target, allow_all):
+        for path in self._paths(value, source, target):
             for communication in list_communications(path, value, self.placement):
                 if isinstance(communication.request, Request):
                     yield PlacedGoal.of(communication.request, self.system)
@@ -147,13 +145,13 @@ class NetworkPrices:
         return Redistribution(path, tuple(priced))
 
     def _paths(
-        self, value: Type, source: Sharding, target: Sharding, allowed: MoveFilter
+        self, value: Type, source: Sharding, target: Sharding
     ) -> Iterator[RedistributionPath]:
         """Returns the paths whose sequence of collective requests differs, fewest bytes first."""
         paths = [
             path
             for first in CostPriority
-            for path in find_paths(value, source, target, self.sizes, allowed, first)
+            for path in find_paths(value, source, target, self.sizes, first=first)
         ]
         distinct = {path.requests(self.sizes): path for path in reversed(paths)}
         return reversed(distinct.values())
