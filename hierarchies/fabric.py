@@ -131,16 +131,16 @@ def count_members(slots: tuple[Slot, ...]) -> int:
 
 def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
     """Which children of one parent take part: booleans, shape (children,)."""
-    table = np.ones(1, dtype=np.bool_)
+    table, idle = np.ones(1, dtype=np.bool_), 0
     for slot in slots:
-        if slot.role is not Role.IDLE:
+        if slot.role is Role.IDLE:
+            idle += slot.size
+        else:
             alive = np.ones(slot.size, dtype=np.bool_)
             if slot.role is Role.ZERO:
                 alive[1:] = False
             table = (table[:, None] & alive[None, :]).reshape(-1)
-    mask = np.zeros(count_children(slots), dtype=np.bool_)
-    mask[: len(table)] = table
-    return mask
+    return np.pad(table, (0, idle))
 
 
 def busiest_block(levels: Cast, block: int) -> int:

@@ -90,11 +90,11 @@ class Hierarchy:
         """``Hierarchy.of(node=2, gpu=4)``: two levels, outermost first."""
         return cls(tuple(Level(name, count) for name, count in cardinalities.items()))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(level.name for level in self.levels)
 
-    @property
+    @cached_property
     def cardinalities(self) -> tuple[int, ...]:
         return tuple(level.cardinality for level in self.levels)
 

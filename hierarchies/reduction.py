@@ -49,11 +49,11 @@ class Tree:
         """A tree of digits ``d0``, ``d1``, ... Raises InputError for a size below 2."""
         return cls(tuple(Digit(f"d{i}", size) for i, size in enumerate(sizes)))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(digit.name for digit in self.digits)
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(digit.size for digit in self.digits)
 

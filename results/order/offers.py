@@ -10,9 +10,9 @@ from math import inf
 from hierarchies import InputError, System, load, row_major_placement
 from hierarchies.devices import device_named
 from results.steps.shapes import Plan, Shape
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings
-from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.search.finalists import Finalist, simulate_finalist
 from synth.step.search.job import SAMPLES, PlanningProblem
 from synth.step.search.links import PlacedRecipe, PricedLinks, axes_of
@@ -122,10 +122,10 @@ def offered(asked: Asked) -> Offered:
 
 
 @cache
-def _machine(name: str) -> tuple[System, PricedLinks, RequestAnswers]:
+def _machine(name: str) -> tuple[System, PricedLinks, ProgramPrices]:
     """What models that are asked for on one machine share: collectives are priced once."""
     system = apply_typical(load(name))
-    return system, PricedLinks(system), RequestAnswers(system, stripes=False)
+    return system, PricedLinks(system), ProgramPrices(system, stripes=False)
 
 
 def _not_tried(plan: Plan) -> str:

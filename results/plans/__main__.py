@@ -14,8 +14,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from grammar import Goal
-from hierarchies import Placement, Reduction, load
+from hierarchies import Reduction, load
 from hierarchies.devices import device_named
 from results import pages, record
 from synth.collective.price.defaults import defaults
@@ -27,7 +26,7 @@ from synth.step.models import ModelSettings
 from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import is_framework_order
 from synth.step.search.job import PlanningProblem
-from synth.step.search.links import BoundLinks, PlacedRecipe, PricedLinks
+from synth.step.search.links import BoundLinks, Key, PlacedRecipe, PricedLinks, place_alone
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
@@ -58,9 +57,11 @@ def _only(one: PlacedRecipe, axis: str) -> bool:
 class Usual(PricedLinks):
     """What the runtime's own collectives take: no program of ours. There is one way to send."""
 
-    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
+    def _found(self, key: Key) -> float:
         """Of the runtime's choice."""
-        found = defaults(Simulator(self.system), Reduction(placement, ("over",)), size_bytes, goal)
+        goal, row, power = key
+        reduction = Reduction(place_alone(self.system, row), ("over",))
+        found = defaults(Simulator(self.system), reduction, 2**power, goal)
         return total_seconds(found.baseline)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from statistics import linear_regression, median
 from typing import Any
@@ -19,8 +19,9 @@ from results.testbed.flows import LARGE_BYTES
 from results.testbed.prices import Fit
 from results.testbed.systems import built
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.ranking.request import Answer, Request
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.semantics.point_to_point import NOBODY, PointToPoint, TransferKind
+from synth.collective.semantics.programs import Language
 from synth.compute import Estimate, Section
 from synth.events.contention import time_with_contention
 from synth.events.longest_path import arrange_tasks
@@ -32,7 +33,7 @@ from synth.step.emit.sections import Sections
 from synth.step.point_to_point import price_transfer
 from synth.step.profiles import compose_seconds
 from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove
-from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import Action
 from synth.step.schedules.clock import TransferProtocol, build_transfer_graph
 from synth.step.sharding import RedistributedValue
@@ -122,18 +123,6 @@ def fitted(
     return fit(system, [Measurement(kind, members, busy, tuple(samples), algorithm)]).system
 
 
-class Rings(RequestAnswers):
-    """Answers by rings alone: gloo has nothing else, and it is rings that were measured.
-
-    But for all-to-alls, which are sent piece by piece to each.
-    """
-
-    def best(self, request: Request) -> Answer:
-        """The best of rings."""
-        alone = request.goal is Goal.ALL_TO_ALL
-        return super().best(request if alone else replace(request, choice=Choice.RING))
-
-
 class Prices:
     """Seconds of moves by the planner, one step each: what the written file calls."""
 
@@ -143,8 +132,13 @@ class Prices:
         self._known = {}
         for key, system in systems.items():
             [placement] = placements(system.hierarchy, axes)
-            rings = Rings(system, max_steps=1, segments=(1,), stripes=False)
-            self._known[key] = Redistributor(rings, placement)
+            # Gloo has rings only, and rings were measured; pieces of all-to-alls are sent directly.
+            choice = Choice.AUTO if key[0] == Goal.ALL_TO_ALL.value else Choice.RING
+            one_step = Language(1)
+            programs = ProgramPrices(
+                system, choice, language=one_step, segments=(1,), stripes=False
+            )
+            self._known[key] = NetworkPrices(programs, placement, without=())
         self._sizes, self._parts = one.plan.sizes, one.plan.parts
         self._paths = {
             (moved.value.type, moved.path.source, moved.path.target): moved.path

@@ -74,7 +74,7 @@ def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput
     told = _price_conditions(chosen, parts, prices)
     if any(price.algorithm for each in prices for price in each):
         answer = answer_of_parts(
-            simulator, reduction, parts, [one.verdict for one in sources], size
+            simulator, reduction, parts, size, [source.verdict for source in sources]
         )
         told = (*filter(None, [explain_kept_default(answer)]), *told)
     return EmitInput(replace(first, beside=tuple(others), reached=told), plain)

@@ -47,8 +47,9 @@ from synth.ask.questions.question import (
 from synth.ask.reply import Outcome, Reply, reply, reply_of_search
 from synth.ask.training.planned import StepPlanQuestion, plan_step
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded import UnevenRequest, uneven_answers
-from synth.collective.degraded.comparison import compare_machines, uneven_request
+from synth.collective.degraded import uneven_answers
+from synth.collective.degraded.comparison import compare_machines
+from synth.collective.degraded.ranking import check_uneven
 from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
@@ -157,8 +158,8 @@ class TopQuestion(RankedQuestion, MachineQuestion):
         "``fix_placement``."""
         return fix_placement(system, self.asked())
 
-    def uneven(self) -> tuple[Request, UnevenRequest]:
-        """The request of one collective, and what of it is asked of a machine that lacks devices.
+    def uneven(self) -> Request:
+        """The request of one collective to a machine that lacks devices.
 
         Raises InputError for what is not looked for there.
         """
@@ -169,7 +170,8 @@ class TopQuestion(RankedQuestion, MachineQuestion):
             problem = "--across on a machine that lacks devices"
             raise InputError(problem, hint="its groups are explicit: leave it out")
         asked = self.asked()
-        return asked, uneven_request(asked)
+        check_uneven(asked)
+        return asked
 
     @property
     def system_name(self) -> str:
@@ -399,6 +401,5 @@ def price_faults(question: CostQuestion, watcher: Watcher) -> Reply:
 
 def _rank_uneven(system: System, question: TopQuestion, watcher: Watcher) -> Reply:
     """The ranking of a machine that lacks devices."""
-    asked, request = question.uneven()
-    report = uneven_answers(system, asked.axes, asked.over, request, watcher)
+    report = uneven_answers(system, question.uneven(), watcher)
     return reply_with_outcome(UnevenReply.of(report))

@@ -142,7 +142,7 @@ def _check_top(question: TopQuestion) -> None:
     if question.collectives:
         _check_job(question, question.job())
     elif system.missing:
-        asked, _ = question.uneven()
+        asked = question.uneven()
         only_axis(asked.axes, asked.over, Survivors(system))
     else:
         request = question.asked()

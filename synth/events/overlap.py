@@ -36,7 +36,7 @@ class Slopes:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.parts)
+        return frozenset(dict(self.parts))
 
 
 @lru_cache(maxsize=2**14)
@@ -66,10 +66,11 @@ class PhaseWork:
     @cached_property
     def slopes(self) -> Slopes:
         """The fraction of each resource that it occupies at full speed."""
-        most = self.transfer_seconds
-        return _slopes(
-            tuple((name, seconds / most) for name, seconds in self.busy.items() if seconds)
-        )
+        most, parts = self.transfer_seconds, list[tuple[str, float]]()
+        for name, seconds in self.busy.items():
+            if seconds:
+                parts.append((name, seconds / most))
+        return _slopes(tuple(parts))
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,9 @@ class PhasePaces:
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._phases = [phase for lane in lanes for phase in lane.phases]
-        self._slopes = [phase.slopes for phase in self._phases]
+        self._slopes = list[Slopes]()
+        for phase in self._phases:
+            self._slopes.append(phase.slopes)
         self._seconds = [phase.transfer_seconds for phase in self._phases]
         self._known: dict[int, list[tuple[int, float]]] = {}
         self._moving = 0

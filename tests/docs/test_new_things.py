@@ -22,14 +22,14 @@ TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where ne
 ENUMS = ("Collective", "Goal")
 NAMES_OF_COLLECTIVES = """
 `hierarchies.calibration` `synth.ask.answers.degraded` `synth.ask.outputs`
-`synth.collective.degraded.comparison` `synth.collective.degraded.cores`
-`synth.collective.degraded.programs` `synth.collective.degraded.ranking`
+`synth.collective.degraded.cores` `synth.collective.degraded.programs`
+`synth.collective.degraded.ranking`
 `synth.collective.emit.document.writing` `synth.collective.price.defaults`
 `synth.collective.price.torus_default` `synth.collective.run.arrays`
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
 `synth.measure.calibration.experiments` `synth.measure.calibration.residuals`
 `synth.service.jobs.names` `synth.show.terminal.table` `synth.show.terminal.verdict`
-`synth.step.frameworks.megatron` `synth.step.point_to_point`
+`synth.step.bucketing.sums` `synth.step.frameworks.megatron` `synth.step.point_to_point`
 `synth.step.redistribution.moves` `synth.step.redistribution.requests`
 `synth.step.search.composing.composer` `synth.step.search.composing.sending`
 """

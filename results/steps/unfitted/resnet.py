@@ -19,12 +19,13 @@ from hierarchies import load, row_major_placement
 from hierarchies.devices import device_named
 from results.steps.protocol import short
 from results.steps.rows import LeftOutError, Raw, raw_rows
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings, zoo_step
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.search.finalists import rooflines_of, simulate_plan
 from synth.step.search.links import axes_of
 from synth.step.sharding import parse_recipe, plan_of
-from synth.step.simulation.sources import NetworkPrices
 
 DEVICES: Mapping[str, tuple[str, str]] = {
     "A100-SXM-80GB": ("A100 SXM4 80 GB", "dgx-a100"),
@@ -149,7 +150,7 @@ def _simulated(
     placement = row_major_placement(machine.hierarchy, axes_of(recipe))
     assert placement is not None
     plan = plan_of(step, recipe)
-    network = NetworkPrices.of(machine, placement)
+    network = NetworkPrices(ProgramPrices(machine, stripes=False), placement)
     return simulate_plan(step, plan, rooflines_of(step, plan, device), network).seconds
 
 

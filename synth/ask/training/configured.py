@@ -13,6 +13,7 @@ from synth.ask.reply import Reply, reply
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import StepOnMachineQuestion, accelerator_of
 from synth.collective.emit import EmitOptions
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.step.frameworks import (
     FRAMEWORKS,
     FrameworkFiles,
@@ -22,7 +23,6 @@ from synth.step.frameworks import (
 )
 from synth.step.frameworks import Configurations as Found
 from synth.step.frameworks import TrainingSpec as Training
-from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.search.finalists import simulate_candidate
 from synth.step.search.gaining import list_gains
 from synth.step.search.links import PlacedRecipe
@@ -122,7 +122,7 @@ def _find_programs(
     """None on a machine that does not say its accelerators: then nobody knows what is hidden."""
     if not system.device:
         return [], {}
-    answers = RequestAnswers(system, stripes=False)
+    answers = ProgramPrices(system, stripes=False)
     one = PlacedRecipe(recipe, placement.matrix)
     found = simulate_candidate(step, one, answers, accelerator_of(system, None))
     return programs_of(system, placement, list_gains(found, answers), written)

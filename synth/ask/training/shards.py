@@ -11,8 +11,9 @@ from synth.ask.answers.training.shards import ShardReply, TargetMachine
 from synth.ask.reply import Reply, reply
 from synth.ask.training.machines import StepOnMachineQuestion
 from synth.ask.training.plans import check_axes
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
-from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharded_step import check, write_sharded_step
 from synth.step.sharded_step.machine import choose_fastest_paths
 from synth.step.sharding.plan import TIME
@@ -47,7 +48,7 @@ def _shard_by_plan(question: ShardQuestion, step: Step) -> Reply:
     found = question.planned(step)
     program, machine = found.program, _machine(question, dict(found.plan.axes))
     if machine is not None:
-        program = choose_fastest_paths(program, machine.redistributor)
+        program = choose_fastest_paths(program, machine.network)
     sharded = write_sharded_step(found.step, found.plan, program)
     return reply(ShardReply.of(sharded, found.text, machine))
 
@@ -58,4 +59,4 @@ def _machine(question: ShardQuestion, axes: Mapping[str, int]) -> TargetMachine 
     if found is None:
         return None
     system, placement, by_framework = found
-    return TargetMachine(Redistributor(RequestAnswers(system), placement), by_framework)
+    return TargetMachine(NetworkPrices(ProgramPrices(system), placement, without=()), by_framework)

@@ -29,6 +29,7 @@ from synth.ask.training.machines import (
     profile_of,
 )
 from synth.ask.training.plans import StepWithPlan
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import write
 from synth.collective.workload.job import Entry, JobAxis, Workload
@@ -36,6 +37,7 @@ from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of, type_of
 from synth.step.profiles import known
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation import Overlap
@@ -49,7 +51,7 @@ from synth.step.simulation.predicting import (
     group_operations,
     predict_step,
 )
-from synth.step.simulation.sources import NetworkPrices, Rooflines
+from synth.step.simulation.sources import Rooflines
 from synth.step.simulation.trace import write_trace
 from synth.step.work import count_primitives
 
@@ -125,7 +127,7 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     flops, dtype = products(step)
     profile = profile_of(question.profile, device, system.devices, dtype)
     measured = profile and known(profile, found.step, found.program, found.plan.parts)
-    network = NetworkPrices.of(system, placement)
+    network = NetworkPrices(ProgramPrices(system, stripes=False), placement)
     clock = _StepTimer(
         found, question.runtime, network, device, measured.seconds if measured else {}
     )
@@ -134,7 +136,7 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
         step,
         found.plan,
         found.text,
-        shards.TargetMachine(network.redistributor, by_framework),
+        shards.TargetMachine(network, by_framework),
         device.name,
         round(device.memory_bytes),
         device.peak(dtype),

@@ -74,6 +74,10 @@ class Choice(Enum):
         return None if self in (Choice.AUTO, Choice.ANY) else Algorithm(self.value)
 
 
+def _powers_of_two(members: Members) -> bool:
+    return all(m & (m - 1) == 0 for m in members)
+
+
 @dataclass(frozen=True)
 class AlgorithmRecipe:
     """One algorithm for one collective.
@@ -89,7 +93,6 @@ class AlgorithmRecipe:
     ``memory(k)``: bytes read or written in a device's memory.
     """
 
-    fits: Callable[[Members], bool]
     passed: Callable[[GroupPlace], float]
     demand: Callable[[int], Weights]
     waited: Callable[[GroupPlace], float]
@@ -98,6 +101,7 @@ class AlgorithmRecipe:
     at_once: bool = False
     linear: bool = False
     in_turn: bool = False
+    fits: Callable[[Members], bool] = lambda members: True
 
     def crossing(self, members: Members, level: int) -> float:
         """The bytes that a member of a grid sends across a level; 0 where no group spans it."""
@@ -109,14 +113,6 @@ class AlgorithmRecipe:
             return 0.0
         waits = self.waited(GroupPlace.of(members, level))
         return float(ceil(prod(members[:level]) * waits)) if self.in_turn else waits
-
-
-def _any_members(members: Members) -> bool:
-    return True
-
-
-def _powers_of_two(members: Members) -> bool:
-    return all(m & (m - 1) == 0 for m in members)
 
 
 def _ring(rounds: int) -> tuple[Callable[[GroupPlace], float], Callable[[GroupPlace], float]]:
@@ -207,19 +203,15 @@ def _around_waited(at: GroupPlace) -> float:
     return _ring(1)[1](at) / 2
 
 
-def _memory(per_byte: int, whole: bool) -> Callable[[int], float]:
+def _memory(collective: Collective, *, whole: bool) -> Callable[[int], float]:
     """Bytes sent are read and bytes received written once; an addition reads one operand more."""
+    per_byte = 3 * collective.facts.reducing + 2 * collective.facts.copying
     return lambda k: per_byte * (1.0 if whole else (k - 1) / k)
 
 
 _AR = Collective.ALL_REDUCE
 _SYNCHRONIZED = tuple(collective for collective in Collective if not collective.apart)
 """All but the all-to-all: members reduce, or receive, the same."""
-
-
-def _memory_per_byte(collective: Collective) -> int:
-    """Memory traffic per byte sent: a read and a write, and one read more for a sum."""
-    return 3 * collective.facts.reducing + 2 * collective.facts.copying
 
 
 def _splitting_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
@@ -229,17 +221,17 @@ def _splitting_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
         if collective.rooted:
             continue
         rounds = collective.rounds
-        memory = _memory(_memory_per_byte(collective), whole=False)
+        memory = _memory(collective, whole=False)
         split = _split_passed(rounds)
         passed, waited = _ring(rounds)
         rows[collective, Algorithm.RING] = AlgorithmRecipe(
-            _any_members, passed, cycle, waited, memory, spared=rounds, in_turn=True
+            passed, cycle, waited, memory, spared=rounds, in_turn=True
         )
         rows[collective, Algorithm.HALVING_DOUBLING] = AlgorithmRecipe(
-            _powers_of_two, split, halving, _halving_waited(rounds), memory
+            split, halving, _halving_waited(rounds), memory, fits=_powers_of_two
         )
         rows[collective, Algorithm.DIRECT] = AlgorithmRecipe(
-            _any_members, split, pairs, _constant_waited(rounds), memory, at_once=True
+            split, pairs, _constant_waited(rounds), memory, at_once=True
         )
     return rows
 
@@ -260,9 +252,8 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
         (Collective.REDUCE, chain_to_first, trees_to_first),
         (Collective.BROADCAST, chain_from_first, trees_from_first),
     ):
-        memory = _memory(_memory_per_byte(collective), whole=True)
+        memory = _memory(collective, whole=True)
         rows[collective, Algorithm.RING] = AlgorithmRecipe(
-            _any_members,
             _chain_passed,
             chain,
             _ring(1)[1],
@@ -272,7 +263,7 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
             in_turn=True,
         )
         rows[collective, Algorithm.TREE] = AlgorithmRecipe(
-            _any_members, _chain_passed, trees, _rooted_tree_waited, memory
+            _chain_passed, trees, _rooted_tree_waited, memory
         )
     return rows
 
@@ -284,7 +275,6 @@ def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]
         whole = collective is _AR
         turns = 2 * collective.facts.reducing + collective.facts.copying
         rows[collective, Algorithm.IN_NETWORK] = AlgorithmRecipe(
-            _any_members,
             _in_network_passed if whole else _chain_passed,
             pairs,
             _constant_waited(turns),
@@ -296,10 +286,9 @@ def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]
 def _exchange_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """An all-to-all: pieces that are not reduced, sent directly or passed around a ring."""
     collective = Collective.ALL_TO_ALL
-    memory = _memory(_memory_per_byte(collective), whole=False)
+    memory = _memory(collective, whole=False)
     return {
         (collective, Algorithm.RING): AlgorithmRecipe(
-            _any_members,
             _around_passed,
             cycle,
             _around_waited,
@@ -307,7 +296,7 @@ def _exchange_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
             in_turn=True,
         ),
         (collective, Algorithm.DIRECT): AlgorithmRecipe(
-            _any_members, _split_passed(1), pairs, _constant_waited(1), memory, at_once=True
+            _split_passed(1), pairs, _constant_waited(1), memory, at_once=True
         ),
     }
 
@@ -315,11 +304,10 @@ def _exchange_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
 RECIPES: Mapping[tuple[Collective, Algorithm], AlgorithmRecipe] = {
     **_splitting_recipes(),
     (_AR, Algorithm.TREE): AlgorithmRecipe(
-        _any_members,
         _tree_passed,
         two_trees,
         _tree_waited,
-        _memory(_memory_per_byte(_AR), whole=True),
+        _memory(_AR, whole=True),
     ),
     **_rooted_recipes(),
     **_in_network_recipes(),
@@ -328,11 +316,10 @@ RECIPES: Mapping[tuple[Collective, Algorithm], AlgorithmRecipe] = {
 
 
 _THERE_AND_BACK = AlgorithmRecipe(
-    _any_members,
     _there_and_back_passed,
     cycle,
     _chain_and_back_waited,
-    _memory(_memory_per_byte(_AR), whole=True),
+    _memory(_AR, whole=True),
 )
 
 

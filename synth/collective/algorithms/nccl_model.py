@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log2, prod
 
 from grammar import Collective, Goal
@@ -86,26 +87,27 @@ class Ranks:
     system: System
     counts: tuple[int, ...]
 
-    @property
+    @cached_property
     def spans(self) -> tuple[int, ...]:
         """The levels that the ranks span."""
         return tuple(level for level, m in enumerate(self.counts) if m > 1)
 
-    @property
+    @cached_property
     def network(self) -> int:
         """The innermost level of the network; -1 if there is none."""
         return innermost_network_level(self.system)
 
-    @property
+    @cached_property
     def inside(self) -> tuple[int, ...]:
         """The levels inside nodes that the ranks span."""
-        return tuple(level for level in self.spans if level > self.network)
+        network = self.network
+        return tuple(level for level in self.spans if level > network)
 
-    @property
+    @cached_property
     def ranks(self) -> int:
         return prod(self.counts)
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         return prod(self.counts[: self.network + 1])
 
@@ -145,11 +147,11 @@ class Ranks:
         simple = protocol is Protocol.SIMPLE and goal.rounds > 1
         return 1.4 * latency if large and simple and self.nodes > 1 else latency
 
-    @property
+    @cached_property
     def _depth(self) -> int:
         return int(log2(self.nodes))
 
-    @property
+    @cached_property
     def _on_nvlink(self) -> bool:
         """Whether nodes have NVLink: LL128 requires it, so links with LL and no LL128 are not."""
         supported = protocols(self.system.links[level] for level in self.inside)
@@ -165,7 +167,7 @@ class Ranks:
         self, goal: Goal, name: str, protocol: Protocol, size_bytes: float
     ) -> float:
         """Bytes of buffer per second, by what a link of the algorithm carries."""
-        inside, between = self._rates()
+        inside, between = self._rates
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
         rate = inside if self.nodes <= 2 else min(inside, between)
         if name == RING:
@@ -182,10 +184,11 @@ class Ranks:
         limit = {NVLS: between, NVLS_TREE: between * (2 if self.nodes == 2 else 1)}[name]
         return min(2 * pulled, limit if self.nodes > 1 else 2 * pulled) * ratio
 
+    @cached_property
     def _rates(self) -> tuple[float, float]:
         """Bytes a second of a rank inside its node, and of a node to others."""
         per_node = self.ranks // self.nodes
-        inside = min((self._rate(level) for level in self.inside), default=0.0)
+        inside = min(map(self._rate, self.inside), default=0.0)
         between = 0.0
         if self.nodes > 1:
             cardinalities = self.system.hierarchy.cardinalities[: self.network + 1]

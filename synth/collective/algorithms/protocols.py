@@ -56,4 +56,4 @@ class Protocol(Enum):
 def protocols(links: Iterable[Link]) -> tuple[Protocol, ...]:
     """The protocols that all these links support; Simple is always the first."""
     links = tuple(links)
-    return tuple(p for p in Protocol if all(p.latency_seconds(link) is not None for link in links))
+    return tuple(p for p in Protocol if None not in map(p.latency_seconds, links))

@@ -24,5 +24,4 @@ from synth.collective.degraded.programs import GroupProgram as GroupProgram
 from synth.collective.degraded.programs import Survivors as Survivors
 from synth.collective.degraded.ranking import UnevenAnswer as UnevenAnswer
 from synth.collective.degraded.ranking import UnevenReport as UnevenReport
-from synth.collective.degraded.ranking import UnevenRequest as UnevenRequest
 from synth.collective.degraded.ranking import uneven_answers as uneven_answers

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from grammar import Goal
 from hierarchies import Axis, InputError, System
 from hierarchies.links import Network
-from synth.collective.degraded import UnevenReport, UnevenRequest, uneven_answers
+from synth.collective.degraded import UnevenReport, uneven_answers
+from synth.collective.degraded.ranking import check_uneven
+from synth.collective.price.choices import choose_phases
 from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.advice import fix_placement
-from synth.collective.ranking.answers import move_answer, price_alone
+from synth.collective.ranking.answers import move_answer
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Report, Request, Watcher
-from synth.collective.semantics.lowering import lower
+from synth.collective.semantics.lowering import lower, moves
 
 MOST_SEGMENTS = 8
 MOST_FOLLOWED = 512
@@ -94,7 +95,7 @@ def fit_request(
     left = system.devices - len(system.missing)
     axes = _shrink_axes(request.axes, left) if left != whole.devices else request.axes
     if system.missing:
-        uneven_request(request)
+        check_uneven(request)
     return request, axes
 
 
@@ -102,10 +103,8 @@ def _compare_machines(whole: System, system: System, request: Request, watcher: 
     request, axes = fit_request(whole, system, request)
     healthy = answers(whole, request, watcher).answers[0]
     if system.missing:
-        now: Report | UnevenReport = uneven_answers(
-            system, axes, request.over, uneven_request(request), watcher
-        )
-        return Cost(system, healthy, None, now, None)
+        uneven = uneven_answers(system, replace(request, axes=axes), watcher)
+        return Cost(system, healthy, None, uneven, None)
     now = answers(system, replace(request, axes=axes), watcher)
     if axes != request.axes:
         return Cost(system, healthy, None, now, None)
@@ -114,27 +113,6 @@ def _compare_machines(whole: System, system: System, request: Request, watcher: 
     now = replace(now, answers=(best,))
     same = move_answer(simulator, healthy).candidate.seconds
     return Cost(system, healthy, same, now, _simulate_program(whole, simulator, healthy))
-
-
-def uneven_request(request: Request) -> UnevenRequest:
-    """The request for a machine that lacks devices. Raises InputError if unsupported there."""
-    if request.goal is not Goal.ALL_REDUCE:
-        raise InputError(
-            f"{request.goal.value} on a machine that lacks devices",
-            hint="only all-reduces are looked for there",
-        )
-    if request.placement is not None or request.per_placement:
-        raise InputError(
-            "a placement on a machine that lacks devices", hint="there is one axis, of all devices"
-        )
-    return UnevenRequest(
-        request.payload_bytes,
-        request.k,
-        request.language.max_steps,
-        request.choice,
-        request.segments,
-        request.exact,
-    )
 
 
 def _shrink_axes(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
@@ -181,7 +159,7 @@ def _simulate_program(whole: System, simulator: Simulator, best: Answer) -> Simu
     size = best.payload_bytes / segments
 
     def run(on: Simulator) -> FlowResult:
-        prices = price_alone(on, part.derivation, reduction, size, segments)
+        prices = choose_phases(on, moves(part.derivation), reduction, size, segments)
         return simulate(schedule, prices, Network.of(on.system))
 
     healthy, present = run(Simulator(whole, simulator.choice)), run(simulator)

@@ -11,7 +11,6 @@ import numpy as np
 
 from grammar import Collective, Goal
 from hierarchies import Axis, InputError, System
-from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded.cores import EvenCore, find_cores
 from synth.collective.degraded.lowering import (
     phases_of_program,
@@ -21,7 +20,7 @@ from synth.collective.degraded.lowering import (
 from synth.collective.degraded.programs import GroupProgram, Survivors, level_programs
 from synth.collective.price.bound import Bound, bound_of_groups
 from synth.collective.price.resolution import PriceEstimate, estimate_as_shown, estimate_price
-from synth.collective.price.segments import SEGMENTS, Choices, PathRanking, cheapest_paths
+from synth.collective.price.segments import Choices, PathRanking, cheapest_paths
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import (
     TICKS_PER_SECOND,
@@ -31,31 +30,12 @@ from synth.collective.price.steps import (
 )
 from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
 from synth.collective.ranking.library import Labels, Library
-from synth.collective.ranking.request import DefaultComparison, Watcher
+from synth.collective.ranking.request import DefaultComparison, Request, Watcher
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import GroupList
 from synth.collective.verify.concrete import GroupStep, prove_groups
 from synth.collective.verify.replay import Failure
 from synth.collective.verify.symbolic import Refuted, Verdict
-
-
-@dataclass(frozen=True)
-class UnevenRequest:
-    """An all-reduce over all devices that are present. Raises InputError for counts below 1.
-
-    ``exact``: every program is an answer, even where prices cannot tell it from another.
-    """
-
-    payload_bytes: int = 2**30
-    k: int = 10
-    max_steps: int = 5
-    choice: Choice = Choice.AUTO
-    segments: tuple[int, ...] = SEGMENTS
-    exact: bool = False
-
-    def __post_init__(self) -> None:
-        if self.k < 1 or self.payload_bytes < 1:
-            raise InputError(f"{self.k} answers for {self.payload_bytes} bytes", hint="1 at least")
 
 
 @dataclass(frozen=True)
@@ -112,7 +92,7 @@ class UnevenReport:
     """
 
     survivors: Survivors
-    request: UnevenRequest
+    request: Request
     axis: Axis
     answers: tuple[UnevenAnswer, ...]
     choices: tuple[EvenChoice, ...]
@@ -127,19 +107,17 @@ class UnevenReport:
 
 
 def uneven_answers(
-    system: System,
-    axes: Sequence[Axis],
-    over: Sequence[str],
-    request: UnevenRequest,
-    watcher: Watcher | None = None,
+    system: System, request: Request, watcher: Watcher | None = None
 ) -> UnevenReport:
     """Ranks the programs of both families exactly; proves and replays the best at this size.
 
-    Raises InputError unless there is one axis, of all present devices, and it is reduced.
+    Raises InputError unless there is one axis, of all present devices, and it is reduced; and as
+    ``check_uneven``.
     """
     watcher = watcher or Watcher()
+    check_uneven(request)
     survivors = Survivors(system)
-    axis = only_axis(axes, over, survivors)
+    axis = only_axis(request.axes, request.over, survivors)
     search = _FamilySearch(survivors, request, watcher)
     best, choices = search.run()
     answers = []
@@ -160,6 +138,19 @@ def uneven_answers(
         search.programs,
         search.complete,
     )
+
+
+def check_uneven(request: Request) -> None:
+    """Raises InputError for a request that a machine without some devices cannot be asked."""
+    if request.goal is not Goal.ALL_REDUCE:
+        raise InputError(
+            f"{request.goal.value} on a machine that lacks devices",
+            hint="only all-reduces are looked for there",
+        )
+    if request.placement is not None or request.per_placement:
+        raise InputError(
+            "a placement on a machine that lacks devices", hint="there is one axis, of all devices"
+        )
 
 
 def _compare_with_plain(
@@ -219,10 +210,10 @@ class _Family:
 class _FamilySearch:
     """Prices all programs of both families and keeps the best."""
 
-    def __init__(self, survivors: Survivors, request: UnevenRequest, watcher: Watcher) -> None:
+    def __init__(self, survivors: Survivors, request: Request, watcher: Watcher) -> None:
         self._survivors, self._request, self._watcher = survivors, request, watcher
         self._simulator = Simulator(survivors.system, request.choice)
-        self._library = Library(Language(request.max_steps), watcher.searching)
+        self._library = Library(Language(request.language.max_steps), watcher.searching)
         self._stopped = False
         self.flat: Sequence[InstructionPrice] = ()
         self.programs = 0
@@ -272,17 +263,14 @@ class _FamilySearch:
         orders = [_ranked_paths(number, ranking) for number, ranking in enumerate(rankings)]
         first = True
         for ticks, number, segments, path in merge(*orders):
-            while len(grouping) < self._request.k and grouping.settle(ticks):
-                pass
-            if len(grouping) == self._request.k or not (first or self._go_on()):
+            if grouping.settle_up_to(self._request.k, ticks) or not (first or self._go_on()):
                 break
             first = False
             candidate = self._candidate(families[number], path, segments, ticks)
             estimate = estimate_as_shown(self._survivors.system, ticks, segments * candidate.prices)
             simplicity = (1, segments, len(candidate.program.steps), (candidate.program.text,))
             grouping.add(Member(estimate, simplicity, candidate.program.steps, candidate))
-        while len(grouping) < self._request.k and grouping.settle(inf):
-            pass
+        grouping.settle_up_to(self._request.k, inf)
         return grouping.answers()
 
     def _phase_works(self, family: _Family) -> dict[int, list[Choices]]:

@@ -89,16 +89,15 @@ def bound(
 
 
 def bound_by_calls(
-    system: System, reduction: Reduction, payload_bytes: float, goal: Goal = Goal.ALL_REDUCE
+    physical: Bound, system: System, reduction: Reduction, payload_bytes: float, goal: Goal
 ) -> Bound:
     """Returns the least time where switches that reduce are used as they are offered: by two calls.
 
     One call pulls the sum of a piece from all members, including the caller; the other writes a
     copy to all, including the writer (NVLink SHARP's multimem.ld_reduce and multimem.st). So an
     all-reduce of m moves (m + 1)/m buffers each way where ``bound`` counts 1: a switch could reduce
-    and send back in one operation, but no existing switch does.
+    and send back in one operation, but no existing switch does. ``physical``: that ``bound``.
     """
-    physical = bound(system, reduction, payload_bytes, goal)
     if goal.rounds == 1:
         return physical
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())

@@ -59,13 +59,11 @@ def choices(
     ``sizes`` are the bytes of one segment. A single segment overlaps with nothing, so there only
     the fastest algorithm is kept.
     """
-    undominated = _UndominatedLines()
-    return {
-        segments: simulator.alternatives(
-            alphabet, grid, size_bytes, undominated.lines if segments > 1 else _keep_fastest
-        )
-        for segments, size_bytes in sizes.items()
-    }
+    undominated, options = _UndominatedLines(), dict[int, list[Choices]]()
+    for segments, size_bytes in sizes.items():
+        worth = undominated.lines if segments > 1 else _keep_fastest
+        options[segments] = simulator.alternatives(alphabet, grid, size_bytes, worth)
+    return options
 
 
 def _keep_fastest(lines: Sequence[PriceLine], size_bytes: float) -> list[PriceLine]:

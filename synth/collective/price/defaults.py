@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
@@ -128,28 +129,41 @@ def choose_default(
     payload_bytes: float,
     choice: Choice = Choice.AUTO,
 ) -> RuntimeDefaults:
-    """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm."""
-    picked = {
-        name: _line(ranks, goal, name, candidates, payload_bytes)
-        for name, candidates in lines.items()
-    }
+    """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm.
+
+    The protocol is the fastest by NCCL's model; short sends and receives take LL. On a calibrated
+    system the fastest line counts.
+    """
+    measured = ranks.system.calibration
+    short = goal.apart and payload_bytes / ranks.ranks <= MOST_LL_BYTES
+    picked: dict[str, PriceLine] = {}
+    for name, candidates in lines.items():
+        if measured:
+            picked[name] = pick_fastest(candidates, payload_bytes)
+        elif goal.apart:
+            fit = (line for line in candidates if short and line.protocol is Protocol.LL)
+            picked[name] = next(fit, candidates[0])
+        else:
+            modelled = [ranks.seconds(goal, name, c.protocol, payload_bytes) for c in candidates]
+            picked[name] = candidates[modelled.index(min(modelled))]
     forced = choice.value
     if forced == TREE and TREE not in picked:
         forced = RING
     names = [forced] if forced in picked else [*picked]
-
-    def modelled_seconds(name: str) -> float:
-        measured = ranks.system.calibration
+    chosen, least = names[0], inf
+    for name in names if len(names) > 1 else ():
+        line = picked[name]
         if measured and measured.runtime == FASTEST:
-            return picked[name].seconds(payload_bytes)
-        if measured:
-            return quickest_seconds(ranks, goal, name, payload_bytes)
-        return ranks.seconds(goal, name, picked[name].protocol, payload_bytes)
-
+            seconds = line.seconds(payload_bytes)
+        elif measured:
+            seconds = quickest_seconds(ranks, goal, name, payload_bytes)
+        else:
+            seconds = ranks.seconds(goal, name, line.protocol, payload_bytes)
+        if seconds < least:
+            chosen, least = name, seconds
     options = {
         name: (price_of_line(goal.value, line, payload_bytes),) for name, line in picked.items()
     }
-    chosen = names[0] if len(names) == 1 else min(names, key=modelled_seconds)
     return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))
 
 
@@ -160,7 +174,7 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
     protocol this names the faster algorithm more often (on L40S 245 of 272 pairs right, else 233).
     """
     known = usable_protocols(ALGORITHMS[name], (ranks.system.links[level] for level in ranks.spans))
-    return min(ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known)
+    return min([ranks.seconds(goal, name, protocol, payload_bytes) for protocol in known])
 
 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
@@ -183,18 +197,3 @@ def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> It
             yield NVLS
         elif goal is Goal.ALL_REDUCE and ranks.inside and ranks.reduces(ranks.inside):
             yield NVLS_TREE
-
-
-def _line(
-    ranks: Ranks, goal: Goal, name: str, lines: Sequence[PriceLine], payload_bytes: float
-) -> PriceLine:
-    """The line of the protocol that NCCL takes for one algorithm: the fastest by its model.
-
-    Short sends and receives take LL. On a calibrated system the fastest line counts.
-    """
-    if ranks.system.calibration:
-        return pick_fastest(lines, payload_bytes)
-    if goal.apart:
-        short = payload_bytes / ranks.ranks <= MOST_LL_BYTES
-        return next((line for line in lines if short and line.protocol is Protocol.LL), lines[0])
-    return min(lines, key=lambda line: ranks.seconds(goal, name, line.protocol, payload_bytes))

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from hierarchies import Calibration, MeasuredRange, System
 from synth.collective.price.steps import InstructionPrice
 
+OF_A_SHEET = (1.0, 1 / 0.39)
+"""Ratios to a data sheet's seconds between which links lie: measured media reach from all of their
+rate to 0.39 of it (results/typical)."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -58,10 +62,10 @@ def widening_ratios(
 
 def interval_of_step(system: System, price: InstructionPrice) -> Interval:
     """The interval of one phase. A transpose sends no message; its interval is its price."""
-    if price.algorithm is None:
-        return Interval(price.seconds, price.seconds)
-    way = (price.what, price.algorithm.value, price.protocol.value)
-    low, high = widening_ratios(system.calibration, way, price.members, price.size_bytes)
+    low, high = OF_A_SHEET if price.algorithm else (1.0, 1.0)
+    if system.calibration and price.algorithm:
+        way = (price.what, price.algorithm.value, price.protocol.value)
+        low, high = widening_ratios(system.calibration, way, price.members, price.size_bytes)
     return Interval(low * price.seconds, high * price.seconds)
 
 

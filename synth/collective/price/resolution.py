@@ -40,9 +40,6 @@ OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
 """Shares of messages and of links in a price, below which no gain is claimed there: of two runs on
 one machine, priced from other machines, the one priced lower by less is the slower in one of three
 to six cases; by more, in one of seven at most (results/typical). Data sheets resolve no more."""
-OF_A_SHEET = (1.0, 1 / 0.39)
-"""Ratios to a data sheet's seconds between which links lie: measured media reach from all of their
-rate to 0.39 of it (results/typical)."""
 WORTH = 0.1
 """Expected but unsure speed-ups above 1 by more than this share are worth measuring."""
 
@@ -205,9 +202,9 @@ def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice
         if price.seconds:
             total += price.seconds
             waits += price.latency_seconds
-            low, high = _seconds_interval(system, price)
+            interval = interval_of_step(system, price)
             for source, share in _error_sources(system, price):
-                _add(owed, source, share * low, share * high)
+                _add(owed, source, share * interval.low_seconds, share * interval.high_seconds)
     scale = ticks / total if total else 0.0
     scaled = {source: (scale * low, scale * high) for source, (low, high) in owed.items()}
     return PriceEstimate(ticks, scaled, _claimable_share(system, waits / total if total else 0.0))
@@ -224,14 +221,6 @@ def estimate_as_shown(
     if system.prices == "calibrated":
         return estimate_price(system, ticks, prices)
     return PriceEstimate(ticks, finest=finest_resolution(system))
-
-
-def _seconds_interval(system: System, price: InstructionPrice) -> Ends:
-    """The range of seconds of one phase; by a data sheet, a transpose has no range."""
-    if system.calibration or price.algorithm is None:
-        interval = interval_of_step(system, price)
-        return interval.low_seconds, interval.high_seconds
-    return OF_A_SHEET[0] * price.seconds, OF_A_SHEET[1] * price.seconds
 
 
 def _claimable_share(system: System, waiting: float) -> float:

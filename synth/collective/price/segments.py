@@ -219,18 +219,15 @@ class PathRanking:
             if search.settled:
                 yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
-                self._follow(search, row)
+                # Once many combinations were simulated, others only up to the limit.
+                limited = self.looked >= _MANY and search.bound <= self._limit
+                looked = search.looked
+                search.follow(self._limit if limited else inf)
+                self.looked += search.looked - looked
+                self._record(row, search.ticks)
                 heappush(heap, (search.bound, segments, row))
                 if self.looked == _MANY:
                     self._look_ahead(counts, ticks)
-
-    def _follow(self, search: _ChoiceSearch, row: int) -> None:
-        """Simulates a row's next combination, up to the limit once many have been simulated."""
-        looked = search.looked
-        limited = self.looked >= _MANY and search.bound <= self._limit
-        search.follow(self._limit if limited else inf)
-        self.looked += search.looked - looked
-        self._record(row, search.ticks)
 
     def _look_ahead(self, counts: Sequence[int], ticks: Floats) -> None:
         """Simulates likely good paths for each number of segments, to find a low limit early.
@@ -301,7 +298,11 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
     names = sorted(
         {n for choices in moves for phases in choices for phase in phases for n in phase.busy}
     )
-    labels = np.array([_least_figures(choices, names) for choices in (*moves, ((),))])
+    least = []
+    for choices in (*moves, ((),)):
+        figures = [_figures(phases, names) for phases in choices]
+        least.append(tuple(map(min, zip(*figures, strict=True))) if figures[1:] else figures[0])
+    labels = np.array(least)
     places = np.ascontiguousarray(rows.T)
     alone, longest, *_ = labels.T
     taken = alone[places]
@@ -318,20 +319,19 @@ def bounds_of_rows(rows: Integers, moves: Sequence[Choices], segments: int) -> F
     return bounds
 
 
-def _least_figures(choices: Choices, names: Sequence[str]) -> tuple[float, ...]:
-    """The elementwise minimum of ``_figures`` over all choices of a step."""
-    figures = [_figures(phases, names) for phases in choices]
-    return tuple(map(min, zip(*figures, strict=True))) if len(figures) > 1 else figures[0]
-
-
 def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
     """Seconds of all phases alone, of the longest phase, and three figures for each resource.
 
     These are how long the resource is busy, and how long phases last before and after they use it:
     infinite where no phase does.
     """
-    if len(phases) == 1:
-        return _figures_of_one(phases[0], names)
+    if len(phases) == 1:  # a short cut, as most steps have one
+        [phase] = phases
+        single = [phase.alone_seconds, phase.alone_seconds]
+        for name in names:
+            busy = phase.busy.get(name)
+            single += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
+        return tuple(single)
     alone = [phase.alone_seconds for phase in phases]
     figures = [sum(alone), max(alone, default=0.0)]
     for name in names:
@@ -343,13 +343,4 @@ def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
         figures.append(sum(phases[i].busy[name] for i in users))
         figures.append(sum(alone[:first]) + phases[first].latency_seconds)
         figures.append(sum(alone[last + 1 :]))
-    return tuple(figures)
-
-
-def _figures_of_one(phase: PhaseWork, names: Sequence[str]) -> tuple[float, ...]:
-    """The figures of a single phase: a short cut, as most steps have one."""
-    figures = [phase.alone_seconds, phase.alone_seconds]
-    for name in names:
-        busy = phase.busy.get(name)
-        figures += (busy, phase.latency_seconds, 0.0) if busy else (0.0, inf, inf)
     return tuple(figures)

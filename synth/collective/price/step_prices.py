@@ -196,13 +196,15 @@ class Simulator:
         """
         algorithms = self._offered_algorithms(collective, groups)
         if self.choice is Choice.AUTO:
-            available = [
-                algorithm for algorithm in algorithms if self.runs(collective, algorithm, groups)
-            ]
+            available = []
+            for algorithm in algorithms:
+                if self.runs(collective, algorithm, groups):
+                    available.append(algorithm)
             algorithms = available or algorithms
-        return tuple(
-            line for algorithm in algorithms for line in self.by(collective, algorithm, groups)
-        )
+        lines: list[PriceLine] = []
+        for algorithm in algorithms:
+            lines += self.by(collective, algorithm, groups)
+        return tuple(lines)
 
     def _offered_algorithms(self, collective: Collective, groups: Groups) -> Sequence[Algorithm]:
         """The algorithms that may be used; for listed groups some are excluded.
@@ -232,11 +234,12 @@ class Simulator:
         else:
             ways = [self.way(collective, algorithm, groups)]
         fitted = self.system.calibration and self.system.calibration.protocols
-        return tuple(
-            max((way.line(self.system, protocol) for way in ways), key=_waiting_time)
-            for protocol in ways[0].protocols
-            if not fitted or protocol.value in fitted
-        )
+        lines: list[PriceLine] = []
+        for protocol in ways[0].protocols:
+            if not fitted or protocol.value in fitted:
+                by_group = [way.line(self.system, protocol) for way in ways]
+                lines.append(max(by_group, key=_waiting_time))
+        return tuple(lines)
 
     def _shuffle(self, shuffle: Shuffle, grid: Grid, payload_bytes: float) -> InstructionPrice:
         size = payload_bytes / buffer_fraction(shuffle.scattered, grid.tree)
@@ -251,8 +254,11 @@ class Simulator:
         counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
         rows = recipes(collective, algorithm, self.system)
-        crossing = [row.crossing(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
-        loads = [self._level_load(i, row, roles, crossing) for i, row in enumerate(rows)]
+        crossing, loads = list[float](), []
+        for level, row in enumerate(rows):
+            crossing.append(row.crossing(counts, level) if level in spans else 0.0)
+        for level, row in enumerate(rows):
+            loads.append(self._level_load(level, row, roles, crossing))
         busy = [seconds for _, seconds, _ in loads]
         one_way = self._one_way(collective, algorithm, roles, crossing)
         if self.system.faults:

@@ -186,7 +186,9 @@ class AlgorithmWay:
         return self.peers if self.at_once else tuple(counted)
 
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
-        messages = {i: self.hops[i] * protocol.seconds(links[i]) for i in self.spans}
+        messages: dict[int, float] = {}
+        for level in self.spans:
+            messages[level] = self.hops[level] * protocol.seconds(links[level])
         waits = [self.waits[i] * seconds for i, seconds in messages.items()]
         if self.at_once:
             return max(waits)

@@ -29,15 +29,11 @@ from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.resolution import finest_resolution
 from synth.collective.price.segments import SEGMENTS
 from synth.collective.price.step_prices import Simulator
+from synth.collective.ranking.answers import AnswerRequest
 from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
 from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.planner import (
-    AnswerRequest,
-    answers,
-    make_answers,
-    rank_with_deciding_run,
-)
+from synth.collective.ranking.planner import answers, make_answers, rank_with_deciding_run
 from synth.collective.ranking.request import Answer, Report, Request, StopFlag, Watcher
 from synth.collective.semantics.programs import Language
 from synth.search.forks import map_in_forks
@@ -66,15 +62,16 @@ def rank_with_advice(
     report = rank_with_deciding_run(simulator, report, watcher, library)
     if placed is not request:
         first = report.answers[0].candidate.ticks
-        elsewhere = _FasterPlacements(simulator, placed, watcher, library)
-        found = elsewhere.under(int(first / (1 + finest_resolution(system))))
+        stop = StopFlag(watcher)
+        limit = int(first / (1 + finest_resolution(system)))
+        found = _find_faster(simulator, placed, stop, library, limit)
         last = report.answers[-1].rank
         wanted = [
             AnswerRequest(last + number, answer, request.payload_bytes)
             for number, answer in enumerate(found, start=1)
         ]
         others, judged = make_answers(simulator, wanted, watcher, library)
-        complete = report.complete and judged and not elsewhere.stopped
+        complete = report.complete and judged and not stop.stopped
         looked = replace(report.looked, complete=complete)
         return replace(report, looked=looked, faster_elsewhere=others)
     if request.per_placement and find_left_over_axes(request):
@@ -117,82 +114,62 @@ def _put_framework_first(system: System, ranked: Sequence[Answer]) -> tuple[Answ
     return tuple(sorted(ranked, key=lambda a: a.candidate.reduction.placement != first))
 
 
-class _FasterPlacements:
-    """The best program of every other placement that is faster. One use."""
+def _find_faster(
+    simulator: Simulator, request: Request, stop: StopFlag, library: Library, limit: int
+) -> list[DistinctAnswer[CandidatePrograms]]:
+    """Returns the best program of each of a few other placements, fastest first.
 
-    def __init__(
-        self, simulator: Simulator, request: Request, watcher: Watcher, library: Library
-    ) -> None:
-        self._system = simulator.system
-        self._request = request
-        self._noting = StopFlag(watcher)
-        self._library = library
-        self._search = CandidateSearch(
-            library,
-            simulator,
-            request.payload_bytes,
-            request.segments,
-            stripes=request.stripes,
-            go_on=self._noting.go_on,
-        )
-        self._best: list[tuple[int, int, DistinctAnswer[CandidatePrograms]]] = []
+    None has a price above ``limit`` ticks. Placements that are equivalent for this collective count
+    once, as the first of them; those equivalent to the request's are left out.
+    """
+    search = CandidateSearch(
+        library,
+        simulator,
+        request.payload_bytes,
+        request.segments,
+        stripes=request.stripes,
+        go_on=stop.go_on,
+    )
+    best: list[tuple[int, int, DistinctAnswer[CandidatePrograms]]] = []
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the work was stopped, so that something may be missing."""
-        return self._noting.stopped
-
-    def under(self, limit: int) -> list[DistinctAnswer[CandidatePrograms]]:
-        """Returns the best few answers with a price of at most ``limit``, fastest first.
-
-        Placements equivalent for this collective count once, as the first of them.
-        """
-        found = map_in_forks(
-            self._searched,
-            self._to_search(limit),
-            self._noting,
-            guessed=True,
-            known=self._library.known,
-        )
-        for fresh in found:
-            merged = sorted([*self._best, *fresh], key=lambda entry: entry[:2])
-            self._best = merged[:MOST_FASTER_PLACEMENTS]
-        return [answer for _, _, answer in self._best]
-
-    def _to_search(self, limit: int) -> Iterator[tuple[Reduction, int, int]]:
+    def to_search() -> Iterator[tuple[Reduction, int, int]]:
         """Yields reductions that may be faster, lowest bound first, with the current limit."""
-        placed = sorted(self._bounds(), key=lambda entry: entry[:2])
-        for bound, position, reduction in placed:
-            if len(self._best) == MOST_FASTER_PLACEMENTS:
-                limit = self._best[-1][0]
-            if bound > limit or not self._noting.go_on():
+        bounded = [
+            (search.bound_ticks(reduction), position, reduction)
+            for position, reduction in _list_others(simulator.system, request)
+        ]
+        for bound, position, reduction in sorted(bounded, key=lambda entry: entry[:2]):
+            most = best[-1][0] if len(best) == MOST_FASTER_PLACEMENTS else limit
+            if bound > most or not stop.go_on():
                 return
-            self._library.paths(len(reduction.tree.digits))
-            yield reduction, position, limit
+            library.paths(len(reduction.tree.digits))
+            yield reduction, position, most
 
-    def _searched(
-        self, task: tuple[Reduction, int, int]
+    def searched(
+        task: tuple[Reduction, int, int],
     ) -> list[tuple[int, int, DistinctAnswer[CandidatePrograms]]]:
-        """Returns the best answer on one placement, if it is not above the limit."""
-        reduction, position, limit = task
-        found = self._search.distinct(reduction, 1, limit)
+        reduction, position, most = task
+        found = search.distinct(reduction, 1, most)
         return [(answer.what.ticks, position, answer) for answer in found]
 
-    def _bounds(self) -> Iterator[tuple[int, int, Reduction]]:
-        """Yields the bound in ticks of each class of reductions, and its first position.
+    results = map_in_forks(searched, to_search(), stop, guessed=True, known=library.known)
+    for fresh in results:
+        best[:] = sorted([*best, *fresh], key=lambda entry: entry[:2])[:MOST_FASTER_PLACEMENTS]
+    return [answer for *_, answer in best]
 
-        The class of the fixed placement is skipped.
-        """
-        request, hierarchy = self._request, self._system.hierarchy
-        assert request.placement is not None
-        kept = Placement(hierarchy, request.axes, request.placement)
-        seen = {price_class(self._system, Reduction(kept, request.over, request.collapse))}
-        for position, placement in enumerate(placements(hierarchy, request.axes)):
-            reduction = Reduction(placement, request.over, request.collapse)
-            kind = price_class(self._system, reduction)
-            if kind not in seen:
-                seen.add(kind)
-                yield self._search.bound_ticks(reduction), position, reduction
+
+def _list_others(system: System, request: Request) -> Iterator[tuple[int, Reduction]]:
+    """Yields the first reduction of each class but the request's own, with its position."""
+    hierarchy = system.hierarchy
+    assert request.placement is not None
+    kept = Placement(hierarchy, request.axes, request.placement)
+    seen = {price_class(system, Reduction(kept, request.over, request.collapse))}
+    for position, placement in enumerate(placements(hierarchy, request.axes)):
+        reduction = Reduction(placement, request.over, request.collapse)
+        kind = price_class(system, reduction)
+        if kind not in seen:
+            seen.add(kind)
+            yield position, reduction
 
 
 def top(

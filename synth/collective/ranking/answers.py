@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from grammar import Goal, Program, spell
-from hierarchies import Reduction
+from hierarchies import Reduction, System
 from hierarchies.fabric import price_class
 from synth.collective.price.bound import bound, bound_by_calls
 from synth.collective.price.choices import choose_phases
@@ -40,113 +40,94 @@ _STOPPED = Unknown("the work was stopped before z3 was asked")
 _PROOF_SECONDS, _PRICE_SECONDS = 0.04, 0.006
 """About the seconds to prove a program, and to price an answer with its comparisons."""
 
-_Kind = tuple[object, ...]
-"""What an answer depends on in a program and its placement."""
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """A program to turn into an answer, with its rank and payload."""
+
+    rank: int
+    found: DistinctAnswer[CandidatePrograms]
+    payload_bytes: int
+
+    def kind(self, system: System) -> Hashable:
+        """Everything that the answer depends on but its rank: equivalent placements share it."""
+        programs, reduction = self.found.what, self.found.what.reduction
+        placed = price_class(system, reduction)
+        return programs.parts, self.payload_bytes, reduction.tree, placed
 
 
-class AnswerMaker:
-    """Turns candidates into answers; replays and proves each program of a library only once.
+def prove_answers(
+    simulator: Simulator, wanted: Sequence[AnswerRequest], crew: WorkControl, library: Library
+) -> Iterator[Answer]:
+    """Yields the answers in order, each derived again from its text.
 
-    Answers are requested in the order of ``several``, each with its payload in bytes. Up to
-    ``crew.processes`` programs are proved, and answers priced, at once; after ``crew`` stops,
-    only the first is. Programs side by side are proved one by one, each for its slice; that the
-    slices together achieve the request is replayed for every answer.
+    Each program of a library is replayed and proved only once. Up to ``crew.processes`` programs
+    are proved, and answers priced, at once; after ``crew`` stops, only the first is. Programs side
+    by side are proved one by one, each for its slice; that the slices together achieve the request
+    is replayed for every answer.
     """
+    kinds = [each.kind(simulator.system) for each in wanted]
+    derived: dict[Hashable, tuple[AnswerRequest, list[ProgramPart]]] = {}
+    for kind, each in zip(kinds, wanted, strict=True):
+        if kind not in derived:
+            derived[kind] = each, _derive_parts(each.found.what, library.language.goal)
+    items = _list_work({kind: parts for kind, (_, parts) in derived.items()}, library)
 
-    def __init__(
-        self,
-        simulator: Simulator,
-        library: Library,
-        crew: WorkControl,
-        several: Iterable[tuple[DistinctAnswer[CandidatePrograms], int]],
-    ) -> None:
-        self._simulator = simulator
-        self._library = library
-        self._made: dict[_Kind, Answer] = {}
-        self._priced: dict[int, Answer] = {}
-        kinds: dict[_Kind, tuple[CandidatePrograms, int]] = {}
-        for answer, size in several:
-            kinds.setdefault(self._kind(answer.what, size), (answer.what, size))
-        self._numbers = {kind: number for number, kind in enumerate(kinds)}
-        self._questions = [*kinds.values()]
-        self._parts = [_derive_found(found, library.language.goal) for found, _ in self._questions]
-        self._items = items = self._to_do()
-        proofs = sum(isinstance(item, Derivation) for item in items)
-        seconds = proofs * _PROOF_SECONDS + len(self._questions) * _PRICE_SECONDS
-        worth = seconds > WORTH_SECONDS and is_parallel(crew)
-        done = map_in_forks(self._work, range(len(items)), crew, at_once=worth)
-        self._done = zip(items, done, strict=False)
-
-    def _to_do(self) -> list[Derivation | int]:
-        """Returns the work in order: derivations to prove, and numbers of answers to price."""
-        items: dict[object, Derivation | int] = {}
-        for number, parts in enumerate(self._parts):
-            for part in parts:
-                if (steps := part.derivation.instructions) not in self._library.verdicts:
-                    items.setdefault(steps, part.derivation)
-            items[number] = number
-        return [*items.values()]
-
-    def answer(
-        self, rank: int, distinct: DistinctAnswer[CandidatePrograms], payload_bytes: int
-    ) -> Answer:
-        """Returns the answer for a candidate, derived again from its text.
-
-        Equivalent placements share it.
-        """
-        reduction = distinct.what.reduction
-        kind = self._kind(distinct.what, payload_bytes)
-        if kind not in self._made:
-            self._made[kind] = self._answer(self._numbers[kind])
-        made = self._made[kind]
-        return replace(
-            made,
-            rank=rank,
-            candidate=replace(made.candidate, reduction=reduction),
-            others=distinct.others,
-            least_seconds=distinct.least_ticks / TICKS_PER_SECOND,
-        )
-
-    def _kind(self, found: CandidatePrograms, payload_bytes: int) -> _Kind:
-        reduction = found.reduction
-        return (
-            found.parts,
-            payload_bytes,
-            reduction.tree,
-            price_class(self._simulator.system, reduction),
-        )
-
-    def _work(self, place: int) -> Verdict | Answer:
-        item = self._items[place]
-        return judge_symbolically(item) if isinstance(item, Derivation) else self._price(item)
-
-    def _price(self, number: int) -> Answer:
-        """Returns an answer without its verdicts."""
-        (found, payload_bytes), parts = self._questions[number], self._parts[number]
+    def work(place: int) -> Verdict | Answer:
+        item = items[place]
+        if isinstance(item, Derivation):
+            return judge_symbolically(item)
+        request, parts = derived[item]
         if len(parts) > 1:
             rehearse_stripes([p.derivation for p in parts], [p.size_bytes for p in parts])
-        return _answer_of_found(self._simulator, found, parts, payload_bytes)
+        found, size = request.found.what, request.payload_bytes
+        return answer_of_parts(simulator, found.reduction, parts, size, ticks=found.ticks)
 
-    def _answer(self, number: int) -> Answer:
-        verdicts, priced = self._library.verdicts, self._priced
-        while number not in priced and (work := next(self._done, None)) is not None:
-            item, done = work
-            if isinstance(item, Derivation):
-                assert not isinstance(done, Answer)
-                verdicts[item.instructions] = done
-            else:
-                assert isinstance(done, Answer)
-                priced[item] = done
-        if number not in priced:
-            priced[number] = self._price(number)
-        stripes = [
+    proofs = sum(isinstance(item, Derivation) for item in items)
+    seconds = proofs * _PROOF_SECONDS + len(derived) * _PRICE_SECONDS
+    worth = seconds > WORTH_SECONDS and is_parallel(crew)
+    done = zip(items, map_in_forks(work, range(len(items)), crew, at_once=worth), strict=False)
+    priced: dict[Hashable, Answer] = {}
+    for kind, each in zip(kinds, wanted, strict=True):
+        while kind not in priced:
+            item, result = next(done, None) or (kind, work(items.index(kind)))
+            if isinstance(result, Answer):
+                priced[item] = result
+            elif isinstance(item, Derivation):
+                library.verdicts[item.instructions] = result
+        yield _complete_answer(priced[kind], each, library)
+
+
+def _list_work(
+    parts: Mapping[Hashable, Sequence[ProgramPart]], library: Library
+) -> list[Derivation | Hashable]:
+    """Returns the work in order: derivations to prove, and the kinds of answers to price."""
+    items: dict[Hashable, Derivation | Hashable] = {}
+    for kind, programs in parts.items():
+        for part in programs:
+            if (steps := part.derivation.instructions) not in library.verdicts:
+                items.setdefault(steps, part.derivation)
+        items[kind] = kind
+    return [*items.values()]
+
+
+def _complete_answer(priced: Answer, request: AnswerRequest, library: Library) -> Answer:
+    """Adds rank, placement and verdicts to an answer that equivalent requests share."""
+    verdicts = library.verdicts
+    return replace(
+        priced,
+        rank=request.rank,
+        candidate=replace(priced.candidate, reduction=request.found.what.reduction),
+        stripes=tuple(
             replace(stripe, verdict=verdicts.get(stripe.part.derivation.instructions, _STOPPED))
-            for stripe in priced[number].stripes
-        ]
-        return replace(priced.pop(number), stripes=tuple(stripes))
+            for stripe in priced.stripes
+        ),
+        others=request.found.others,
+        least_seconds=request.found.least_ticks / TICKS_PER_SECOND,
+    )
 
 
-def _derive_found(found: CandidatePrograms, goal: Goal) -> list[ProgramPart]:
+def _derive_parts(found: CandidatePrograms, goal: Goal) -> list[ProgramPart]:
     """Derives a candidate's programs again from their texts."""
     tree = found.reduction.tree
     return [
@@ -163,35 +144,8 @@ def unproved_answer(
     simulator: Simulator, found: CandidatePrograms, goal: Goal, payload_bytes: int
 ) -> Answer:
     """Prices a candidate without replaying or proving it."""
-    parts = _derive_found(found, goal)
-    return _answer_of_found(simulator, found, parts, payload_bytes)
-
-
-def _answer_of_found(
-    simulator: Simulator, found: CandidatePrograms, parts: Sequence[ProgramPart], payload_bytes: int
-) -> Answer:
-    """Returns the answer for a candidate, without proofs."""
-    unproved = [_NOT_PROVED] * len(parts)
-    return answer_of_parts(simulator, found.reduction, parts, unproved, payload_bytes, found.ticks)
-
-
-def answer_of_parts(
-    simulator: Simulator,
-    reduction: Reduction,
-    parts: Sequence[ProgramPart],
-    verdicts: Sequence[Verdict],
-    payload_bytes: int,
-    ticks: int | None = None,
-) -> Answer:
-    """Returns the answer, of rank 1, for given programs and verdicts.
-
-    ``ticks``: their price side by side, if a search has found it.
-    """
-    prices = price_parts(simulator, parts, reduction)
-    stripes = tuple(PricedStripe(*fields) for fields in zip(parts, prices, verdicts, strict=True))
-    ticks = _price_side_by_side(stripes) if ticks is None else ticks
-    candidate = Candidate(reduction, tuple(parts), ticks)
-    return _answer(simulator, candidate, stripes, 1, payload_bytes)
+    parts = _derive_parts(found, goal)
+    return answer_of_parts(simulator, found.reduction, parts, payload_bytes, ticks=found.ticks)
 
 
 def move_answer(simulator: Simulator, answer: Answer) -> Answer:
@@ -206,51 +160,60 @@ def resize_answer(simulator: Simulator, answer: Answer, payload_bytes: int) -> A
 
 
 def _reprice(
-    simulator: Simulator, answer: Answer, parts: tuple[ProgramPart, ...], payload_bytes: int
+    simulator: Simulator, answer: Answer, parts: Sequence[ProgramPart], payload_bytes: int
 ) -> Answer:
     """Reprices an answer for other slices, another payload or another machine."""
-    candidate = replace(answer.candidate, parts=parts)
-    prices = price_parts(simulator, parts, candidate.reduction)
-    stripes = tuple(
-        replace(stripe, part=part, prices=part_prices)
-        for stripe, part, part_prices in zip(answer.stripes, parts, prices, strict=True)
-    )
-    there = replace(candidate, ticks=_price_side_by_side(stripes))
-    moved = _answer(simulator, there, stripes, answer.rank, payload_bytes)
-    return replace(moved, others=answer.others, least_seconds=there.seconds)
+    verdicts = [stripe.verdict for stripe in answer.stripes]
+    reduction = answer.candidate.reduction
+    moved = answer_of_parts(simulator, reduction, parts, payload_bytes, verdicts)
+    seconds = moved.candidate.seconds
+    return replace(moved, rank=answer.rank, others=answer.others, least_seconds=seconds)
 
 
-def _answer(
+def answer_of_parts(
     simulator: Simulator,
-    candidate: Candidate,
-    stripes: tuple[PricedStripe, ...],
-    rank: int,
+    reduction: Reduction,
+    parts: Sequence[ProgramPart],
     payload_bytes: int,
+    verdicts: Sequence[Verdict] | None = None,
+    ticks: int | None = None,
 ) -> Answer:
-    """Completes a candidate with defaults, bound, reasons and intervals."""
-    system, reduction, goal = simulator.system, candidate.reduction, candidate.derivation.goal
+    """Returns the answer, of rank 1, for given programs, with defaults, bound and intervals.
+
+    ``ticks``: their price side by side, if a search has found it.
+    """
+    prices = price_parts(simulator, parts, reduction)
+    judged = verdicts or [_NOT_PROVED] * len(parts)
+    stripes = tuple(PricedStripe(*fields) for fields in zip(parts, prices, judged, strict=True))
+    ticks = _price_side_by_side(stripes) if ticks is None else ticks
+    candidate = Candidate(reduction, tuple(parts), ticks)
+    system, goal = simulator.system, candidate.derivation.goal
     default = defaults(simulator, reduction, payload_bytes, goal)
-    whole = price_phases(simulator, candidate.derivation, reduction, payload_bytes)
-    called = _calls(simulator, reduction, stripes) if default.runtime.told else None
+    whole = [*price_phases(simulator, candidate.derivation, reduction, payload_bytes)]
+    called = None
+    if default.runtime.told:
+        called = RuntimeCalls.of(simulator, reduction, [stripe.priced for stripe in stripes])
+    phases = [*_all_phases(stripes)]
+    least = bound(system, reduction, payload_bytes, goal)
     return Answer(
-        rank,
+        1,
         candidate,
         payload_bytes,
         default,
-        bound(system, reduction, payload_bytes, goal),
+        least,
         limiting_of_stripes(
             [(stripe.prices, stripe.part.segments) for stripe in stripes], candidate.seconds
         ),
         stripes,
         total_seconds(whole),
-        estimate_price(system, candidate.ticks, _all_phases(stripes)),
+        estimate_price(system, ticks, phases),
         estimate_price(system, sum(price.ticks for price in default.baseline), default.baseline),
         *_price_as_run(simulator, candidate, stripes, called),
-        interval_of_program(system, _all_phases(stripes), candidate.seconds),
+        interval_of_program(system, phases, candidate.seconds),
         interval_of_program(system, default.baseline),
-        calls_bound=bound_by_calls(system, reduction, payload_bytes, goal),
+        calls_bound=bound_by_calls(least, system, reduction, payload_bytes, goal),
         called=called,
-        not_measured=explain_unmeasured(system, [*_all_phases(stripes), *default.baseline]),
+        not_measured=explain_unmeasured(system, [*phases, *default.baseline]),
     )
 
 
@@ -265,24 +228,18 @@ def _price_as_run(
     Steps use algorithms that the runtime has: as priced if environment settings can say so,
     else those of its own choice.
     """
-    system, ticks = simulator.system, candidate.ticks
-    if simulator.of_runtimes is not simulator:
-        prices = price_parts(simulator.of_runtimes, candidate.parts, candidate.reduction)
+    runtime, ticks = simulator.of_runtimes, candidate.ticks
+    if runtime is not simulator:
+        prices = price_parts(runtime, candidate.parts, candidate.reduction)
         stripes = [replace(s, prices=p) for s, p in zip(stripes, prices, strict=True)]
         ticks = _price_side_by_side(stripes)
-        called = called and _calls(simulator.of_runtimes, candidate.reduction, stripes)
+        priced = [stripe.priced for stripe in stripes]
+        called = called and RuntimeCalls.of(runtime, candidate.reduction, priced)
     if called and called.unsaid:
         own = zip(stripes, called.own_prices, strict=True)
         stripes = [replace(stripe, prices=prices) for stripe, prices in own]
         ticks = _price_side_by_side(stripes)
-    return estimate_price(system, ticks, _all_phases(stripes)), stripes[0].prices
-
-
-def _calls(
-    simulator: Simulator, reduction: Reduction, stripes: Sequence[PricedStripe]
-) -> RuntimeCalls:
-    programs = [(s.part.derivation, s.prices, s.part.segments) for s in stripes]
-    return RuntimeCalls.of(simulator, reduction, programs)
+    return estimate_price(simulator.system, ticks, _all_phases(stripes)), stripes[0].prices
 
 
 def _all_phases(stripes: Iterable[PricedStripe]) -> Iterator[InstructionPrice]:
@@ -325,24 +282,11 @@ def choose_segments(
     """Returns the best number of segments, one segment's prices, and the total seconds."""
     options = []
     for count in counts:
-        prices = price_alone(simulator, derivation, reduction, payload_bytes / count, count)
+        size = payload_bytes / count
+        prices = choose_phases(simulator, moves(derivation), reduction, size, count)
         options.append((price_ticks([price.work for price in prices], count), count, prices))
     ticks, count, prices = min(options, key=lambda option: option[:2])
     return count, prices, ticks / TICKS_PER_SECOND
-
-
-def price_alone(
-    simulator: Simulator,
-    derivation: Derivation,
-    reduction: Reduction,
-    segment_bytes: float,
-    segments: int,
-) -> tuple[InstructionPrice, ...]:
-    """Returns the phases of one segment of a program that has the machine to itself.
-
-    Its algorithms are those best for the whole program.
-    """
-    return choose_phases(simulator, moves(derivation), reduction, segment_bytes, segments)
 
 
 def price_parts(
@@ -356,7 +300,7 @@ def price_parts(
     if len(parts) == 1:
         [part] = parts
         size, count = part.size_bytes / part.segments, part.segments
-        return [price_alone(simulator, part.derivation, reduction, size, count)]
+        return [choose_phases(simulator, moves(part.derivation), reduction, size, count)]
 
     def seconds(option: list[tuple[InstructionPrice, ...]]) -> float:
         lanes = zip(option, parts, strict=True)

@@ -134,14 +134,12 @@ class CandidateSearch:
         candidates = _Candidates(self, reduction)
         grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(candidates.reach)
         for bound_, priced in candidates.in_order(grouping, limit):
-            while len(grouping) < count and grouping.settle(bound_):
-                pass
-            if len(grouping) == count or (limit is not None and grouping.beyond(limit, bound_)):
+            enough = grouping.settle_up_to(count, bound_)
+            if enough or (limit is not None and grouping.beyond(limit, bound_)):
                 break
             grouping.add(candidates.member(priced()))
         else:
-            while len(grouping) < count and grouping.settle(inf):
-                pass
+            grouping.settle_up_to(count, inf)
         answers = grouping.answers()
         return [each for each in answers if limit is None or each.what.ticks <= limit]
 
@@ -209,21 +207,20 @@ class _Candidates:
     def in_order(
         self, grouping: AnswerGrouping[CandidatePrograms], limit: int | None
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
-        """Yields every program in every number of segments with a rising bound in ticks.
+        """Returns every program in every number of segments with a rising bound in ticks.
 
         Each is priced on demand. Skipped are those that cannot matter: programs that belong
         to an answer, and more segments that are no cheaper.
         """
         if self._search.barriers:
-            for path in self._in_one_segment(None):
-                yield path.price, partial(self._as_priced, path)
-            return
-        followed = self._followed()
+            paths = self._in_one_segment(None)
+            return ((path.price, partial(self._as_priced, path)) for path in paths)
+        followed, splits = self._followed(), list[StripeSplit]()
         if self._search.stripes:
             seeds = cheapest_paths(followed, _SEEDS, None, self._search.go_on)
-            for stripes in self._splits(seeds, limit):
-                yield 0, partial(self._side_by_side, stripes)
-        yield from self._one_by_one(followed, grouping)
+            splits = self._splits(seeds, limit)
+        together = [(0, partial(self._side_by_side, split)) for split in splits]
+        return chain(together, self._one_by_one(followed, grouping))
 
     def _one_by_one(
         self, followed: PathRanking, grouping: AnswerGrouping[CandidatePrograms]

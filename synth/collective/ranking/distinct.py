@@ -98,6 +98,12 @@ class AnswerGrouping(Generic[T]):
         leader = self._next[0] if self._next else self._leader()
         return bound > limit and (leader is None or leader.ticks > limit)
 
+    def settle_up_to(self, count: int, bound: float) -> bool:
+        """Settles answers until there are ``count``, and returns whether there are."""
+        while len(self) < count and self.settle(bound):
+            pass
+        return len(self) == count
+
     def settle(self, bound: float) -> bool:
         """Settles the next answer if no later price (from ``bound`` on) could change it."""
         if self._next is None:

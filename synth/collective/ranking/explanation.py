@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from hierarchies.units import format_bytes, format_duration
-from synth.collective.price.steps import InstructionPrice, sum_by_name, total_busy_seconds
+from synth.collective.price.steps import InstructionPrice, total_busy_seconds
 from synth.collective.price.ways import MEMORY
 from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.collective.ranking.request import Answer, DefaultComparison
@@ -80,10 +81,10 @@ def _is_different(answer: Answer) -> bool:
 
 def _describe_time(who: str, stripes: _Stripes, seconds: float) -> str:
     """Returns a clause: the duration, how busy each level is, and the bytes per port."""
-    busy = _busy_seconds(stripes)
-    carried = sum_by_name(
-        _multiply_rows(p.bytes_per_port, count) for prices, count in stripes for p in prices
-    )
+    busy, carried = total_busy_seconds(stripes), dict[str, float]()
+    for prices, count in stripes:
+        for name, size in chain.from_iterable(price.bytes_per_port for price in prices):
+            carried[name] = carried.get(name, 0.0) + count * size
     parts = [
         f"{name} is busy {time / seconds:.0%}"
         + ("" if name == MEMORY else f" ({format_bytes(carried[name])} a port)")
@@ -110,22 +111,13 @@ def _describe_stripes(answer: Answer) -> list[str]:
     ]
     whole = sum(part.size_bytes for part in answer.candidate.parts)
     for number, (part, stripe) in enumerate(zip(answer.candidate.parts, stripes, strict=True), 1):
-        busy = sorted(_busy_seconds([stripe]).items(), key=lambda item: -item[1])
+        busy = sorted(total_busy_seconds([stripe]).items(), key=lambda item: -item[1])
         links = ", ".join(f"{name} {time / seconds:.0%}" for name, time in busy if name != MEMORY)
         cut = f" in {part.segments} segments" if part.segments > 1 else ""
         share = f"{part.size_bytes / whole:.0%} of the payload{cut}"
         lines.append(f"stripe {number}, {share}, keeps busy: {links}")
     shared = "while one waits for messages or for a level, others use the links"
     return [*lines, f"stripes share the links and wait for nothing of each other: {shared}"]
-
-
-def _busy_seconds(stripes: _Stripes) -> dict[str, float]:
-    """How long each resource is busy in all."""
-    return total_busy_seconds(stripes)
-
-
-def _multiply_rows(rows: Iterable[tuple[str, float]], count: int) -> list[tuple[str, float]]:
-    return [(name, count * value) for name, value in rows]
 
 
 def _describe_advice(answer: Answer) -> str:

@@ -92,10 +92,8 @@ class SuggestedRun:
         default = self.default_seconds
         return (
             f"{ALTERNATE_RUNS}; take it if it is measured to be {DECIDING_RATIO:.2f} times as "
-            "fast as the "
-            f"default, or more: where the default takes {format_duration(default)}, as expected, "
-            "in less "
-            f"than {format_duration(default / DECIDING_RATIO)}"
+            f"fast as the default, or more: where the default takes {format_duration(default)}, "
+            f"as expected, in less than {format_duration(default / DECIDING_RATIO)}"
         )
 
 
@@ -135,8 +133,7 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
     }
     return (
         f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the "
-        "default "
-        f"{format_duration(default_seconds)}, {reasons[against]}"
+        f"default {format_duration(default_seconds)}, {reasons[against]}"
     )
 
 
@@ -303,8 +300,7 @@ def _explain_unavailable(answer: Answer) -> str:
         return f"the default takes {default}; {untold}"
     return (
         f"its price takes {_foreign_algorithms(answer)} algorithms; by those that runtimes have "
-        "it takes "
-        f"{format_duration(answer.runtime_seconds)}, and the default {default}"
+        f"it takes {format_duration(answer.runtime_seconds)}, and the default {default}"
     )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hierarchies import System
 from synth.collective.price.resolution import FINEST, PriceEstimate
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.answers import AnswerMaker
-from synth.collective.ranking.candidates import CandidatePrograms
-from synth.collective.ranking.distinct import DistinctAnswer
+from synth.collective.ranking.answers import AnswerRequest, prove_answers
 from synth.collective.ranking.how_to_get import find_deciding_run
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.placements import PlacementSearch, rank_answers
@@ -54,28 +52,14 @@ def answers(
     return Report(system, request, made, looked)
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
-    """A program to turn into an answer, with its rank and payload."""
-
-    rank: int
-    found: DistinctAnswer[CandidatePrograms]
-    payload_bytes: int
-
-
 def make_answers(
-    simulator: Simulator,
-    wanted: Sequence[AnswerRequest],
-    watcher: Watcher,
-    library: Library,
+    simulator: Simulator, wanted: Sequence[AnswerRequest], watcher: Watcher, library: Library
 ) -> tuple[tuple[Answer, ...], bool]:
     """Returns the answers, and whether all were judged before the work was stopped."""
     noting = StopFlag(watcher)
-    programs = [(each.found, each.payload_bytes) for each in wanted]
-    maker = AnswerMaker(simulator, library, noting, programs)
-    answered = []
-    for each in wanted:
-        answered.append(maker.answer(each.rank, each.found, each.payload_bytes))
+    answered: list[Answer] = []
+    for answer in prove_answers(simulator, wanted, noting, library):
+        answered.append(answer)
         watcher.judged(len(answered), len(wanted))
     return tuple(answered), not noting.stopped
 

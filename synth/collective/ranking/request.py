@@ -16,7 +16,7 @@ from synth.collective.price.intervals import Interval
 from synth.collective.price.resolution import PriceEstimate
 from synth.collective.price.segments import SEGMENTS
 from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
-from synth.collective.ranking.settings import RuntimeCalls
+from synth.collective.ranking.settings import PricedProgram, RuntimeCalls
 from synth.collective.semantics.lowering import check_payload
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.rules import Derivation
@@ -124,6 +124,11 @@ class PricedStripe:
     part: ProgramPart
     prices: tuple[InstructionPrice, ...]
     verdict: Verdict
+
+    @property
+    def priced(self) -> PricedProgram:
+        """Its program with these prices."""
+        return self.part.derivation, self.prices, self.part.segments
 
 
 class DefaultComparison(Enum):

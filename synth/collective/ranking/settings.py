@@ -35,7 +35,7 @@ _PROTOCOLS = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL1
 """The names of protocols in NCCL_PROTO."""
 Way = tuple[str, Protocol]
 """An algorithm's name, as in ``RuntimeDefaults.options``, and a protocol."""
-Priced = tuple[Derivation, Sequence[InstructionPrice], int]
+PricedProgram = tuple[Derivation, Sequence[InstructionPrice], int]
 """A program, the prices of the phases of one of its segments, and its segment count."""
 
 
@@ -80,17 +80,28 @@ class RuntimeCalls:
     own_prices: tuple[tuple[InstructionPrice, ...], ...]
 
     @classmethod
-    def of(cls, simulator: Simulator, reduction: Reduction, programs: Sequence[Priced]) -> Self:
+    def of(
+        cls, simulator: Simulator, reduction: Reduction, programs: Sequence[PricedProgram]
+    ) -> Self:
         """Returns the calls of programs, given the prices of their phases."""
-        all_calls, lanes = list[RuntimeCall](), list[Lane]()
+        each, lanes = list[RuntimeCall](), list[Lane]()
         own: list[tuple[InstructionPrice, ...]] = []
         for derivation, prices, segments in programs:
-            calls = list(_calls(simulator, derivation, reduction, prices))
-            chosen = iter([call.own.baseline[0] for call in calls])
-            own.append(tuple(next(chosen) if price.algorithm else price for price in prices))
+            steps, chosen = iter(moves(derivation)), list[InstructionPrice]()
+            for price in prices:
+                if price.algorithm is None:
+                    chosen.append(price)
+                    continue
+                instruction = next(steps).instruction
+                roles = roles_of(reduction, instruction.groups.free, instruction.groups.zero)
+                default = defaults_of_call(
+                    simulator, instruction.collective, roles, price.size_bytes
+                )
+                each.append(RuntimeCall(price, default))
+                chosen.append(default.baseline[0])
+            own.append(tuple(chosen))
             lanes.append(_lane(prices, segments))
-            all_calls += calls
-        return cls(tuple(all_calls), tuple(lanes), tuple(own))
+        return cls(tuple(each), tuple(lanes), tuple(own))
 
     @cached_property
     def seconds(self) -> float:
@@ -183,21 +194,6 @@ class RuntimeCalls:
 
 def _lane(prices: Sequence[InstructionPrice], segments: int) -> Lane:
     return Lane(tuple(price.work for price in prices), segments)
-
-
-def _calls(
-    simulator: Simulator,
-    derivation: Derivation,
-    reduction: Reduction,
-    prices: Iterable[InstructionPrice],
-) -> Iterator[RuntimeCall]:
-    calls = [price for price in prices if price.algorithm]
-    for move, price in zip(moves(derivation), calls, strict=True):
-        instruction = move.instruction
-        roles = roles_of(reduction, instruction.groups.free, instruction.groups.zero)
-        yield RuntimeCall(
-            price, defaults_of_call(simulator, instruction.collective, roles, price.size_bytes)
-        )
 
 
 def spell_way(name: str, protocol: Protocol) -> str:

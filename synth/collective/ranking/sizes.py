@@ -25,7 +25,7 @@ from grammar import Instruction
 from hierarchies import InputError, System
 from synth.collective.price.resolution import is_beyond
 from synth.collective.price.step_prices import Simulator
-from synth.collective.ranking.answers import resize_answer, unproved_answer
+from synth.collective.ranking.answers import AnswerRequest, resize_answer, unproved_answer
 from synth.collective.ranking.how_to_get import environment_line, find_deciding_run
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.placements import (
@@ -33,7 +33,7 @@ from synth.collective.ranking.placements import (
     PlacementSearch,
     placements_in_question,
 )
-from synth.collective.ranking.planner import AnswerRequest, make_answers
+from synth.collective.ranking.planner import make_answers
 from synth.collective.ranking.request import (
     Answer,
     DefaultComparison,

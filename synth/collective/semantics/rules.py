@@ -291,7 +291,11 @@ class Rulebook:
 
     def moves(self, state: State) -> list[tuple[Instruction, State]]:
         """The instructions that are allowed, each with the state it leads to."""
-        return [(choice, after) for choice, after in self.take(state) if isinstance(after, State)]
+        found = []
+        for choice, after in self.take(state):
+            if isinstance(after, State):
+                found.append((choice, after))
+        return found
 
     def _apply(self, context: InstructionContext, rule: Rule, state: State) -> State | Demand:
         for demand in rule.demands:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from hierarchies import InputError, suggest_nearest
 from hierarchies.files.loading import is_path, text_of_file, toml_names
 from hierarchies.files.toml_lines import Path as Keys
 from hierarchies.files.toml_lines import lines_of
+from hierarchies.files.values import quote, spell_pairs
 from synth.collective.workload.job import (
     Entry,
     JobAxis,
@@ -24,6 +24,7 @@ from synth.collective.workload.job import (
     SourcePlaces,
     UnpricedTraffic,
     Workload,
+    amounts_of,
 )
 from synth.collective.workload.quantities import Amount, Number, Rule, parse_amount, parse_rule
 
@@ -283,61 +284,50 @@ def _unpriced(table: _Table) -> UnpricedTraffic:
 
 def write(job: Workload) -> str:
     """The job as a TOML text: ``read_job(write(job)) == job``."""
-    blocks = [list(_head(job)), ["[axes]", *(_size_line(axis) for axis in job.axes)]]
-    if job.numbers:
-        lines = (f"{number.name} = {_toml_value(number.amount)}" for number in job.numbers)
-        blocks.append(["[numbers]", *lines])
-    if job.requires:
-        rules = (
-            f"{_key(requirement.name)} = {_quote(str(requirement.rule))}"
-            for requirement in job.requires
-        )
-        blocks.append(["[requires]", *rules])
-    for entry in job.entries:
-        blocks.append(["[[collective]]", *_lines(entry, f'request = "{entry.goal.value}"')])
-    for traffic in job.unpriced:
-        blocks.append(["[[unpriced]]", *_lines(traffic, ""), f"why = {_quote(traffic.why)}"])
+    tables: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("axes", {axis.name: _plain_sizes(axis) for axis in job.axes}),
+        ("numbers", {number.name: _plain_amount(number.amount) for number in job.numbers}),
+        ("requires", {_key(rule.name): str(rule.rule) for rule in job.requires}),
+    )
+    blocks = [list(_head(job))]
+    blocks += [[f"[{name}]", *spell_pairs(table)] for name, table in tables if table]
+    for entry in job.communications:
+        name = "collective" if isinstance(entry, Entry) else "unpriced"
+        blocks.append([f"[[{name}]]", *spell_pairs(_plain_entry(entry))])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def _head(job: Workload) -> Iterator[str]:
-    yield f"name = {_quote(job.name)}"
-    if job.title:
-        yield f"title = {_quote(job.title)}"
+    yield from spell_pairs({"name": job.name, "title": job.title or None})
     if job.sources:
         yield "source = ["
-        yield from (f"    {_quote(source)}," for source in job.sources)
+        yield from (f"    {quote(source)}," for source in job.sources)
         yield "]"
 
 
-def _lines(entry: Entry | UnpricedTraffic, goal: str) -> Iterator[str]:
-    yield f"name = {_quote(entry.name)}"
-    if goal:
-        yield goal
-    yield f"over = [{', '.join(_quote(name) for name in entry.over)}]"
-    yield f"bytes = {_toml_value(entry.payload)}"
-    yield f"times = {_toml_value(entry.times)}"
-    if isinstance(entry, Entry):
-        yield f"hidden = {_toml_value(entry.hidden)}"
+def _plain_sizes(axis: JobAxis) -> int | str:
+    return axis.sizes[0] if axis.sizes and not axis.sizes[1:] else axis.text
 
 
-def _size_line(axis: JobAxis) -> str:
-    if axis.sizes is not None and len(axis.sizes) == 1:
-        return f"{axis.name} = {axis.sizes[0]}"
-    return f"{axis.name} = {_quote(axis.text)}"
+def _plain_entry(entry: Entry | UnpricedTraffic) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "request": entry.goal.value if isinstance(entry, Entry) else None,
+        "over": entry.over,
+        **{key: _plain_amount(amount) for key, amount in amounts_of(entry)},
+        "why": entry.why if isinstance(entry, UnpricedTraffic) else None,
+    }
 
 
-def _toml_value(amount: Amount) -> str:
-    """A plain number bare if TOML prints it with the same digits, everything else in quotes."""
+def _plain_amount(amount: Amount) -> int | float | str:
+    """A plain number if TOML prints it with the same digits, else text."""
     text = str(amount)
-    plain = isinstance(amount, Number) and not amount.unit
-    bare = plain and (_WHOLE.fullmatch(text) or repr(float(text)) == text)
-    return text if bare else _quote(text)
+    if not isinstance(amount, Number) or amount.unit:
+        return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if repr(float(text)) == text else text
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _quote(name)
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return name if _BARE.fullmatch(name) else quote(name)

@@ -9,12 +9,11 @@ lower bounds, until no bound is below the k-th best sum: exact, though most are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from math import prod
 
-from grammar import Goal
 from hierarchies import (
     Axis,
     InputError,
@@ -27,22 +26,19 @@ from hierarchies import (
     placements,
     row_major_placement,
 )
-from hierarchies.fabric import price_class
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.intervals import Interval
 from synth.collective.price.resolution import PriceEstimate, sum_estimates
 from synth.collective.price.segments import SEGMENTS
-from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import TICKS_PER_SECOND
-from synth.collective.ranking.answers import AnswerMaker
-from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
+from synth.collective.ranking.answers import AnswerRequest, prove_answers
+from synth.collective.ranking.candidates import CandidatePrograms
 from synth.collective.ranking.distinct import DistinctAnswer
-from synth.collective.ranking.library import Library
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Answer, ProvisionalResult, StopFlag, Watcher
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settle_job
 from synth.collective.workload.job import Workload
-from synth.search.forks import map_in_forks
 
 
 @dataclass(frozen=True)
@@ -155,11 +151,8 @@ class _Choice:
     bounds: tuple[int, ...]
 
 
-_Key = tuple[Goal, int, object]
-
-
 class _JobPlanner:
-    """Prices choices and caches the price of each kind of reduction. Mutable, one use."""
+    """Prices choices. Mutable, one use."""
 
     def __init__(
         self, system: System, job: Workload, settings: SearchSettings, watcher: Watcher
@@ -168,11 +161,15 @@ class _JobPlanner:
         self._settings = settings
         self._watcher = watcher
         self._stop_flag = StopFlag(watcher)
-        self._simulator = Simulator(system, settings.choice)
-        self._libraries: dict[Goal, Library] = {}
-        self._searches: dict[tuple[Goal, int], CandidateSearch] = {}
-        self._answers: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
-        self._bounds: dict[_Key, int] = {}
+        self._programs = ProgramPrices(
+            system,
+            settings.choice,
+            language=settings.language,
+            segments=settings.segments,
+            stripes=settings.stripes,
+            go_on=self._stop_flag.go_on,
+            searching=watcher.searching,
+        )
         self._jobs = settle_on_placement(system, job, settings.placement)
         self._placement_count = 1
         if settings.placement is None:
@@ -215,8 +212,7 @@ class _JobPlanner:
             ),
             done,
             self._placement_count,
-            not self._stop_flag.stopped
-            and all(library.complete for library in self._libraries.values()),
+            not self._stop_flag.stopped and self._programs.complete,
         )
 
     def _put_framework_first(
@@ -275,24 +271,13 @@ class _JobPlanner:
         """Searches what the first choices need, which no bound can avoid, in several processes."""
         if self._watcher.processes < 2:
             return
-        searches = {
-            _key(self._system, entry, reduction): (entry, reduction)
+        placed = [
+            self._placed(entry, choice.placement)
             for choice in choices
             for entry in choice.job.entries
             if entry.weight
-            for reduction in [self._reduction(entry, choice.placement)]
-        }
-        for entry, reduction in searches.values():
-            self._library(entry.goal).paths(len(reduction.tree.digits))
-        results = map_in_forks(self._search_entry, [*searches.values()], self._stop_flag)
-        self._answers.update(zip(searches, results, strict=False))
-
-    def _search_entry(
-        self, search: tuple[SettledEntry, Reduction]
-    ) -> DistinctAnswer[CandidatePrograms]:
-        entry, reduction = search
-        [best] = self._search(entry).distinct(reduction, 1)
-        return best
+        ]
+        self._programs.search(placed, self._stop_flag)
 
     def _estimate(self, choice: _Choice) -> PriceEstimate:
         """The exposed time of a choice, split by sources of error."""
@@ -301,60 +286,32 @@ class _JobPlanner:
             (float(entry.weight), self._best(entry, choice.placement).estimate) for entry in exposed
         )
 
-    def _reduction(self, entry: SettledEntry, placement: Placement) -> Reduction:
-        return Reduction(placement, entry.over, self._settings.collapse)
+    def _placed(self, entry: SettledEntry, placement: Placement) -> PlacedGoal:
+        reduction = Reduction(placement, entry.over, self._settings.collapse)
+        return PlacedGoal(entry.goal, entry.payload_bytes, reduction)
 
     def _bound(self, entry: SettledEntry, placement: Placement) -> int:
-        reduction = self._reduction(entry, placement)
-        key = _key(self._system, entry, reduction)
-        if key not in self._bounds:
-            self._bounds[key] = self._search(entry).bound_ticks(reduction)
-        return self._bounds[key]
+        return self._programs.bound_ticks(self._placed(entry, placement))
 
     def _best(self, entry: SettledEntry, placement: Placement) -> DistinctAnswer[CandidatePrograms]:
-        """The entry's best answer on a placement; placements with equal prices share a search."""
-        reduction = self._reduction(entry, placement)
-        key = _key(self._system, entry, reduction)
-        if key not in self._answers:
-            self._answers[key] = self._search_entry((entry, reduction))
-        best = self._answers[key]
-        return replace(best, what=replace(best.what, reduction=reduction))
-
-    def _search(self, entry: SettledEntry) -> CandidateSearch:
-        key = entry.goal, entry.payload_bytes
-        if key not in self._searches:
-            self._searches[key] = CandidateSearch(
-                self._library(entry.goal),
-                self._simulator,
-                entry.payload_bytes,
-                self._settings.segments,
-                stripes=self._settings.stripes,
-                go_on=self._stop_flag.go_on,
-            )
-        return self._searches[key]
-
-    def _library(self, goal: Goal) -> Library:
-        if goal not in self._libraries:
-            language = replace(self._settings.language, goal=goal)
-            self._libraries[goal] = Library(language, self._watcher.searching)
-        return self._libraries[goal]
+        return self._programs.best(self._placed(entry, placement))
 
     def _place_entries(self, chosen: _Choice) -> Sequence[PlacedEntry]:
         """All entries on a choice; those of one goal are proved together."""
         entries, place = chosen.job.entries, chosen.placement
         planned: dict[int, PlacedEntry] = {}
         for goal in dict.fromkeys(entry.goal for entry in entries):
-            answers = {
-                n: self._best(entry, place) for n, entry in enumerate(entries) if entry.goal is goal
-            }
-            sized = [(best, entries[number].payload_bytes) for number, best in answers.items()]
-            maker = AnswerMaker(self._simulator, self._library(goal), self._stop_flag, sized)
-            for number, best in answers.items():
-                entry = entries[number]
-                answer = maker.answer(number + 1, best, entry.payload_bytes)
-                alone = self._best_alone(entry, chosen, best.what)
+            numbers = [number for number, entry in enumerate(entries) if entry.goal is goal]
+            wanted = [
+                AnswerRequest(n + 1, self._best(entries[n], place), entries[n].payload_bytes)
+                for n in numbers
+            ]
+            programs, stop = self._programs, self._stop_flag
+            answers = prove_answers(programs.simulator, wanted, stop, programs.library(goal))
+            for number, request, answer in zip(numbers, wanted, answers, strict=True):
+                alone = self._best_alone(entries[number], chosen, request.found.what)
                 seconds, best_placement = alone.ticks / TICKS_PER_SECOND, alone.reduction.placement
-                planned[number] = PlacedEntry(entry, answer, seconds, best_placement)
+                planned[number] = PlacedEntry(entries[number], answer, seconds, best_placement)
                 self._watcher.judged(len(planned), len(entries))
         return [planned[number] for number in range(len(entries))]
 
@@ -414,11 +371,6 @@ def _best_so_far(best: Sequence[tuple[Fraction, int, _Choice]]) -> list[Provisio
         )
         for rank, (total, _, choice) in enumerate(best, start=1)
     ]
-
-
-def _key(system: System, entry: SettledEntry, reduction: Reduction) -> _Key:
-    """Everything that an entry's price depends on, besides the system; placements may share it."""
-    return entry.goal, entry.payload_bytes, price_class(system, reduction)
 
 
 def _weigh_estimate(job: SettledJob, ticks: tuple[int, ...] | list[int]) -> Fraction:

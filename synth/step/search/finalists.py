@@ -11,11 +11,12 @@ from typing import Any
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System, row_major_placement
 from hierarchies.devices import Device
-from synth.collective.ranking.request import Request, StopFlag, Watcher
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
+from synth.collective.ranking.request import StopFlag, Watcher
 from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.profiles import Kinds, Known, Profile, known
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import HALVES, SCHEDULES
 from synth.step.search.links import ComposedPlan, PlacedRecipe
 from synth.step.sharding import Plan, Recipe, StepProgram, apply, plan_of, prepare_step
@@ -25,7 +26,7 @@ from synth.step.simulation import DeviceTasks as Tasks
 from synth.step.simulation import Overlap, Sources, StepPrediction, StepRuntime, predict_step
 from synth.step.simulation.groups import OperationGrouping, find_scores
 from synth.step.simulation.predicting import group_operations, predict_tasks, write_tasks
-from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
+from synth.step.simulation.sources import Rooflines, build_sources
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
 RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
@@ -245,7 +246,7 @@ def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
 def simulate_candidate(
     step: Step,
     candidate: PlacedRecipe,
-    answers: RequestAnswers,
+    answers: ProgramPrices,
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
@@ -261,7 +262,7 @@ def simulate_finalist(
     step_of: Callable[[int], Step],
     layers: int,
     candidate: PlacedRecipe,
-    answers: RequestAnswers,
+    answers: ProgramPrices,
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
@@ -282,10 +283,10 @@ def simulate_finalist(
     return simulate_candidate(step_of(layers), candidate, answers, device, profile)
 
 
-def list_requests(
-    step_of: Callable[[int], Step], layers: int, candidate: PlacedRecipe, answers: RequestAnswers
-) -> list[Request]:
-    """Lists the requests that ``simulate_finalist`` will price for a candidate, each once.
+def list_goals(
+    step_of: Callable[[int], Step], layers: int, candidate: PlacedRecipe, answers: ProgramPrices
+) -> list[PlacedGoal]:
+    """Lists the collectives that ``simulate_finalist`` will price for a candidate, each once.
 
     Raises InputError as it does.
     """
@@ -294,16 +295,16 @@ def list_requests(
     network = NetworkPrices(
         answers, Placement(answers.system.hierarchy, candidate.axes, candidate.rows)
     )
-    requests: dict[Request, None] = {}
+    goals: dict[PlacedGoal, None] = {}
 
-    def sending(*request: Any) -> float:
-        requests.update(dict.fromkeys(network.redistributor.requests(*request)))
+    def sending(*redistribution: Any) -> float:
+        goals.update(dict.fromkeys(network.goals(*redistribution)))
         return 0.0
 
     plan = plan_of(step, short or candidate.recipe)
     free = Sources(lambda section: 0.0, sending, network.handing)
     write_tasks(prepare_step(step, plan), plan, apply(step, plan), free, RUNTIME)
-    return [*requests]
+    return [*goals]
 
 
 @dataclass
@@ -314,7 +315,7 @@ class _FinalistBuilder:
     """
 
     candidate: PlacedRecipe
-    answers: RequestAnswers
+    answers: ProgramPrices
     device: Device
     profile: Profile | None
     known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)

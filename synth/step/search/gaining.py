@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hierarchies import Reduction
 from synth.collective.ranking.how_to_get import KEEP_UNTIL_MEASURED, advise, seconds_as_advised
-from synth.collective.ranking.request import Answer, Request
-from synth.collective.semantics.programs import Language
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
+from synth.collective.ranking.request import Answer
 from synth.step.search.finalists import Finalist
 from synth.step.simulation.collected import RankCollective, list_collectives
 
@@ -53,7 +53,7 @@ class CollectiveGain:
         return self.sent.times * (1 - self.sent.hidden) * saved
 
 
-def list_gains(finalist: Finalist, answers: RequestAnswers) -> tuple[CollectiveGain, ...]:
+def list_gains(finalist: Finalist, answers: ProgramPrices) -> tuple[CollectiveGain, ...]:
     """Lists the gains of a plan that are worth a file, largest first."""
     least = LEAST_GAIN * finalist.found.seconds
     gains = list_collective_gains(finalist, answers)
@@ -61,17 +61,10 @@ def list_gains(finalist: Finalist, answers: RequestAnswers) -> tuple[CollectiveG
     return tuple(sorted(worthwhile, key=lambda gain: -gain.saved_seconds))
 
 
-def list_collective_gains(finalist: Finalist, answers: RequestAnswers) -> Iterator[CollectiveGain]:
+def list_collective_gains(finalist: Finalist, answers: ProgramPrices) -> Iterator[CollectiveGain]:
     """Yields every collective of the busiest rank, longest first."""
     placement = finalist.placement
     for sent in list_collectives(finalist.plan, finalist.found):
-        request = Request(
-            placement.axes,
-            sent.over,
-            sent.size_bytes,
-            k=1,
-            language=Language(goal=sent.goal),
-            placement=placement.matrix,
-        )
         if sent.times and sent.size_bytes:
-            yield CollectiveGain(sent, answers.best(request))
+            placed = PlacedGoal(sent.goal, sent.size_bytes, Reduction(placement, sent.over))
+            yield CollectiveGain(sent, answers.answer(placed))

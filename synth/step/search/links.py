@@ -17,16 +17,9 @@ from typing import Protocol
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
 from synth.collective.price.bound import bound
-from synth.collective.price.defaults import defaults
-from synth.collective.price.resolution import estimate_price
-from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import total_seconds
-from synth.collective.ranking.answers import unproved_answer
-from synth.collective.ranking.candidates import CandidateSearch
-from synth.collective.ranking.how_to_get import seconds_as_advised
 from synth.collective.ranking.library import Library
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.semantics.point_to_point import stage_transfer
-from synth.collective.semantics.programs import Language
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.point_to_point import price_transfer
 from synth.step.search.composing.clock import Structure
@@ -132,8 +125,10 @@ class PricedLinks:
     libraries: dict[Goal, Library] = field(default_factory=dict)
 
     @cached_property
-    def _simulator(self) -> Simulator:
-        return Simulator(self.system)
+    def _programs(self) -> ProgramPrices:
+        return ProgramPrices(
+            self.system, segments=SEGMENTS, stripes=False, libraries=self.libraries
+        )
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """See ``Links``; interpolated between two powers of 2 ** STEP."""
@@ -154,7 +149,7 @@ class PricedLinks:
         """
         for goal, row, _ in keys:
             reduction = Reduction(place_alone(self.system, row), ("over",))
-            self._library(goal).paths(len(reduction.tree.digits))
+            self._programs.library(goal).paths(len(reduction.tree.digits))
         for seconds, key in zip(map_in_forks(self._found, keys, crew), keys, strict=False):
             self._known[key] = seconds
 
@@ -165,27 +160,8 @@ class PricedLinks:
 
     def _found(self, key: Key) -> float:
         goal, row, power = key
-        return self.asked(goal, place_alone(self.system, row), 2**power)
-
-    def asked(self, goal: Goal, placement: Placement, size_bytes: int) -> float:
-        """Seconds as advised with the best program, which is not proved.
-
-        Does not search when no program can surely beat the runtime's default.
-        """
-        simulator, reduction = self._simulator, Reduction(placement, ("over",))
-        default = defaults(simulator, reduction, size_bytes, goal).baseline
-        most = estimate_price(
-            self.system, sum(instruction.ticks for instruction in default), default
-        ).most_below
-        settings = self._library(goal), simulator, size_bytes, SEGMENTS
-        search = CandidateSearch(*settings, stripes=False)
-        ranked = search.bound_ticks(reduction) <= most and search.distinct(reduction, 1, most)
-        if not ranked:
-            return total_seconds(default)
-        return seconds_as_advised(unproved_answer(simulator, ranked[0].what, goal, size_bytes))
-
-    def _library(self, goal: Goal) -> Library:
-        return self.libraries.setdefault(goal, Library(Language(goal=goal)))
+        reduction = Reduction(place_alone(self.system, row), ("over",))
+        return self._programs.advised_seconds(PlacedGoal(goal, 2**power, reduction))
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
         """See ``Links``."""

@@ -13,10 +13,10 @@ from grammar import Goal
 from hierarchies import InputError, System
 from hierarchies.devices import Device
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Request, Watcher
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
+from synth.collective.ranking.request import Watcher
 from synth.search.forks import BackgroundWork, is_parallel
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
-from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.search.composing.balancing import LayerBalancer
 from synth.step.search.composing.composer import Composer
 from synth.step.search.composing.writing import MICROBATCHES, batch_of, write_insides
@@ -26,7 +26,7 @@ from synth.step.search.finalists import (
     FinalistPool,
     is_framework_order,
     layers_of,
-    list_requests,
+    list_goals,
     simulate_finalist,
 )
 from synth.step.search.gaining import CollectiveGain, list_collective_gains, list_gains
@@ -132,8 +132,8 @@ class Planner:
         return {}
 
     @cached_property
-    def _answers(self) -> RequestAnswers:
-        return RequestAnswers(self.job.system, stripes=False, libraries=self._libraries)
+    def _answers(self) -> ProgramPrices:
+        return ProgramPrices(self.job.system, stripes=False, libraries=self._libraries)
 
     @cached_property
     def peak_seconds(self) -> float:
@@ -221,22 +221,22 @@ class Planner:
         return plan
 
     def _ask(self, pins: Pins, plans: Sequence[ComposedPlan], crew: BackgroundWork[Any]) -> bool:
-        """Prices the requests of plans at once if several processes will simulate them.
+        """Prices the collectives of plans at once if several processes will simulate them.
 
         Returns whether they will. The forks inherit what was written out for it. Buckets are
         priced later, where they may gain.
         """
         if parallel := is_parallel(crew):
-            requests = chain.from_iterable(self._asked(pins, plan) for plan in plans)
-            self._answers.ask(requests, crew)
+            goals = chain.from_iterable(self._asked(pins, plan) for plan in plans)
+            self._answers.prove(goals, crew)
         return parallel
 
-    def _asked(self, pins: Pins, plan: ComposedPlan) -> Sequence[Request]:
-        """Requests of simulating a plan; none for an invalid one."""
+    def _asked(self, pins: Pins, plan: ComposedPlan) -> Sequence[PlacedGoal]:
+        """Returns the collectives of a plan to simulate; none for an invalid one."""
         job, candidate = self.job, plan.candidate
         alone = candidate if pins.bucket_bytes is not None else candidate.alone
         try:
-            return list_requests(job.of_layers, job.layers, alone, self._answers)
+            return list_goals(job.of_layers, job.layers, alone, self._answers)
         except InputError:
             return ()
 

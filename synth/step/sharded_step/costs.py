@@ -16,7 +16,7 @@ from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.sharding import ReductionKind, Type, part_shape
 from synth.compute.flops import flops_of
 from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove, pad_move
-from synth.step.redistribution.seconds import PricedCommunication, Redistributor
+from synth.step.redistribution.seconds import NetworkPrices, PricedCommunication
 from synth.step.sharded_step.device import split_stages, to_device_step, unshard
 from synth.step.sharded_step.meanings import find_gradients
 from synth.step.sharded_step.redistributed import StepMove, list_step_moves, times_of
@@ -52,7 +52,7 @@ class StepRequest:
 
 
 def list_step_requests(
-    sharded: ShardedStep, redistributor: Redistributor | None = None
+    sharded: ShardedStep, network: NetworkPrices | None = None
 ) -> tuple[StepRequest, ...]:
     """Returns the requests of a step, most bytes first; with answers if there is a machine."""
     sizes, groups = sharded.sizes, dict[StepRequest, list[StepMove]]()
@@ -60,7 +60,7 @@ def list_step_requests(
         if _sends(moved.move, sizes):
             groups.setdefault(_request_of(moved, sizes), []).append(moved)
     requests = [
-        replace(request, moved=tuple(moves), answered=_answer(moves[0], sizes, redistributor))
+        replace(request, moved=tuple(moves), answered=_answer(moves[0], sizes, network))
         for request, moves in groups.items()
     ]
     return tuple(sorted(requests, key=lambda request: -request.least_bytes * request.times))
@@ -90,16 +90,16 @@ def _request_of(moved: StepMove, sizes: Mapping[str, int]) -> StepRequest:
 
 
 def _answer(
-    moved: StepMove, sizes: Mapping[str, int], redistributor: Redistributor | None
+    moved: StepMove, sizes: Mapping[str, int], network: NetworkPrices | None
 ) -> PricedCommunication | None:
-    if redistributor is None:
+    if network is None:
         return None
     inside, part = to_microbatch(moved.move, moved.value.type, sizes) or (
         moved.move,
         moved.value.type,
     )
     path = RedistributionPath(inside.before, inside.after, (inside,))
-    [answered] = redistributor.along(path, part).requests
+    [answered] = network.along(path, part).requests
     return answered
 
 

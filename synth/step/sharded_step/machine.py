@@ -9,28 +9,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from synth.step.redistribution.seconds import Redistributor
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.plan import TIME
 
 
-def choose_fastest_paths(program: StepProgram, redistributor: Redistributor) -> StepProgram:
-    """Returns the program with the paths that are fastest on the redistributor's placement."""
+def choose_fastest_paths(program: StepProgram, network: NetworkPrices) -> StepProgram:
+    """Returns the program with the paths that are fastest on the placement of ``network``."""
 
     def choose(
         instruction: LocalOperation | RedistributedValue | SentValue,
     ) -> LocalOperation | RedistributedValue | SentValue:
         match instruction:
             case LocalOperation(body=StepProgram() as body):
-                return replace(instruction, body=choose_fastest_paths(body, redistributor))
+                return replace(instruction, body=choose_fastest_paths(body, network))
             case LocalOperation() | SentValue():
                 return instruction
             case RedistributedValue(value, path):
                 if TIME in (*path.source.axes, *path.target.axes):
                     return instruction
-                if not path.requests(redistributor.sizes):
+                if not path.requests(network.sizes):
                     return instruction
-                fastest = redistributor.redistribution(value.type, path.source, path.target)
+                fastest = network.redistribution(value.type, path.source, path.target)
                 return RedistributedValue(value, fastest.path)
         assert_never(instruction)
 

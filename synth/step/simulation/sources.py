@@ -8,16 +8,11 @@ surely gains. Bytes go from stage to stage link by link.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from grammar.tensors.sharding import Sharding, Type
-from hierarchies import Placement, System
 from hierarchies.devices import Device
-from synth.collective.semantics.point_to_point import stage_transfer
 from synth.compute import TYPICAL, Estimate, RooflineRates, Section, section_estimate, section_parts
-from synth.step.point_to_point import price_transfer
-from synth.step.redistribution.seconds import Redistributor, RequestAnswers
-from synth.step.sharding.plan import PIPE
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.simulation.predicting import Sources
 
 
@@ -35,45 +30,6 @@ class Rooflines:
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
         """Estimates of its products of matrices, and of what is between them."""
         return section_parts(section, self.device, self.rates, self.scores)
-
-
-@dataclass
-class NetworkPrices:
-    """Prices of communication on a placement of a machine.
-
-    Redistributions never go over the pipeline axis; values from stage to stage go only over it.
-    """
-
-    answers: RequestAnswers
-    placement: Placement
-    _known: dict[tuple[Type, Sharding, Sharding], float] = field(default_factory=dict)
-    _handed: dict[tuple[int, int, int], float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, system: System, placement: Placement) -> NetworkPrices:
-        """Prices on one placement, with answers of its own."""
-        return cls(RequestAnswers(system, stripes=False), placement)
-
-    def __post_init__(self) -> None:
-        self.redistributor = Redistributor(self.answers, self.placement, without=(PIPE,))
-
-    def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
-        """Seconds of the fastest redistribution."""
-        key = (value, source, target)
-        if key not in self._known:
-            self._known[key] = self.redistributor.redistribution(*key).run_seconds
-        return self._known[key]
-
-    def handing(self, size: int, source: int, target: int) -> float:
-        """Seconds of handing bytes of each device to a stage; stages are on ranks in turn."""
-        ranks = {axis.name: axis.size for axis in self.placement.axes}.get(PIPE, 1)
-        ends = source % ranks, target % ranks
-        if ends[0] == ends[1]:
-            return 0.0
-        if (size, *ends) not in self._handed:
-            transfer = stage_transfer(self.placement, PIPE, *ends, size)
-            self._handed[size, *ends] = price_transfer(transfer, self.answers.system).seconds
-        return self._handed[size, *ends]
 
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:

@@ -27,7 +27,7 @@ from synth.ask.answers.parts import (
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy, matrix_of
 from synth.collective.ranking.request import Answer
 from synth.step.redistribution import MoveKind
-from synth.step.redistribution.seconds import Redistributor
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharded_step import (
     PipelineTransfer,
     StepMove,
@@ -50,12 +50,12 @@ Operator = Annotated[ReductionKind, Field(strict=False)]
 class TargetMachine:
     """Where a step is to run; ``by_framework``: nobody asked for the placement."""
 
-    redistributor: Redistributor
+    network: NetworkPrices
     by_framework: bool
 
     def told(self) -> dict[str, Any]:
         """What answers say of it."""
-        system, placement = self.redistributor.system, self.redistributor.placement
+        system, placement = self.network.system, self.network.placement
         return {
             "system": system.name,
             "levels": LevelInBrief.all_of(system.hierarchy),
@@ -286,7 +286,7 @@ class ShardReply(ReplyModel):
         step, whole, stages = sharded.step, unsharded_share(sharded), list_shares(sharded)
         sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
         own = to_device_step(replace(sharded, axes=((TIME, 1), *sizes.items())))
-        requests = list_step_requests(sharded, None if machine is None else machine.redistributor)
+        requests = list_step_requests(sharded, None if machine is None else machine.network)
         inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
         return cls.like(
             name=step.name,

@@ -12,9 +12,10 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from hierarchies.devices import Device
 from hierarchies.units import format_bytes
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.search.space import Budget, Infeasible, Price
 from synth.step.profiles import Profile
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.search.finalists import Finalist, known_of, rooflines_of, simulate_plan
 from synth.step.search.links import Links
 from synth.step.search.operations.rows import RowRefinement, refine_rows
@@ -24,7 +25,6 @@ from synth.step.search.operations.substituting import (
     search_substitutions,
 )
 from synth.step.sharding import Plan, plan_of, plan_text, prepare_step
-from synth.step.simulation.sources import NetworkPrices
 
 RESOLUTION = 0.005
 """What is faster by less is not told apart."""
@@ -49,7 +49,7 @@ class Refinement:
 def refine(
     step: Step,
     one: Finalist,
-    answers: RequestAnswers,
+    answers: ProgramPrices,
     links: Links,
     device: Device,
     budget: Budget,

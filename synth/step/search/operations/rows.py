@@ -17,13 +17,14 @@ from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
 from hierarchies import InputError
 from hierarchies.devices import Device
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.compute import Estimate, Section
 from synth.compute.roofline import estimate_operation
 from synth.search.space import Budget, Infeasible, NoneFound
 from synth.step.profiles import Profile
 from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.rows import PlanSolution, Prices, choose, seconds_of
 from synth.step.search.finalists import (
     Finalist,
@@ -36,7 +37,7 @@ from synth.step.search.links import Links
 from synth.step.sharding import plan_of
 from synth.step.sharding.plan import TIME
 from synth.step.simulation import StepPrediction
-from synth.step.simulation.sources import NetworkPrices, Rooflines
+from synth.step.simulation.sources import Rooflines
 
 GAP = 1e-3
 """What is left open at most of the sums, where it can be closed."""
@@ -64,7 +65,7 @@ class RowRefinement:
 def refine_rows(
     step: Step,
     one: Finalist,
-    answers: RequestAnswers,
+    answers: ProgramPrices,
     links: Links,
     device: Device,
     profile: Profile | None = None,

@@ -291,9 +291,9 @@ def counted() -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
+        def noted(*given: Any, **named: Any) -> Any:
             found[name] += 1
-            return call(*given)
+            return call(*given, **named)
 
         return noted
 
@@ -315,7 +315,7 @@ COUNTED: dict[str, tuple[Any, str]] = {
     "placements searched": (CandidateSearch, "distinct"),
     "programs followed": (segments._ChoiceSearch, "follow"),
     "programs proved": (answers, "judge_symbolically"),
-    "answers priced": (answers, "_answer_of_found"),
+    "answers priced": (answers, "answer_of_parts"),
     "states explored": (library, "explore_moves"),
     "insides written": (Composer, "_tried"),
     "plans simulated": (Planner, "_simulated"),

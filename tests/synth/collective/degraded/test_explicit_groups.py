@@ -34,7 +34,7 @@ from synth.ask.answers.parts import to_json
 from synth.ask.outputs import groups_document
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.slowest_links import SlowestLinks, loads_per_level
-from synth.collective.degraded import GroupProgram, Survivors, UnevenRequest, uneven_answers
+from synth.collective.degraded import GroupProgram, Survivors, uneven_answers
 from synth.collective.degraded.cores import find_cores
 from synth.collective.degraded.handing import run_on_arrays
 from synth.collective.degraded.lowering import phases_of_program, rehearse_on_integers
@@ -57,13 +57,9 @@ def without(system: System, *names: str) -> System:
     return system.with_faults([parse_fault(name, system.hierarchy) for name in names])
 
 
-def asked(system: System, **how: int) -> UnevenRequest:
-    return UnevenRequest(**{"payload_bytes": 2**24, "k": 3, "max_steps": 3, **how})
-
-
-def ranked(system: System, request: UnevenRequest):  # type: ignore[no-untyped-def]
-    left = system.devices - len(system.missing)
-    return uneven_answers(system, [Axis("data", left)], ["data"], request)
+def asked(system: System, k: int = 3) -> Request:
+    left = Axis("data", system.devices - len(system.missing))
+    return Request((left,), ("data",), 2**24, k, Language(3))
 
 
 @st.composite
@@ -92,7 +88,7 @@ def test_every_program_is_proved_and_replayed_and_none_beats_the_bound(system: S
             (survivors.count,)
         )
         assert rehearse_on_integers(program, survivors.count) is None
-    report = ranked(system, asked(system))
+    report = uneven_answers(system, asked(system))
     assert report.complete
     seconds = [answer.candidate.seconds for answer in report.answers]
     assert seconds == sorted(seconds)
@@ -203,7 +199,7 @@ def test_the_core_is_ranked_as_the_even_machine_is() -> None:
     left = without(system, "node0/gpu0", "node1/gpu0")
     [core, *_] = find_cores(Survivors(left))
     assert (core.counts, core.hosts) == ((2, 15), ())
-    found = ranked(left, asked(left, k=1)).choices[0].candidate
+    found = uneven_answers(left, asked(left, k=1)).choices[0].candidate
     even = replace(
         system,
         hierarchy=Hierarchy.of(node=2, gpu=15),
@@ -251,9 +247,10 @@ def test_axes_that_do_not_fit_what_is_left_are_refused(
     axes: dict[str, int], over: list[str], told: str
 ) -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
-    given_axes = [Axis(name, size) for name, size in axes.items()]
+    given_axes = tuple(Axis(name, size) for name, size in axes.items())
+    request = replace(asked(left), axes=given_axes, over=tuple(over))
     with pytest.raises(InputError, match=told):
-        uneven_answers(left, given_axes, over, asked(left))
+        uneven_answers(left, request)
 
 
 def test_rings_of_devices_and_too_many_are_refused() -> None:
@@ -267,14 +264,14 @@ def test_rings_of_devices_and_too_many_are_refused() -> None:
 
 def test_one_device_that_is_left_has_nothing_to_do() -> None:
     left = without(switches(Hierarchy.of(node=1, gpu=2, core=1)), "node0/gpu0")
-    report = ranked(left, asked(left))
+    report = uneven_answers(left, asked(left))
     assert [a.candidate.program for a in report.answers] == [GroupProgram((), 1, ())]
     assert report.bound.seconds == 0
 
 
 def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
-    body = json.loads(json.dumps(to_json(UnevenReply.of(ranked(left, asked(left))))))
+    body = json.loads(json.dumps(to_json(UnevenReply.of(uneven_answers(left, asked(left))))))
     ranking = read_uneven_ranking(body)
     found = groups_document(ranking.handed(1))
     assert found["devices"] == [d for d in range(32) if d != 29]
@@ -313,7 +310,7 @@ def assert_pieces_are_held(steps: list[dict[str, Any]], chunks: int, ranks: int)
 )
 def test_no_piece_names_a_chunk_that_its_group_does_not_hold(name: str, lost: str) -> None:
     left = without(load(name), lost)
-    report = ranked(left, replace(asked(left), k=40))
+    report = uneven_answers(left, replace(asked(left), k=40))
     scattering = 0
     for answer in report.answers:
         program = answer.candidate.program
@@ -340,7 +337,7 @@ def test_the_example_of_the_page_is_right() -> None:
     assert isinstance(verdict, Proved)
     left = without(load("dgx-h100:2"), "node1/gpu5")
     written = groups_document(
-        read_uneven_ranking(to_json(UnevenReply.of(ranked(left, asked(left))))).handed(1)
+        read_uneven_ranking(to_json(UnevenReply.of(uneven_answers(left, asked(left))))).handed(1)
     )
     assert list(written) == list(example)
     assert {f"`{key}`" for key in written} <= set(text.replace(",", " ").split())

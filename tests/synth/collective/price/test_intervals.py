@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from places import ROOT
 from synth.cli.app import app
-from synth.collective.price.resolution import OF_A_SHEET, OTHERS_LINKS
+from synth.collective.price.intervals import OF_A_SHEET
+from synth.collective.price.resolution import OTHERS_LINKS
 
 LOGS = sorted(str(path) for path in ROOT.glob("docs/logs/sophia-*.csv"))
 WHERE = ("--axes", "data=16", "--reduce", "data")

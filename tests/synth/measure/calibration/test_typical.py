@@ -23,12 +23,8 @@ from hierarchies.files.writing import describe_system
 from machines import calibrated, predict
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.price.bound import bound
-from synth.collective.price.resolution import (
-    OF_A_SHEET,
-    OTHERS_LINKS,
-    OTHERS_MESSAGES,
-    estimate_price,
-)
+from synth.collective.price.intervals import OF_A_SHEET
+from synth.collective.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES, estimate_price
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice
 from synth.measure.calibration.measurements import Measurement, Sample

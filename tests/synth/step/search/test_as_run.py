@@ -19,19 +19,20 @@ from synth.collective.ranking.answers import unproved_answer
 from synth.collective.ranking.candidates import CandidateSearch
 from synth.collective.ranking.how_to_get import AdviceKind, advise, seconds_as_advised
 from synth.collective.ranking.library import Library
+from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Request, Watcher
 from synth.collective.semantics.programs import Language
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings
-from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.search.finalists import RUNTIME, Finalist
 from synth.step.search.job import PlanningProblem
-from synth.step.search.links import SEGMENTS, PricedLinks, place_alone
+from synth.step.search.links import SEGMENTS, place_alone
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.sharding import apply, prepare_step
 from synth.step.simulation.predicting import predict_step
-from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
+from synth.step.simulation.sources import Rooflines, build_sources
 
 TYPICAL, STATED = apply_typical(load("dgx-h100:2")), load("p2-a100:2")
 
@@ -58,11 +59,10 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
     differ = [one.answer for one in planner().sending(found)]
     assert any(one.candidate.seconds < 0.9 * one.baseline_seconds for one in differ)
     simulator, placement = Simulator(TYPICAL), found.placement
-    answers = RequestAnswers(TYPICAL, stripes=False)
-    redistributor = Redistributor(answers, placement)
+    network = NetworkPrices(ProgramPrices(TYPICAL, stripes=False), placement)
 
     def by_default(value: Type, source: Sharding, target: Sharding) -> float:
-        chosen = redistributor.redistribution(value, source, target)
+        chosen = network.redistribution(value, source, target)
         total = 0.0
         for one in (each.communication.request for each in chosen.requests):
             assert isinstance(one, Request)
@@ -73,7 +73,6 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
 
     step, job = planner().job.step, planner().job
     program, plan = apply(step, found.plan), found.plan
-    network = NetworkPrices(answers, placement)
     own = build_sources(Rooflines(job.device), network)
     again = type(own)(own.computing, by_default, own.handing)
     said = predict_step(prepare_step(step, plan), plan, program, again, RUNTIME)
@@ -85,19 +84,15 @@ def test_a_step_whose_programs_do_not_surely_gain_takes_the_runtimes_own_choices
 def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Goal) -> None:
     """Priced without a proof as the answers that are proved: the same line or file, or neither."""
     assert isinstance(system, type(STATED))
-    priced = PricedLinks(system)
-    answers = RequestAnswers(system, segments=SEGMENTS, stripes=False)
+    priced = ProgramPrices(system, segments=SEGMENTS, stripes=False)
     met = set()
     nodes, each = system.hierarchy.cardinalities
     for row in ((1, each), (nodes, 1), (nodes, each)):
         placement = place_alone(system, row)
         for power in (4, 12, 20, 24, 28):
-            where = placement.axes, ("over",), 2**power
-            language = Language(goal=goal)
-            answer = answers.best(
-                Request(*where, k=1, language=language, placement=placement.matrix)
-            )
-            told = priced.asked(goal, placement, 2**power)
+            placed = PlacedGoal(goal, 2**power, Reduction(placement, ("over",)))
+            answer = priced.answer(placed)
+            told = priced.advised_seconds(placed)
             assert told == seconds_as_advised(answer)
             how = advise(answer).by
             ours = (
@@ -114,15 +109,17 @@ def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Go
 def test_what_is_left_out_as_it_cannot_gain_is_not_advised(name: str) -> None:
     """As the best program of all says, looked for without a limit."""
     system = load(name)
-    priced, simulator = PricedLinks(system), Simulator(system)
+    priced = ProgramPrices(system, segments=SEGMENTS, stripes=False)
+    simulator = priced.simulator
     row = system.hierarchy.cardinalities
     gained = set()
     for power in (12, 18, 24, 30):
         placement, size = place_alone(system, row), 2**power
         how = Library(Language()), simulator, size, SEGMENTS
         search = CandidateSearch(*how, stripes=False)
-        [found] = search.distinct(Reduction(placement, ("over",)), 1)
+        placed = PlacedGoal(Goal.ALL_REDUCE, size, Reduction(placement, ("over",)))
+        [found] = search.distinct(placed.reduction, 1)
         answer = unproved_answer(simulator, found.what, Goal.ALL_REDUCE, size)
-        assert priced.asked(Goal.ALL_REDUCE, placement, size) == seconds_as_advised(answer)
+        assert priced.advised_seconds(placed) == seconds_as_advised(answer)
         gained.add(answer.gains)
     assert gained == ({True, False} if name == "p2-a100:4" else {False})

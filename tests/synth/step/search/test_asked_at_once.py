@@ -13,11 +13,11 @@ from grammar import Goal
 from hierarchies import Placement, load
 from hierarchies.devices import device_named
 from results.speedup.perfect import Several
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
 from synth.search import forks
 from synth.step.models import ModelSettings
-from synth.step.redistribution.seconds import RequestAnswers
-from synth.step.search.finalists import list_requests, simulate_finalist
+from synth.step.search.finalists import list_goals, simulate_finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import BoundLinks, FreeLinks, PlacedRecipe, PricedLinks, RecordingLinks
 from synth.step.search.pins import Pins
@@ -76,12 +76,12 @@ def test_what_a_plan_sends_is_priced_before_it_is_simulated(
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
     recipe, job = parse_recipe(text), planner().job
     one = PlacedRecipe(recipe, tuple((1, size) for _, size in recipe.axes))
-    before, on_the_way = (RequestAnswers(SYSTEM, stripes=False) for _ in range(2))
-    before.ask(list_requests(job.of_layers, job.layers, one, before), Several(2))
-    known = before._known.copy()
+    before, on_the_way = (ProgramPrices(SYSTEM, stripes=False) for _ in range(2))
+    before.prove(list_goals(job.of_layers, job.layers, one, before), Several(2))
+    known = before._answers.copy()
     seconds = [
         simulate_finalist(job.of_layers, job.layers, one, answers, job.device).found.seconds
         for answers in (before, on_the_way)
     ]
     assert seconds[0] == seconds[1]
-    assert before._known == known == on_the_way._known
+    assert before._answers == known == on_the_way._answers

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import Axis, placements
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.step.schedules import HALVES, SCHEDULES
 from synth.step.search.composing.halves import find_peak_kept
 from synth.step.search.composing.inside import ModelPart
@@ -40,7 +40,7 @@ def test_what_halves_for_weights_keep_is_composed(
     asked = job(model=model)
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
     candidate = PlacedRecipe(recipe, next(iter(placements(SYSTEM.hierarchy, axes))).matrix)
-    answers = RequestAnswers(SYSTEM, stripes=False)
+    answers = ProgramPrices(SYSTEM, stripes=False)
     found = simulate_finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
     composed = planner(model).composer.size_bytes(recipe)
     assert composed == pytest.approx(found.size_bytes, rel=error)

@@ -23,10 +23,10 @@ from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
 from results.speedup.perfect import Several, perfectly
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
 from synth.search import forks
 from synth.step.models import ModelSettings, zoo_step
-from synth.step.redistribution.seconds import RequestAnswers
 from synth.step.schedules import SCHEDULES, Action, Pass, time_schedule
 from synth.step.search.composing.balancing import LayerBalancer, balance_layers
 from synth.step.search.composing.clock import PassSeconds, StageLayout, lay_out_stages, time_plans
@@ -85,7 +85,7 @@ def check(text: str, seconds: float, memory: float, model: str = "gpt2-small") -
         candidate = PlacedRecipe(recipe, one.matrix)
         composer = planner(model).composer
         [expected] = composer.on(PricedLinks(SYSTEM)).seconds([candidate])
-        answers = RequestAnswers(SYSTEM, stripes=False)
+        answers = ProgramPrices(SYSTEM, stripes=False)
         found = simulate_finalist(asked.of_layers, asked.layers, candidate, answers, asked.device)
         assert expected == pytest.approx(found.found.seconds, rel=seconds)
         assert composer.size_bytes(recipe) == pytest.approx(found.size_bytes, rel=memory)

@@ -14,8 +14,10 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Axis, InputError, Placement, load
+from synth.collective.ranking.oracle import ProgramPrices
+from synth.collective.semantics.programs import Language
 from synth.compute import flops_of
-from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharding import LocalOperation, Plan, StepProgram, apply, parse_recipe, plan_of
 from synth.step.sharding.plan import replicate_all
 from synth.step.simulation import BufferKind, DeviceTimeline, Overlap, simulate, write_device
@@ -190,9 +192,8 @@ def test_seconds_of_redistributions_are_the_planner_s() -> None:
     """Where compute is free, and all in line, the step takes what its redistributions do."""
     system = load("dgx-h100:1")
     placement = Placement(system.hierarchy, (Axis("data", 4), Axis("tensor", 2)), ((1, 4), (1, 2)))
-    planner = Redistributor(
-        RequestAnswers(system, max_steps=2, segments=(1,), stripes=False), placement
-    )
+    programs = ProgramPrices(system, language=Language(2), segments=(1,), stripes=False)
+    planner = NetworkPrices(programs, placement)
     asked: list[float] = []
 
     def planned_seconds(kind: Type, source: Sharding, target: Sharding) -> float:

@@ -13,10 +13,11 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import load
 from hierarchies.devices import device_named
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.search.space import BestFound, Budget, Infeasible, Optimal
 from synth.step.factors import Row
 from synth.step.models import ModelSettings
-from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.search import finalists
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
@@ -34,10 +35,9 @@ from synth.step.search.operations.substituting import (
 )
 from synth.step.sharding import Plan, apply, parse_plan, parse_recipe, plan_of, prepare_step
 from synth.step.simulation import StepPrediction
-from synth.step.simulation.sources import NetworkPrices
 
 SYSTEM = load("dgx-h100:1")
-ANSWERS, LINKS = RequestAnswers(SYSTEM, stripes=False), PricedLinks(SYSTEM)
+ANSWERS, LINKS = ProgramPrices(SYSTEM, stripes=False), PricedLinks(SYSTEM)
 DEVICE = device_named(SYSTEM.device)
 SPELLING = ModelSettings(batch=16, dtype="bfloat16", optimizer="sgd")
 DATA = "data=8; batch over data; zero=1"

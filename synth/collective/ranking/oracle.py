@@ -1,0 +1,219 @@
+"""The best program for a goal, a payload and a placement: each is searched and proved once.
+
+All who need the price of a collective ask here: redistributions of a step, the composed seconds
+of its plans, the placements of a job and the buckets of gradients. A price depends on where the
+axes of a goal are placed, not on their names, so placements of one ``price_class`` share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from grammar import Goal
+from hierarchies import Placement, Reduction, System
+from hierarchies.fabric import price_class
+from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.defaults import RuntimeDefaults, defaults
+from synth.collective.price.resolution import estimate_price
+from synth.collective.price.segments import SEGMENTS
+from synth.collective.price.step_prices import Simulator
+from synth.collective.price.steps import total_seconds
+from synth.collective.ranking.answers import AnswerRequest, prove_answers, unproved_answer
+from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
+from synth.collective.ranking.distinct import DistinctAnswer
+from synth.collective.ranking.how_to_get import seconds_as_advised
+from synth.collective.ranking.library import Library
+from synth.collective.ranking.request import Answer, Request, Watcher
+from synth.collective.semantics.programs import Language, ShouldContinue, never_stop
+from synth.search.forks import WorkControl, map_in_forks
+
+_Key = tuple[Goal, int, object]
+"""A goal, its bytes, and where its axes are placed."""
+
+
+@dataclass(frozen=True)
+class PlacedGoal:
+    """A goal for a payload over the reduced axes of a placement."""
+
+    goal: Goal
+    payload_bytes: int
+    reduction: Reduction
+
+    @classmethod
+    def of(cls, request: Request, system: System) -> PlacedGoal:
+        """Returns the goal of a request, which has a placement."""
+        assert request.placement is not None
+        placement = Placement(system.hierarchy, request.axes, request.placement)
+        reduction = Reduction(placement, request.over, request.collapse)
+        return cls(request.goal, request.payload_bytes, reduction)
+
+
+class ProgramPrices:
+    """The best programs on one system with one choice of algorithms. Mutable: it caches them.
+
+    ``segments`` and ``stripes`` are the planner's; ``language`` holds for every goal. Searches end
+    early once ``go_on`` returns False, and listing programs once ``searching`` does. ``libraries``
+    may be shared with others who use the same languages.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        choice: Choice = Choice.AUTO,
+        *,
+        language: Language | None = None,
+        segments: tuple[int, ...] = SEGMENTS,
+        stripes: bool = True,
+        libraries: dict[Goal, Library] | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+        searching: ShouldContinue = never_stop,
+    ) -> None:
+        self.system = system
+        self.choice = choice
+        self._language = language or Language()
+        self._segments, self._stripes = segments, stripes
+        self._go_on, self._searching = go_on, searching
+        self._libraries = {} if libraries is None else libraries
+        self._best: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
+        self._answers: dict[_Key, Answer] = {}
+        self._bounds: dict[_Key, int] = {}
+        self._defaults: dict[_Key, RuntimeDefaults] = {}
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """Prices of single steps."""
+        return Simulator(self.system, self.choice)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no list of programs was stopped early."""
+        return all(library.complete for library in self._libraries.values())
+
+    def library(self, goal: Goal) -> Library:
+        """Returns the programs for a goal."""
+        if goal not in self._libraries:
+            language = replace(self._language, goal=goal)
+            self._libraries[goal] = Library(language, self._searching)
+        return self._libraries[goal]
+
+    def bound_ticks(self, placed: PlacedGoal) -> int:
+        """Returns a lower bound, in ticks, on every program."""
+        key = self._key(placed)
+        if key not in self._bounds:
+            self._bounds[key] = self._search_of(placed).bound_ticks(placed.reduction)
+        return self._bounds[key]
+
+    def default(self, placed: PlacedGoal) -> RuntimeDefaults:
+        """Returns what the runtime does by itself."""
+        key = self._key(placed)
+        if key not in self._defaults:
+            size, goal = placed.payload_bytes, placed.goal
+            self._defaults[key] = defaults(self.simulator, placed.reduction, size, goal)
+        return self._defaults[key]
+
+    def best(self, placed: PlacedGoal) -> DistinctAnswer[CandidatePrograms]:
+        """Returns the best programs, not proved yet."""
+        key = self._key(placed)
+        if key not in self._best:
+            self._best[key] = self._search(placed)
+        best = self._best[key]
+        return replace(best, what=replace(best.what, reduction=placed.reduction))
+
+    def advised_seconds(self, placed: PlacedGoal) -> float:
+        """Returns the seconds of what is advised to run: the best programs, or the default.
+
+        Does not search when no program can surely beat the default, and proves nothing.
+        """
+        default = self.default(placed).baseline
+        ticks = sum(instruction.ticks for instruction in default)
+        most = estimate_price(self.system, ticks, default).most_below
+        ranked = self.bound_ticks(placed) <= most and self._search_of(placed).distinct(
+            placed.reduction, 1, most
+        )
+        if not ranked:
+            return total_seconds(default)
+        size, goal = placed.payload_bytes, placed.goal
+        return seconds_as_advised(unproved_answer(self.simulator, ranked[0].what, goal, size))
+
+    def answer(self, placed: PlacedGoal) -> Answer:
+        """Returns the best answer, proved."""
+        key = self._key(placed)
+        if key not in self._answers:
+            self.prove([placed], Watcher())
+        answer = self._answers[key]
+        return replace(answer, candidate=replace(answer.candidate, reduction=placed.reduction))
+
+    def search(self, several: Iterable[PlacedGoal], crew: WorkControl) -> list[PlacedGoal]:
+        """Finds the best programs for goals in the processes of ``crew``, until it stops.
+
+        ``several`` is read when a process is free. Returns those that are known then, each once.
+        """
+        asked: dict[_Key, PlacedGoal] = {}
+        coming = self._list_unknown(several, asked)
+        found = [*map_in_forks(self._search, coming, crew, known=self._count_trees)]
+        unknown = [key for key in asked if key not in self._best]
+        self._best.update(zip(unknown, found, strict=False))
+        return [placed for key, placed in asked.items() if key in self._best]
+
+    def prove(self, several: Iterable[PlacedGoal], crew: WorkControl) -> None:
+        """Finds the best answers to goals as ``search`` does; all that are found are proved."""
+        groups: dict[Goal, dict[_Key, AnswerRequest]] = {}
+        for placed in self.search(several, crew):
+            if (key := self._key(placed)) not in self._answers:
+                request = AnswerRequest(1, self._best[key], placed.payload_bytes)
+                groups.setdefault(placed.goal, {})[key] = request
+        proving = _ProofWatcher(crew)
+        for goal, requests in groups.items():
+            wanted = [*requests.values()]
+            answers = prove_answers(self.simulator, wanted, proving, self.library(goal))
+            self._answers.update(zip(requests, answers, strict=True))
+
+    def _key(self, placed: PlacedGoal) -> _Key:
+        return placed.goal, placed.payload_bytes, price_class(self.system, placed.reduction)
+
+    def _list_unknown(
+        self, several: Iterable[PlacedGoal], asked: dict[_Key, PlacedGoal]
+    ) -> Iterator[PlacedGoal]:
+        """Yields goals whose best programs are not known, each once; adds all to ``asked``.
+
+        It loads the programs of each first, so that forked processes inherit them.
+        """
+        for placed in several:
+            key = self._key(placed)
+            if asked.setdefault(key, placed) is placed and key not in self._best:
+                self.library(placed.goal).paths(len(placed.reduction.tree.digits))
+                yield placed
+
+    def _count_trees(self) -> int:
+        """Returns the number of trees whose programs are known, in all languages."""
+        return sum(library.known() for library in self._libraries.values())
+
+    def _search(self, placed: PlacedGoal) -> DistinctAnswer[CandidatePrograms]:
+        [best] = self._search_of(placed).distinct(placed.reduction, 1)
+        return best
+
+    def _search_of(self, placed: PlacedGoal) -> CandidateSearch:
+        return CandidateSearch(
+            self.library(placed.goal),
+            self.simulator,
+            placed.payload_bytes,
+            self._segments,
+            stripes=self._stripes,
+            go_on=self._go_on,
+        )
+
+
+class _ProofWatcher(Watcher):
+    """Proves in the processes of another control, but does not stop when that should stop.
+
+    Programs that were found are worth proving.
+    """
+
+    def __init__(self, crew: WorkControl) -> None:
+        self._crew = crew
+
+    @property
+    def processes(self) -> int:
+        return self._crew.processes
