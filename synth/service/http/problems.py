@@ -96,7 +96,11 @@ def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
     }.get(status, str(error.detail))
-    hint = "/api lists all addresses, /openapi.json to tools" if status in (404, 405) else ""
+    hint = (
+        "/api lists all addresses, and /openapi.json lists them for tools"
+        if status in (404, 405)
+        else ""
+    )
     headers = error.headers or {}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}

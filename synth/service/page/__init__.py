@@ -19,7 +19,6 @@ from synth.service.page import (
     job_routes,
     part_routes,
     plan_form,
-    reference,
     site_routes,
 )
 from synth.service.page.responses import refusal_response as refusal_response
@@ -32,7 +31,6 @@ ROUTERS = (
     answer_routes.router,
     job_routes.router,
     part_routes.router,
-    reference.router,
     site_routes.router,
 )
 """All routes of the page, for the app of a server."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from functools import cached_property, partial
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -18,11 +19,11 @@ from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome
 from synth.service.errors import not_found
+from synth.service.http.commands import Curl
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
 from synth.service.jobs.broker import PendingJob, Preferences
 from synth.service.jobs.names import name_of
-from synth.service.page.reference import Curl
 from synth.service.page.responses import PageCaller, PageRoute, own_address, page, see_other
 from synth.service.page.results import drawing_of, plans_of, question_over_sizes, ranking_of, result
 from synth.service.page.views import folders, view_of_answer
@@ -189,7 +190,7 @@ def _page(
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
     in_tables = not drawn and viewed.verb in TABLES
-    curl = Curl(own_address(request), keys=state_of(request).keys is not None)
+    curl = Curl(quote(own_address(request)), keys=state_of(request).keys is not None)
     return page(
         request,
         "answer.html",

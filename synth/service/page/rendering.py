@@ -23,6 +23,15 @@ POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'self'"
 )
+REDOC_POLICY = (
+    f"{POLICY}; img-src 'self' data:; worker-src blob:; style-src 'self' "
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' "
+    "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='"
+)
+"""Redoc searches in a worker, and adds two style elements: an empty one, and one of its scrollbar.
+
+The hashes are theirs. It also asks another site for its logo, which this forbids.
+"""
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
