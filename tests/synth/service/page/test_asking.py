@@ -29,10 +29,10 @@ from synth.ask.table import VERBS
 from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
-from synth.service.page.asking import FORMS
-from synth.service.page.asking.checks import check
-from synth.service.page.asking.values import (
-    VerbFormValues,
+from synth.service.page.forms.checks import check
+from synth.service.page.forms.table import FORMS as ALL_FORMS
+from synth.service.page.forms.values import (
+    FormValues,
     example,
     question,
     values_of_fields,
@@ -41,6 +41,7 @@ from synth.service.page.asking.values import (
 from synth.service.page.help import TERMS, link_step
 from synth.service.page.views import view_of_answer
 
+FORMS = {name: form for name, form in ALL_FORMS.items() if form.address.startswith("/ask/")}
 WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
 H100 = "\n".join(
     (
@@ -128,7 +129,7 @@ def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
     assert parse_question(form.model, again) == sound
 
 
-def sent_by(values: VerbFormValues) -> dict[str, list[str]]:
+def sent_by(values: FormValues) -> dict[str, list[str]]:
     """What a browser sends of a form filled so."""
     held = {name: getattr(values, name) for name in ("system", "count", "own", "systems", "job")}
     held |= {"own_job": values.own_job, **values.texts, **dict.fromkeys(values.ticked, "yes")}

@@ -221,10 +221,10 @@ def test_a_wrong_form_comes_back_with_what_is_wrong_and_what_was_sent(server: Se
 
 
 def test_the_check_says_what_the_form_would(server: Served) -> None:
-    found = server.ask.post("/page/check", data={**FORM, "k": "x"}).json()
+    found = server.ask.post("/check", data={**FORM, "k": "x"}).json()
     assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
     assert found["told"]["axes"] == "product 32 of 32 devices; 3 placements"
-    short = server.ask.post("/page/check", data={**FORM, "count": "1"}).json()
+    short = server.ask.post("/check", data={**FORM, "count": "1"}).json()
     assert "multiply to 32 devices" in short["wrong"]["axes"]
     assert "axes" not in short["told"]
 
@@ -449,7 +449,7 @@ def test_plans_have_a_page(server: Served) -> None:
         ("GET", f"/jobs/{'0' * 32}/timeline", 404),
         ("GET", f"/answers/{'0' * 64}/code/torch", 404),
         ("GET", "/nobody/x/chosen", 404),
-        ("POST", "/page/check", 415),
+        ("POST", "/check", 415),
     ],
 )
 def test_what_is_refused_is_a_page(server: Served, method: str, path: str, status: int) -> None:
