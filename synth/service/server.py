@@ -31,7 +31,7 @@ from synth.service.http.state import AppState
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.notifications import Notifications
-from synth.service.metrics import ExternalCounts, Metrics
+from synth.service.metrics import Metrics, StateCollector
 from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
 from synth.service.supervisor import Supervisor
@@ -66,8 +66,8 @@ class Service:
         notify = notifications.notify
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notify, trial)
         self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
-        metrics.read_from(
-            ExternalCounts(
+        metrics.registry.register(
+            StateCollector(
                 partial(_count_if_reached, store.jobs.counts),
                 partial(_count_if_reached, store.jobs.queues),
                 lambda: workers.lost,

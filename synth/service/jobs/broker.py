@@ -304,7 +304,7 @@ class Broker:
         finally:
             if not (created or accepted_before):
                 self._quotas.give_back(caller, len(prepared.text))
-        self._metrics.asked(prepared.verb, "not")
+        self._metrics.questions.labels(prepared.verb, "not").inc()
         if created:
             self._dispatcher.wake()
         return submitted.job

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import selectors
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,10 @@ from shutil import disk_usage
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteBusyError
 from threading import Lock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, StatementError
@@ -32,6 +33,8 @@ from hierarchies import InputError
 from synth.service.store.records import FullError, StoreError
 from synth.service.store.tables import UtcTime
 
+T = TypeVar("T")
+_NONE: Mapping[str, object] = MappingProxyType({})
 BUSY_SECONDS = 30.0
 LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
@@ -68,6 +71,24 @@ class Database:
         """Open a transaction that writes everything or nothing. Raises as ``reading``."""
         with self._turn, _raise_store_errors(self.engine), self._writer.begin() as connection:
             yield connection
+
+    def one(
+        self, kind: type[T], statement: Select[Any], parameters: Mapping[str, object] = _NONE
+    ) -> T | None:
+        """Return the only row of a query as a record whose fields are its columns, or None."""
+        with self.reading() as connection:
+            row = connection.execute(statement, parameters).one_or_none()
+        return None if row is None else kind(*row)
+
+    def rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        """Return all rows of a query."""
+        with self.reading() as connection:
+            return connection.execute(statement).all()
+
+    def scalar(self, statement: Select[Any], parameters: Mapping[str, object] = _NONE) -> Any:
+        """Return the only column of the only row of a query, or None if there is no row."""
+        with self.reading() as connection:
+            return connection.execute(statement, parameters).scalar_one_or_none()
 
     def check_room(self) -> None:
         """Raise FullError if the disk of a SQLite database is nearly full."""
