@@ -30,18 +30,18 @@ from synth.service.store import Scope
 Responses = dict[int | str, dict[str, Any]]
 _COMPONENTS = "#/components/schemas/{model}"
 _MEANINGS = {
-    400: "The body is no JSON that can be read in one way only.",
+    400: "The body is not JSON that every parser reads alike.",
     401: "A key is needed.",
-    403: "The key is not admitted, or has none of the scopes; or a page of another site asks.",
-    404: "There is no such thing, or it is another team's.",
+    403: "The key is not valid or lacks the scope, or the request comes from another site's page.",
+    404: "It does not exist, or belongs to another team.",
     408: "The body did not arrive in time.",
-    409: "It contradicts what is there.",
+    409: "It conflicts with the present state.",
     413: "The body is too large.",
-    415: "The body is not said to be what is read here.",
-    422: "The question cannot be used; the problem says what, where, and what would be right.",
-    429: "The key asks too often, or has brought too many jobs; Retry-After says when to return.",
-    500: "A mistake of the service; its log has the reason under the request's id.",
-    503: "The service cannot do this at the moment; Retry-After says when to return.",
+    415: "The Content-Type of the body is not supported.",
+    422: "The question is invalid; the problem says what is wrong, where, and how to correct it.",
+    429: "The key sends too many requests or jobs; Retry-After says when to try again.",
+    500: "An internal error; the log has the reason under the request's id.",
+    503: "The service is temporarily unavailable; Retry-After says when to try again.",
 }
 
 
@@ -98,8 +98,8 @@ def question_responses(verb: str) -> Responses:
     return {
         200: {
             "description": (
-                "The answer, as the command line prints it with --json. Where the budget ended"
-                " first, what was found by then: complete is false, and the outcome partial."
+                "The answer, as the command line prints it with --json. If the budget ended"
+                " first, the best found by then: complete is false, and the outcome partial."
             ),
             "model": REPLIES[verb] | BestSoFar,
             "headers": {
@@ -109,7 +109,7 @@ def question_responses(verb: str) -> Responses:
             },
         },
         202: {
-            "description": "The question takes longer; come back to the job.",
+            "description": "The question takes longer: poll the job.",
             "model": JobBody,
             "headers": {"Location": _header("the job"), "Retry-After": _header("seconds")},
         },

@@ -94,7 +94,7 @@ async def follow_events(
     try:
         async for event in broker.events(caller, job.id, _revision(last_event_id)):
             if keys is not None and not await keys.still_admits(caller):
-                yield ServerSentEvent(comment="this key is not admitted any more")
+                yield ServerSentEvent(comment="this key is no longer valid")
                 return
             ended = event.kind == "end"
             yield _sse_of(event)
@@ -102,7 +102,7 @@ async def follow_events(
         yield ServerSentEvent(comment=str(refusal))
         return
     if not ended:
-        yield ServerSentEvent(comment="the service is being stopped; connect again")
+        yield ServerSentEvent(comment="the service is stopping; connect again")
 
 
 @answers.get(

@@ -114,7 +114,7 @@ class Dispatcher:
     def unready(self) -> str | None:
         """Why this server does no work at the moment; None if it works."""
         if self._stopping.is_set() or not self.lives:
-            return "the dispatcher does not run"
+            return "the dispatcher is not running"
         if self._failures:
             return self._trouble
         if self._no_workers_until or self._workers.slots < 1:
@@ -167,7 +167,7 @@ class Dispatcher:
             self._metrics.store_errors.inc()
             return self._note_failure(error.told)
         except Exception:
-            log.exception("the dispatcher failed, and goes on")
+            log.exception("the dispatcher failed, and continues")
             return self._note_failure("the dispatcher fails")
         self._failures = 0
         self._metrics.slots.set(self._workers.slots)

@@ -194,7 +194,7 @@ async def download_file(
     """Download one file of a row's program."""
     outcome = await part.emit(target, channels, size)
     if isinstance(outcome, PendingJob):
-        raise unavailable("the file is being made")
+        raise unavailable("the file is being written")
     emitted = next((entry for entry in _files(outcome) if entry.name == file), None)
     if emitted is None:
         raise not_found("file")
@@ -255,8 +255,8 @@ def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | P
     if isinstance(outcome, PendingJob) or outcome.key is not None:
         return outcome
     if read_best_so_far(json.loads(outcome.body)) is not None:
-        hint = "ask who runs this service for more time: --job-seconds"
-        problem = "the time for this was up before it was made"
+        hint = "ask the operator for more time (--job-seconds)"
+        problem = "the time limit was reached before it was ready"
         raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint)
     return outcome
 

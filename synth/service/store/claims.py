@@ -60,7 +60,7 @@ _LOSSES_PROBLEM = {
     "hint": "ask for less, or give the workers more memory",
 }
 _ATTEMPTS_PROBLEM = {
-    "problem": f"the job was begun {MOST_ATTEMPTS} times, and its server ended each time",
+    "problem": f"the job was started {MOST_ATTEMPTS} times, and its server stopped each time",
     "where": "",
     "hint": "the log of the server may say why; then ask again",
 }

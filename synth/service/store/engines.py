@@ -109,7 +109,7 @@ def engine(url_text: str) -> Engine:
         parsed.get_dialect().import_dbapi()
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[postgres]'"
-        raise InputError(f"there is no {error.name} here", hint=hint) from None
+        raise InputError(f"{error.name} is not installed", hint=hint) from None
     if parsed.get_backend_name() == "sqlite":
         created = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
         event.listen(created, "connect", _configure)
@@ -169,7 +169,7 @@ def _raise_store_errors(database: Engine) -> Iterator[None]:
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         problem = f"the store {shown} cannot be used: {lines[0] if lines else error}"
         kind = FullError if _FULL.search(problem) else StoreError
-        raise kind(problem, hint="see that it is there, and may be written") from error
+        raise kind(problem, hint="check that it exists and is writable") from error
     except StatementError as error:
         if isinstance(error.orig, InputError):
             raise error.orig from None
@@ -181,7 +181,7 @@ def _url(text: str) -> URL:
         url = make_url(text)
         backend = url.get_backend_name()
     except (ArgumentError, ValueError):
-        raise InputError("that is no URL of a store", hint=_HINT) from None
+        raise InputError("this is not the URL of a store", hint=_HINT) from None
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite":

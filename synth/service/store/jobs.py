@@ -91,8 +91,8 @@ class Jobs:
             same = job_with_key(new.team, str(new.idempotency_key))
             job = StoredJob(*connection.execute(select(*COLUMNS).where(same)).one())
         if (job.verb, job.question) != (new.verb, new.question):
-            problem = f"the idempotency key {new.idempotency_key!r} came with another question"
-            raise ConflictError(f"{problem} before", hint="give every question a key of its own")
+            problem = f"the idempotency key {new.idempotency_key!r} was used with another question"
+            raise ConflictError(f"{problem} before", hint="use a new key for each question")
         return SubmittedJob(job, created=False)
 
     def one(self, id: str) -> StoredJob | None:
@@ -138,7 +138,7 @@ class Jobs:
                 last = connection.execute(cursor).one_or_none()
                 if last is None:
                     hint = "give the id of a job that was listed"
-                    raise InputError(f"there is no job {after!r} to go on after", hint=hint)
+                    raise InputError(f"there is no job {after!r} to continue after", hint=hint)
                 place, passed = tuple_(*sorted_by), tuple_(*last)
                 chosen = chosen.where(
                     place > passed if order is JobOrder.OLDEST else place < passed

@@ -148,9 +148,9 @@ def _check_sent(sound: TopQuestion, system: System, checked: FormFindings) -> No
         request = sound.asked()
         if fix_placement(system, request) is not request:
             left_over = " and ".join(find_left_over_axes(request))
-            fact = f"{left_over}: nothing is said of what it sends, so the placement"
+            fact = f"{left_over}: its collectives are not given, so the placement"
             checked.tell("reduce", fact)
-            checked.tell("reduce", " is the one that frameworks lay out; add what it sends below")
+            checked.tell("reduce", " is the one that frameworks use; add its collectives below")
 
 
 def _check_machines(sound: SweepQuestion, checked: FormFindings) -> None:

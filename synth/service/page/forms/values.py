@@ -175,7 +175,7 @@ def _axes(fields: Fields, checked: FormFindings) -> tuple[dict[str, int], list[s
     if not axes:
         checked.note("axes", InputError("no axis is given", hint="name one, and give its size"))
     if not over:
-        nothing = InputError("nothing to reduce over is chosen", hint="tick an axis")
+        nothing = InputError("no axis to reduce over is chosen", hint="tick an axis")
         checked.note("reduce", nothing)
     return axes, over
 

@@ -499,7 +499,7 @@ def test_a_mistake_of_ours_is_a_page_too(server: Served, monkeypatch: pytest.Mon
     page = server.ask.get("/jobs", headers={"Accept": BROWSER, "X-Request-ID": "mine"})
     assert page.status_code == 500
     assert page.headers["content-type"].startswith("text/html")
-    assert "in its log under mine" in page.text
+    assert "in the log under mine" in page.text
     assert "ZeroDivision" not in page.text
 
 
@@ -579,7 +579,7 @@ def test_every_wrong_key_is_answered_alike(guarded: Served) -> None:
     wrong = ["", "x", "cs_" + "0" * 16 + "_" + "0" * 64, known.secret[:-1]]
     answers = {guarded.ask.post("/login", data={"key": key}).text for key in wrong}
     assert len(answers) == 1
-    assert "this key is not admitted" in answers.pop()
+    assert "this key is not valid" in answers.pop()
 
 
 @pytest.mark.parametrize(

@@ -304,8 +304,8 @@ def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
     assert checked.told == {
         "system": "4 node × 8 gpu: 32 devices",
         "axes": "product 32 of 32 devices; 3 placements",
-        "reduce": "model: nothing is said of what it sends, so the placement is the one that "
-        "frameworks lay out; add what it sends below",
+        "reduce": "model: its collectives are not given, so the placement is the one that "
+        "frameworks use; add its collectives below",
     }
     question_ = parse_question(TopQuestion, given_)
     put = question_.model_dump(mode="json")
@@ -369,7 +369,7 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"axis_name": ["data", "data", ""]}, "axes", "axis 'data' is given twice"),
         ({"axis_name": ["da ta", "model", ""]}, "axes", "da ta"),
         ({"axis_name": [], "axis_size": []}, "axes", "no axis is given"),
-        ({"reduce": []}, "reduce", "nothing to reduce over is chosen; tick an axis"),
+        ({"reduce": []}, "reduce", "no axis to reduce over is chosen; tick an axis"),
         ({"bytes": "1 parsec"}, "bytes", "the size '1 parsec' cannot be read"),
         ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..4GiB"),
         ({"k": "-1"}, "k", "a whole number is needed"),
