@@ -147,7 +147,7 @@ async def ask_sizes(part: RequestedPart) -> Response:
     sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
     view = {"curves": draw_curves(sweep), "told": verdict(sweep), "link": link}
-    return part.response("sizes.html", "Against message size", **view)
+    return part.response("sizes.html", "By message size", **view)
 
 
 @router.get("/{kind}/{name}/timeline")

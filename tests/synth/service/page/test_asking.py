@@ -259,7 +259,7 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     put = server.ask.post("/ask/tests", data=form)
     page = unescape(server.ask.get(str(put.headers["location"])).text)
     assert set(re.findall(r"(?:gpu|node|all)-[a-z0-9-]+ring-simple", page)) == {*only.split(", ")}
-    assert "would tell" not in page
+    assert "would decide" not in page
 
 
 def test_who_has_no_logs_yet_is_told_the_tests_of_the_machine_that_was_chosen(
@@ -395,7 +395,7 @@ def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Serve
         Recommendation(how="the default, nvls_tree", seconds=least) for least in took
     ]
     page = unescape(server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text)
-    drawn = page.partition("Time of what is to be taken now")[2].partition("</svg>")[0]
+    drawn = page.partition("Time of the recommended programs")[2].partition("</svg>")[0]
     assert all(f">{format_duration(least)}</text>" in drawn for least in took)
     first = page.partition("to take now")[2].partition("rank 1")[0]
     assert f"{took[1] / took[0]:.2f}x" in first
@@ -456,7 +456,7 @@ def test_who_takes_a_step_together_is_a_link_to_what_it_means_once_of_each_form(
     assert dict(found)["inside"].endswith(" inside")
     assert len(dict(found)) == len(found)
     beside = page[page.index('<section id="chosen"') :]
-    assert re.search(r'href="/help#inside" title="Which devices take a step', beside)
+    assert re.search(r'href="/help#inside" title="The devices of each unit take a step', beside)
 
 
 def test_every_form_of_a_step_has_its_meaning_in_the_help() -> None:

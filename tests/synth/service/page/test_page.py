@@ -100,7 +100,9 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
         assert said in page.text
     assert "placement as frameworks lay axes out (JAX, torch): the last innermost" in page.text
     assert "not priced: what model sends" in page.text
-    elsewhere = re.sub("</?a[^>]*>", "", page.text.partition("If nothing else were sent</h2>")[2])
+    elsewhere = re.sub(
+        "</?a[^>]*>", "", page.text.partition("If no other axis communicated</h2>")[2]
+    )
     for said in ("[[1, 8], [4, 1]]", "all-reduce root inside", "4.62", "4.07x"):
         assert said in elsewhere
     assert server.ask.post("/", data=FORM).headers["location"] == answer
@@ -125,7 +127,7 @@ def test_what_to_do_stands_first_and_what_is_slower_is_folded_away(server: Serve
     where = _answered(server, each)
     page = server.ask.get(where).text
     assert '<h2 id="verdict-title">Keep the default</h2>' in page
-    kept, _, folded = page.partition("surely slower than the best default</summary>")
+    kept, _, folded = page.partition("certainly slower than the best default</summary>")
     numbers = [set(re.findall(r'data-answer="(\d+)"', part)) for part in (kept, folded)]
     assert all(numbers)
     assert not numbers[0] & numbers[1]
@@ -154,7 +156,7 @@ def test_a_job_put_by_the_form_has_the_page_of_a_plan(server: Served) -> None:
     ):
         assert said in page.text
     assert "[[2, 4], [2, 2]]" in page.text.partition("Next best placements")[2]
-    assert "If nothing else were sent" not in page.text
+    assert "If no other axis communicated" not in page.text
     assert "gainst message size" not in page.text
     again = server.ask.get(f"/?like={where[9:]}").text
     assert 'name="sent_times" value="160"' in again
@@ -170,7 +172,7 @@ def test_an_answer_of_other_code_is_shown_even_where_it_cannot_be_drawn(server: 
         server.service.store.answers.saw(LOCAL, put.key)
         shown = server.ask.get(f"/answers/{put.key}")
         assert shown.status_code == 200
-        assert "Another version of collsynth gave this answer" in shown.text
+        assert "This answer is from another version of collsynth" in shown.text
 
 
 def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: str) -> None:
@@ -192,7 +194,7 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     assert 'class="curve"' in curves.text
     whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
     assert whole
-    assert "Which is best from which size on" in server.ask.get(whole[1]).text
+    assert "The best by message size" in server.ask.get(whole[1]).text
     assert whole[1] in server.ask.get("/jobs").text  # it is the one that has what to run
     assert whole[1].removeprefix("/answers/") in server.ask.get("/compare").text
 

@@ -176,7 +176,7 @@ def test_its_files_are_a_tab_a_framework_and_a_folder_to_download(
     assert re.findall(r'role="tab" id="tab-([a-z-]*)" aria-controls="files-\1"', shown) == folders
     assert re.findall(r'role="tabpanel" id="files-([a-z-]*)"', shown) == folders
     assert "DeepSpeed 0.19 <span>deepspeed.json</span>" in shown
-    assert "Not for torchtitan: " in shown
+    assert "Not available for torchtitan: " in shown
     for name, text in files.items():
         assert f'href="{answer}/file/{name}" download' in shown
         assert server.ask.get(f"{answer}/file/{name}").text == text
