@@ -92,7 +92,7 @@ def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved
     assert unescape(page).count(first.why[0]) == 1
     assert "this program" not in page
     own = first.default
-    assert f"by {own.name}, {own.protocol.value}, at the smallest of these sizes" in page
+    assert f"by {own.name} with {own.protocol.value}, at the smallest of these sizes" in page
     assert "data-part" not in page
 
 
