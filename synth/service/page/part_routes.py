@@ -206,8 +206,7 @@ async def download_kept_file(
     request: Request, viewed: Annotated[ViewedAnswer, Depends(view_answer)], file: str
 ) -> Response:
     """Download one of the files in an answer."""
-    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    found = next((entry for entry in files if entry["name"] == file), None)
+    found = next((entry for entry in viewed.files if entry["name"] == file), None)
     if found is None:
         raise not_found("file")
     download = TextFile(**found) if "text" in found else BinaryFile(**found)
@@ -219,8 +218,7 @@ async def download_kept_folder(
     viewed: Annotated[ViewedAnswer, Depends(view_answer)], folder: str
 ) -> Response:
     """Download all files of a plan for one framework."""
-    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    found = next((entry for entry in folders(files) if entry.name == folder), None)
+    found = next((entry for entry in folders(viewed.files) if entry.name == folder), None)
     if found is None:
         raise not_found("folder")
     return _download(zip_folder(found), f"{folder}.zip")

@@ -85,6 +85,10 @@ class Database:
         with self.reading() as connection:
             return connection.execute(statement).all()
 
+    def all(self, kind: type[T], statement: Select[Any]) -> list[T]:
+        """Return all rows of a query as records whose fields are its columns."""
+        return [kind(*row) for row in self.rows(statement)]
+
     def scalar(self, statement: Select[Any], parameters: Mapping[str, object] = _NONE) -> Any:
         """Return the only column of the only row of a query, or None if there is no row."""
         with self.reading() as connection:

@@ -69,7 +69,7 @@ class Keys:
         chosen = select(API_KEY).order_by(API_KEY.c.created, API_KEY.c.id)
         if team is not None:
             chosen = chosen.where(API_KEY.c.team == team)
-        return [Key(*row) for row in self._database.rows(chosen)]
+        return self._database.all(Key, chosen)
 
     def used(self, id: str) -> None:
         """Record that a key was used now."""

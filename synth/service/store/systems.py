@@ -35,7 +35,7 @@ class Systems:
     def known(self, team: str) -> list[StoredSystem]:
         """Return a team's systems, sorted by name."""
         chosen = select(SYSTEM).where(SYSTEM.c.team == team)
-        systems = [StoredSystem(*row) for row in self._database.rows(chosen)]
+        systems = self._database.all(StoredSystem, chosen)
         return sorted(systems, key=lambda system: system.name)
 
     def remove(self, team: str, name: str) -> bool:

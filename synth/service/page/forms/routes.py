@@ -88,7 +88,8 @@ def _values_on(form: QuestionForm, answer: ViewedAnswer) -> FormValues:
     if issubclass(form.model, LogsQuestion):
         own = {key: value for key, value in carried.items() if key in form.model.model_fields}
         return values_of_question(form, parse_question(form.model, own))
-    values = replace(example(form), **boxes(carried["system"]))
+    filled: dict[str, Any] = boxes(carried["system"])
+    values = replace(example(form), **filled)
     machine = parse_question(MachineQuestion, {"system": carried["system"]}).machine()
     return reduce_over_all(values, machine.devices)
 

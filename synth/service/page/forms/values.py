@@ -29,6 +29,7 @@ from synth.service.page.forms.fields import (
     system_in,
 )
 from synth.service.page.forms.table import QuestionForm
+from synth.service.page.views.carried import boxes as boxes_of
 
 _LEAST_ROWS = 3
 Texts = Mapping[str, str]
@@ -91,9 +92,7 @@ def values_of_question(form: QuestionForm, question: Any) -> FormValues:
     }
     if "system" in form.needs:
         system = question.system
-        text = system.text if isinstance(system, NamedText) else ""
-        name, _, count = getattr(system, "name", system).partition(":")
-        values |= {"own": text, "system": "" if text else name, "count": count}
+        values |= boxes_of(system.model_dump() if isinstance(system, NamedText) else system)
     if "systems" in form.needs:
         values["systems"] = " ".join(str(getattr(s, "name", s)) for s in question.systems)
     if "job" in form.needs:
@@ -150,7 +149,9 @@ def _with_collectives(
     parsed: dict[str, Any], fields: Fields, checked: FormFindings
 ) -> dict[str, Any]:
     """The question with further collectives, whose list begins with the form's own."""
-    first = {key: parsed[key] for key in ("reduce", "bytes", "request") if key in parsed}
+    first: dict[str, Any] = {
+        key: parsed[key] for key in ("reduce", "bytes", "request") if key in parsed
+    }
     with checked.noting("sent"):
         if collectives := collectives_of(fields, first):
             alone = {key: value for key, value in parsed.items() if key not in first}
