@@ -20,7 +20,7 @@ from synth.collective.ranking.advice import find_left_over_axes, fix_placement
 from synth.measure.logs.devices import machines_of
 from synth.measure.logs.tables import CheckedLog
 from synth.service.page.forms.fields import OWN_JOB, OWN_SYSTEM, FormFindings
-from synth.service.page.forms.table import QuestionForm
+from synth.service.page.forms.form import QuestionForm
 from synth.show.terminal.style import pluralize
 from synth.step.search.pins import Pins
 from synth.step.zoo.sizes import sizes_of
@@ -76,8 +76,8 @@ def _drop_wrong_fields(form: QuestionForm, parsed: dict[str, Any], checked: Form
         except InputError as error:
             name, key = _field(form, error), _key(error)
             checked.note(name, error)
-            if key not in parsed and name in form.boxes.by_name:
-                key = form.boxes.by_name[name].name
+            if key not in parsed and name in form.boxes:
+                key = form.boxes[name].name
             if key == "collectives" and key in parsed:
                 parsed["reduce"] = parsed.pop("collectives")[0]["reduce"]
             elif key in form.stubs and parsed.get(key) != form.stubs[key]:

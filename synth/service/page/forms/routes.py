@@ -24,7 +24,8 @@ from synth.service.page.answer_routes import (
 )
 from synth.service.page.forms.checks import check
 from synth.service.page.forms.fields import Fields, FormFindings, parse_fields
-from synth.service.page.forms.table import FORMS, QuestionForm
+from synth.service.page.forms.form import QuestionForm
+from synth.service.page.forms.table import FORMS
 from synth.service.page.forms.values import (
     FormValues,
     example,

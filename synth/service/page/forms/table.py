@@ -1,117 +1,22 @@
-"""The forms: their questions, inputs, and the boxes of their flags."""
+"""The table of all forms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import cached_property
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any
 
 from grammar import Goal
 from hierarchies.devices import devices
 from synth.ask.measured import CalibrateQuestion, DoctorQuestion
 from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
 from synth.ask.questions.notations import A_RANGE
-from synth.ask.questions.question import Question
 from synth.collective.workload.files import shipped_jobs
-from synth.service.page.forms.boxes import Boxes
-from synth.service.page.forms.collectives import WEIGHTS, CollectiveRow, hint
+from synth.service.page.forms.collectives import CollectiveRow
 from synth.service.page.forms.fields import AxisRow
+from synth.service.page.forms.form import QuestionForm
 from synth.step.zoo.sizes import ZOO
 
-FormInput = Literal["system", "systems", "job", "model", "logs", "axes"]
-"""Inputs with more than a box: machines, a job, a model, logs, a table of axes and collectives."""
 _SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
-
-
-@dataclass(frozen=True)
-class QuestionForm:
-    """A form: its texts, its inputs, and the boxes that are always visible or folded.
-
-    ``menu`` is its entry of the menu; ``stubs`` replace required keys that are wrong, so that the
-    others can be checked; ``fixed`` are keys of every question that it asks; ``example`` and
-    ``typed`` are the inputs and boxes of an example; ``shown`` is further context of its template.
-    """
-
-    name: str
-    verb: str
-    model: type[Question]
-    title: str
-    lead: str
-    button: str
-    needs: Sequence[FormInput]
-    seen: Sequence[str]
-    folded: Sequence[str]
-    stubs: Mapping[str, Any]
-    example: Mapping[str, Any]
-    typed: Mapping[str, str] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    address: str = ""
-    template: str = "verb_form.html"
-    menu: str = ""
-    shown: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "address", self.address or f"/ask/{self.name}")
-
-    @property
-    def check_address(self) -> str:
-        """The address that checks the form while the user types."""
-        return f"{self.address.rstrip('/')}/check"
-
-    @cached_property
-    def boxes(self) -> Boxes:
-        """The boxes by name."""
-        every = Boxes.of(self.model, self.model.model_fields)
-        names = {every.by_name[name].name for name in (*self.seen, *self.folded)}
-        return Boxes.of(self.model, names)
-
-    @cached_property
-    def usual(self) -> Mapping[str, str]:
-        """The texts in the boxes of an empty form: the defaults of a question."""
-        return self.boxes.usual | (dict.fromkeys(WEIGHTS, "") if "axes" in self.needs else {})
-
-    @cached_property
-    def hints(self) -> Mapping[str, str]:
-        """The help of each box."""
-        weights = WEIGHTS if "axes" in self.needs else ()
-        return {**self.boxes.hints, **{name: hint(name) for name in weights}}
-
-    @cached_property
-    def choices(self) -> Mapping[str, Sequence[str]]:
-        """The choices of boxes that are not free text."""
-        fields = self.model.model_fields
-        choices = {
-            name: _choices(fields[entry.name].annotation)
-            for name, entry in self.boxes.by_name.items()
-        }
-        return {name: values for name, values in choices.items() if values}
-
-    @cached_property
-    def where(self) -> Mapping[str, str]:
-        """The field of each flag and key that an error may name."""
-        keys = {entry.name: name for name, entry in self.boxes.by_name.items()}
-        fields: dict[str, str] = {name: name for name in (*self.needs, *self.usual)}
-        if "axes" in self.needs:
-            fields |= {"reduce": "reduce", "sent": "sent"}
-        return {**self.boxes.where, **keys, **fields, "SYSTEM": "system", "files": "logs"}
-
-
-def _choices(annotation: Any) -> Sequence[str]:
-    """The values of an enumeration or literal type; empty for other types."""
-    if get_origin(annotation) is Annotated:
-        return _choices(get_args(annotation)[0])
-    if get_origin(annotation) is Literal:
-        return [str(value) for value in get_args(annotation)]
-    if get_origin(annotation) in (Union, UnionType):
-        return ()
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [str(value.value) for value in annotation]
-    return ()
-
-
 _COLLECTIVE = ("axes", "reduce", "request", "bytes")
 _AXES: Mapping[str, Any] = {"axes": {}, "reduce": []}
 _ROWS = (

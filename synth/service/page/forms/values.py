@@ -8,7 +8,6 @@ from typing import Any
 
 from hierarchies import InputError
 from synth.ask.questions.named_texts import NamedText
-from synth.service.page.forms.boxes import parse_whole
 from synth.service.page.forms.collectives import (
     WEIGHTS,
     CollectiveRow,
@@ -28,7 +27,7 @@ from synth.service.page.forms.fields import (
     logs_in,
     system_in,
 )
-from synth.service.page.forms.table import QuestionForm
+from synth.service.page.forms.form import QuestionForm, parse_whole
 from synth.service.page.views.carried import boxes as boxes_of
 
 _LEAST_ROWS = 3
@@ -77,18 +76,16 @@ def values_of_fields(form: QuestionForm, fields: Fields) -> FormValues:
     values["sent"] = tuple(rows_of(fields)) or (CollectiveRow(),)
     values["logs"] = (*logs_in(fields), LogText())
     texts = {name: first_value(fields, name) for name in form.usual}
-    ticked = frozenset(name for name in form.boxes.switches if first_value(fields, name))
+    ticked = frozenset(name for name in form.switches if first_value(fields, name))
     return FormValues(**values, texts=texts, ticked=ticked, open=_differs(form, texts, ticked))
 
 
 def values_of_question(form: QuestionForm, question: Any) -> FormValues:
     """Return the values with which the form asks a question again."""
     values: dict[str, Any] = {"axes": _pad_rows([])}
-    boxes = form.boxes
-    answers = {name: getattr(question, entry.name) for name, entry in boxes.by_name.items()}
+    answers = {name: getattr(question, entry.name) for name, entry in form.boxes.items()}
     texts = {
-        name: "" if answers[name] is None else boxes.written(name, answers[name])
-        for name in boxes.usual
+        name: form.write(name, answers[name]) if name in answers else "" for name in form.usual
     }
     if "system" in form.needs:
         system = question.system
@@ -108,9 +105,9 @@ def values_of_question(form: QuestionForm, question: Any) -> FormValues:
         axes = [AxisRow(axis, str(size), axis in over) for axis, size in question.axes.items()]
         further = map(row_of, question.collectives[1:])
         values |= {"axes": _pad_rows(axes), "sent": (*further, CollectiveRow())}
-    ticked = frozenset(name for name in boxes.switches if answers[name] is boxes.typed(name, "yes"))
+    ticked = frozenset(name for name in form.switches if answers[name] is form.read(name, "yes"))
     differs = _differs(form, texts, ticked)
-    return FormValues(**values, texts={**form.usual, **texts}, ticked=ticked, open=differs)
+    return FormValues(**values, texts=texts, ticked=ticked, open=differs)
 
 
 def question(form: QuestionForm, fields: Fields) -> tuple[dict[str, Any], FormFindings]:
@@ -124,10 +121,10 @@ def question(form: QuestionForm, fields: Fields) -> tuple[dict[str, Any], FormFi
     parsed = {**form.fixed}
     if "axes" in form.needs:
         parsed["axes"], parsed["reduce"] = _axes(fields, checked)
-    for name, box in form.boxes.by_name.items():
+    for name, box in form.boxes.items():
         if text := first_value(fields, name):
             with checked.noting(name):
-                parsed[box.name] = form.boxes.typed(name, text)
+                parsed[box.name] = form.read(name, text)
     if "system" in form.needs:
         parsed["system"] = system_in(fields)
     if "systems" in form.needs:
@@ -187,7 +184,7 @@ def _pad_rows(rows: list[AxisRow]) -> tuple[AxisRow, ...]:
 
 
 def _differs(form: QuestionForm, texts: Texts, ticked: Iterable[str]) -> bool:
-    usual = form.boxes.usual
+    usual = form.usual
     return any(name in form.folded for name in ticked) or any(
         texts[name] not in ("", usual[name]) for name in usual if name in form.folded
     )

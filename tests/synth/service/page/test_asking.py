@@ -109,7 +109,7 @@ def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
     shown = server.ask.get(f"/ask/{verb}")
     assert shown.status_code == 200
     form, values = FORMS[verb], example(FORMS[verb])
-    for name in form.boxes.by_name:
+    for name in form.boxes:
         assert f'name="{name}"' in shown.text
     given, checked = question(form, sent_by(values))
     assert values_of_fields(form, sent_by(values)).texts == values.texts

@@ -100,7 +100,7 @@ def test_a_profile_is_pasted_and_one_of_another_machine_refused_at_its_field() -
 
 def test_every_box_is_on_the_form(server: Served) -> None:
     shown = server.ask.get("/plan").text
-    assert all(f'name="{name}"' in shown for name in STEP.boxes.by_name)
+    assert all(f'name="{name}"' in shown for name in STEP.boxes)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_it_can_be_asked_again_otherwise(server: Served, answer: str) -> None:
     [like] = re.findall(r'href="(/plan\?like=[0-9a-f]{64})"', server.ask.get(answer).text)
     shown = server.ask.get(unescape(like)).text
     for name, text in FORM.items():
-        if name in STEP.boxes.usual and name not in ("model", "dtype", "optimizer"):
+        if name in STEP.usual and name not in ("model", "dtype", "optimizer"):
             assert f'name="{name}" value="{text}"' in shown
     assert "<option selected>gpt2-tiny</option>" in shown
 
