@@ -73,7 +73,10 @@ class Database:
             yield connection
 
     def one(
-        self, kind: type[T], statement: Select[Any], parameters: Mapping[str, object] = _NONE
+        self,
+        kind: Callable[..., T],
+        statement: Select[Any],
+        parameters: Mapping[str, object] = _NONE,
     ) -> T | None:
         """Return the only row of a query as a record whose fields are its columns, or None."""
         with self.reading() as connection:
@@ -85,7 +88,7 @@ class Database:
         with self.reading() as connection:
             return connection.execute(statement).all()
 
-    def all(self, kind: type[T], statement: Select[Any]) -> list[T]:
+    def all(self, kind: Callable[..., T], statement: Select[Any]) -> list[T]:
         """Return all rows of a query as records whose fields are its columns."""
         return [kind(*row) for row in self.rows(statement)]
 
