@@ -38,7 +38,7 @@ class HereTicket:
     def kill(self) -> None:
         self.stopped.set()
         if not self.future.done():
-            self.future.set_exception(KilledError("ended as was asked"))
+            self.future.set_exception(KilledError("killed on request"))
 
 
 class ThreadWorkers:

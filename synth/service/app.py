@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from synth.ask.identity.edition import edition
-from synth.service.http import answers, health, jobs, problems, systems, verbs
+from synth.service.http import health, jobs, problems, systems, verbs
 from synth.service.http.authentication import refuse_key_in_address
+from synth.service.http.commands import Curl
 from synth.service.http.cross_site import CrossSiteGuard
 from synth.service.http.documents import describe
 from synth.service.http.middleware import RequestMiddleware
@@ -21,9 +22,9 @@ Life = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _TAGS = [
     {"name": "verbs", "description": "Questions: the verbs of the command line."},
     {"name": "jobs", "description": "Questions that take longer."},
-    {"name": "answers", "description": "What was answered, under permalinks."},
+    {"name": "answers", "description": "Complete answers under their permalinks."},
     {"name": "systems", "description": "Descriptions of machines that a team keeps here."},
-    {"name": "operations", "description": "For those who run the service."},
+    {"name": "operations", "description": "Health and metrics, for operators."},
 ]
 
 
@@ -59,7 +60,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
     routers = (
         verbs.router(),
         jobs.router,
-        answers.router,
+        jobs.answers,
         systems.router,
         health.router,
         *ROUTERS,
@@ -68,5 +69,5 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
     problems.install(app, routes, refusal_response)
     for router in routers:
         app.include_router(router)
-    describe(app)
+    describe(app, state.settings.limits, Curl('"$COLLSYNTH_URL"', keys=state.keys is not None))
     return app

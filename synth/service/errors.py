@@ -51,7 +51,7 @@ def too_large(most_bytes: int) -> RefusalError:
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         f"the body is larger than {most_bytes} bytes",
         where="body",
-        hint="send less, or ask who runs this service to raise the limit",
+        hint="send less, or ask the operator to raise the limit",
     )
 
 
@@ -69,5 +69,5 @@ def too_many(problem: str, retry_after_seconds: int, hint: str = "") -> RefusalE
 def unavailable(problem: str, retry_after_seconds: int = 5) -> RefusalError:
     """503: something that is temporarily unavailable."""
     headers = {"Retry-After": str(retry_after_seconds)}
-    hint = "ask again in a few seconds"
+    hint = "try again in a few seconds"
     return RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint, headers=headers)

@@ -103,7 +103,7 @@ class Limits:
         """Raise InputError if a system has too many devices."""
         if devices > self.devices:
             problem = f"the system has {devices} devices"
-            raise InputError(problem, where=where, hint=f"here at most {self.devices}")
+            raise InputError(problem, where=where, hint=f"at most {self.devices} on this server")
 
     def _check_system(self, key: str, system: str | NamedText) -> None:
         if isinstance(system, NamedText):
@@ -113,10 +113,12 @@ class Limits:
 
 def _check_not_here(key: str, value: bool) -> None:
     if value:
-        hint = "the command line does it, on its own machine"
-        raise InputError("a service runs no steps", where=key, hint=hint)
+        hint = "use the command line, which runs them on its own machine"
+        raise InputError("a service does not run steps", where=key, hint=hint)
 
 
 def _check_number(key: str, value: int, most: int) -> None:
     if value > most:
-        raise InputError(f"{key} comes to {value}", where=key, hint=f"here at most {most}")
+        raise InputError(
+            f"{key} comes to {value}", where=key, hint=f"at most {most} on this server"
+        )

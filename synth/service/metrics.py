@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
@@ -22,21 +22,6 @@ from prometheus_client.registry import Collector
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 _JOB_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-
-
-@dataclass(frozen=True)
-class ExternalCounts:
-    """Functions that read counts kept elsewhere, called whenever metrics are read.
-
-    ``jobs`` counts the store's jobs by status. ``queues`` gives for each team with queued jobs
-    their number and how many seconds the oldest has waited. ``lost`` counts the pieces whose worker
-    was lost, ``idle`` the slots without a piece.
-    """
-
-    jobs: Callable[[], Mapping[str, int]]
-    queues: Callable[[], Mapping[str, tuple[int, float]]]
-    lost: Callable[[], int]
-    idle: Callable[[], int]
 
 
 class Metrics:
@@ -57,7 +42,7 @@ class Metrics:
             ("route",),
             buckets=_REQUEST_SECONDS,
         )
-        self._questions = counter(
+        self.questions = counter(
             "collsynth_questions",
             "Questions by whether their answer was known: in memory, in the store, or not.",
             ("verb", "found"),
@@ -68,13 +53,13 @@ class Metrics:
             ("verb",),
             buckets=_JOB_SECONDS,
         )
-        self._store_seconds = seconds(
+        self.store_seconds = seconds(
             "collsynth_store_seconds",
             "Seconds of a call to the store.",
             ("for",),
             buckets=_REQUEST_SECONDS,
         )
-        self._pieces = counter("collsynth_pieces", "Questions that workers carried out.", ("verb",))
+        self.pieces = counter("collsynth_pieces", "Questions that workers carried out.", ("verb",))
         self._jobs_ended = counter(
             "collsynth_jobs_ended", "Jobs this server ended.", ("verb", "status")
         )
@@ -85,8 +70,8 @@ class Metrics:
         )
         for where in ("request", "job"):  # Prometheus sees no increase in a series that appears
             self._bugs.labels(where)
-        self._store_errors = counter("collsynth_store_errors", "Times the store failed.")
-        self._forgotten = counter(
+        self.store_errors = counter("collsynth_store_errors", "Times the store failed.")
+        self.forgotten = counter(
             "collsynth_forgotten", "Jobs and answers this server has forgotten.", ("what",)
         )
         self.running = gauge("collsynth_jobs_driven", "Jobs this server has under way.")
@@ -101,65 +86,48 @@ class Metrics:
             self._bugs.labels("request").inc()
         self._request_seconds.labels(route).observe(seconds)
 
-    def asked(self, verb: str, found: str) -> None:
-        """Count a question by where its answer was found: ``memory``, ``store`` or ``not``."""
-        self._questions.labels(verb, found).inc()
-
-    def asked_store(self, purpose: str, seconds: float) -> None:
-        """Count a call to the store."""
-        self._store_seconds.labels(purpose).observe(seconds)
-
-    def worked(self, verb: str, pieces: int) -> None:
-        """Count the pieces of a question that were computed, whether or not the job ended."""
-        self._pieces.labels(verb).inc(pieces)
-
     def ended(self, verb: str, status: str, seconds: float, *, by_bug: bool = False) -> None:
         """Count a job that ended here; ``by_bug``: it failed by a bug, not by its question."""
         self._bugs.labels("job").inc(by_bug)
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
-    def forgot(self, jobs: int, answers: int) -> None:
-        """Count jobs and answers that were deleted."""
-        self._forgotten.labels("jobs").inc(jobs)
-        self._forgotten.labels("answers").inc(answers)
-
-    def store_failed(self) -> None:
-        """Count a failure of the store."""
-        self._store_errors.inc()
-
-    def read_from(self, elsewhere: ExternalCounts) -> None:
-        """Add counts that are kept elsewhere."""
-        self.registry.register(_StateCollector(elsewhere))
-
     def text(self) -> bytes:
         """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
-class _StateCollector(Collector):
-    """Collects ``ExternalCounts`` on each read."""
+@dataclass(frozen=True, eq=False)
+class StateCollector(Collector):
+    """Collects counts that are kept elsewhere, whenever metrics are read.
 
-    def __init__(self, elsewhere: ExternalCounts) -> None:
-        self._elsewhere = elsewhere
-        self._created = time.time()
+    ``jobs`` counts the store's jobs by status. ``queues`` gives for each team with queued jobs
+    their number and how many seconds the oldest has waited. ``lost`` counts the pieces whose worker
+    was lost, ``idle`` the slots without a piece.
+    """
+
+    jobs: Callable[[], Mapping[str, int]]
+    queues: Callable[[], Mapping[str, tuple[int, float]]]
+    lost: Callable[[], int]
+    idle: Callable[[], int]
+    created: float = field(default_factory=time.time)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families of all counts."""
         jobs = GaugeMetricFamily("collsynth_jobs", "Jobs in the store.", labels=["status"])
-        for status, count in self._elsewhere.jobs().items():
+        for status, count in self.jobs().items():
             jobs.add_metric([status], count)
         lost = CounterMetricFamily(
             "collsynth_workers_lost", "Pieces whose worker was lost.", labels=()
         )
-        lost.add_metric([], self._elsewhere.lost(), created=self._created)
+        lost.add_metric([], self.lost(), created=self.created)
         waiting = GaugeMetricFamily("collsynth_queue_jobs", "Queued jobs.", labels=["team"])
         oldest = GaugeMetricFamily(
             "collsynth_queue_seconds", "How long the oldest queued job has waited.", labels=["team"]
         )
-        for team, (count, seconds) in self._elsewhere.queues().items():
+        for team, (count, seconds) in self.queues().items():
             waiting.add_metric([team], count)
             oldest.add_metric([team], seconds)
         idle = GaugeMetricFamily("collsynth_worker_slots_idle", "Slots without a piece.")
-        idle.add_metric([], self._elsewhere.idle())
+        idle.add_metric([], self.idle())
         yield from (jobs, lost, waiting, oldest, idle)

@@ -31,7 +31,7 @@ from synth.service.http.state import AppState
 from synth.service.jobs.broker import Broker
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.notifications import Notifications
-from synth.service.metrics import ExternalCounts, Metrics
+from synth.service.metrics import Metrics, StateCollector
 from synth.service.settings import LOOPBACK, Settings
 from synth.service.store import Store, StoreError
 from synth.service.supervisor import Supervisor
@@ -66,8 +66,8 @@ class Service:
         notify = notifications.notify
         self.dispatcher = Dispatcher(store, workers, settings, metrics, notify, trial)
         self.broker = Broker(store, settings, metrics, notifications, self.dispatcher)
-        metrics.read_from(
-            ExternalCounts(
+        metrics.registry.register(
+            StateCollector(
                 partial(_count_if_reached, store.jobs.counts),
                 partial(_count_if_reached, store.jobs.queues),
                 lambda: workers.lost,
@@ -192,7 +192,7 @@ def workers_of(settings: Settings) -> Workers:
     scheme, separator, address = settings.executor.partition("://")
     if scheme != "dask" or not separator or not address:
         hint = "leave it out for processes here, or give dask://host:port"
-        raise InputError(f"{settings.executor!r} is no executor", where="--executor", hint=hint)
+        raise InputError(f"{settings.executor!r} is not an executor", where="--executor", hint=hint)
     return _dask(address)
 
 
@@ -255,6 +255,6 @@ def _check_keys(settings: Settings, store: Store) -> None:
     """Raise InputError if keys are required and the store has no valid one."""
     keys = store.keys.known()
     if settings.keys and not settings.proxy_secret and not any(key.valid for key in keys):
-        problem = f"{settings.host} asks for keys, and the store has none"
-        hint = "make one with 'collsynth keys create TEAM'; on localhost none are needed"
+        problem = f"{settings.host} requires keys, and the store has none"
+        hint = "create one with 'collsynth keys create TEAM'; localhost needs none"
         raise InputError(problem, where="--host", hint=hint)

@@ -60,7 +60,7 @@ def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     try:
         return tuple(ip_network(network) for network in split_commas(text))
     except ValueError as error:
-        hint = "as in 127.0.0.1 or 10.0.0.0/8, divided by commas"
+        hint = "as in 127.0.0.1 or 10.0.0.0/8, separated by commas"
         raise InputError(str(error), where="--trusted-proxy", hint=hint) from None
 
 
@@ -72,7 +72,7 @@ def teams_of_groups(text: str) -> dict[str, str]:
         if not (group and sign and team):
             hint = "as in ml-infra=infra,ml-research=research"
             raise InputError(
-                f"{assignment[:80]!r} gives no group a team", where="--teams", hint=hint
+                f"{assignment[:80]!r} does not assign a group to a team", where="--teams", hint=hint
             )
         teams[group] = team
     return teams

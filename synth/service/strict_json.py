@@ -113,13 +113,13 @@ def _parse_integer(digits: str) -> int:
 def _parse_real(digits: str) -> float:
     value = float(digits)
     if value in (float("inf"), float("-inf")) or len(digits) > _MOST_DIGITS:
-        problem = f"the number {digits[:_MOST_SHOWN]} cannot be held"
+        problem = f"the number {digits[:_MOST_SHOWN]} cannot be represented"
         raise not_json(problem, "no number is above 1.7e308, or needs more than 100 digits")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise not_json(f"{name} is no JSON", "give a number, or leave the key out")
+    raise not_json(f"{name} is not JSON", "give a number, or leave the key out")
 
 
 _DECODER = json.JSONDecoder(

@@ -59,7 +59,8 @@ class Threads:
         try:
             return call(*arguments)
         finally:
-            self._metrics.asked_store(self._purpose, time.perf_counter() - begun)
+            seconds = time.perf_counter() - begun
+            self._metrics.store_seconds.labels(self._purpose).observe(seconds)
 
     @contextmanager
     def _refuse_store_errors(self) -> Iterator[None]:
@@ -70,7 +71,7 @@ class Threads:
                 HTTPStatus.CONFLICT, error.problem, where="Idempotency-Key", hint=error.hint
             ) from None
         except StoreError as error:
-            self._metrics.store_failed()
+            self._metrics.store_errors.inc()
             self._failed = time.monotonic(), error
             log.error("the store failed: %s", error)
             raise unavailable("the store cannot be used now") from error

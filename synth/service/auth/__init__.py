@@ -12,5 +12,5 @@ with the time to wait: a token bucket holds two seconds' worth of requests.
 >>> rates.take("a key", per_second=1)
 Traceback (most recent call last):
     ...
-synth.service.errors.RefusalError: this key may ask 1 times a second; ask again in 1 s
+synth.service.errors.RefusalError: this key may send 1 requests a second; try again in 1 s
 """

@@ -36,6 +36,7 @@ class Caller:
         """Raise RefusalError (403) if the caller has none of these scopes."""
         if not self.scopes.intersection(scopes):
             credential = "this key" if self.key_id else "this sign-in"
-            problem = f"{credential} is not for that: it may {' and '.join(sorted(self.scopes))}"
-            hint = f"'collsynth keys create --scope {scopes[0].value}' makes one that is"
+            own = " and ".join(sorted(self.scopes))
+            problem = f"{credential} does not have the scope for this; it has {own}"
+            hint = f"'collsynth keys create --scope {scopes[0].value}' creates one that does"
             raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)

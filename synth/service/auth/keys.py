@@ -66,8 +66,8 @@ class RateLimiter:
         bucket.at = now
         if bucket.tokens < 1:
             wait_seconds = math.ceil((1 - bucket.tokens) / per_second)
-            problem = problem or f"this key may ask {per_second:g} times a second"
-            raise too_many(problem, wait_seconds, f"ask again in {wait_seconds} s")
+            problem = problem or f"this key may send {per_second:g} requests a second"
+            raise too_many(problem, wait_seconds, f"try again in {wait_seconds} s")
         bucket.tokens -= 1
 
 
@@ -135,7 +135,7 @@ class Authenticator:
         scopes = frozenset(Scope(scope) for scope in principal.scopes.split())
         per_second = self._limits.requests_per_second
         if isinstance(principal, Person):
-            problem = f"you may ask {per_second:g} times a second"
+            problem = f"you may send {per_second:g} requests a second"
             self._rates.take(f"person {principal.name}", per_second, problem)
             return Caller(principal.team, name=principal.name, scopes=scopes, session=session)
         self._rates.take(
@@ -164,11 +164,9 @@ class Authenticator:
         """
         per_second = self._limits.failed_sign_ins_per_minute / _MINUTE_SECONDS
         network, key = network_of(address), _BEGINNING.match(credential)
-        self._failed.take(network, per_second, f"too many that are not admitted ask from {network}")
+        self._failed.take(network, per_second, f"too many failed sign-ins from {network}")
         if key:
-            self._failed.take(
-                key[0], per_second, f"too many ask with wrong keys that begin with {key[0]}"
-            )
+            self._failed.take(key[0], per_second, f"too many wrong keys that begin with {key[0]}")
         logged = {"address": address, "key": key["id"] if key else None, "why": refusal.problem}
         log.warning("not admitted", extra={"logged": logged})
         return refusal
@@ -201,13 +199,13 @@ class Authenticator:
         match = _SHAPE.fullmatch(secret)
         key = self._store.keys.one(match["id"] if match else _NO_ID) or _STRANGER
         if not key.belongs_to(secret):
-            return _refusal("this key is not admitted", "check that all of it was copied")
+            return _refusal("this key is not valid", "check that it was copied in full")
         return key if key.valid else _refuse_ended_key(key)
 
     def _read_principal(self, session: str) -> Principal | RefusalError:
         principal = self._store.keys.of_session(session)
         if principal is None:
-            return _refusal("this session is over", "sign in again")
+            return _refusal("this session has ended", "sign in again")
         return (
             _refuse_ended_key(principal)
             if isinstance(principal, Key) and not principal.valid
@@ -217,7 +215,7 @@ class Authenticator:
 
 def _refuse_ended_key(key: Key) -> RefusalError:
     """The refusal of a once valid key, for callers who have its whole secret."""
-    hint = "ask who runs this service for another: 'collsynth keys create' makes one"
+    hint = "ask the operator for another one ('collsynth keys create')"
     if key.revoked or key.expires is None:
         return _refusal("this key has been revoked", hint)
     return _refusal(f"this key expired on {key.expires:%Y-%m-%d, %H:%M} UTC", hint)

@@ -9,7 +9,7 @@ question is answered. Without bounds one team could exhaust the connections and 
 >>> presence.enter("red")
 Traceback (most recent call last):
     ...
-synth.service.errors.RefusalError: 1 requests of your team are being answered; let some end
+synth.service.errors.RefusalError: your team has 1 requests at once already; wait until some end
 >>> visit.leave()
 >>> presence.enter("red").leave()
 """
@@ -44,8 +44,8 @@ class Visit:
         """Count bytes of the body. Raises RefusalError if the team exceeds its limit."""
         most_bytes = self.limits.body_bytes_at_once_per_team
         if self.team.body_bytes + more_bytes > most_bytes:
-            problem = f"what your team sends at this moment comes to more than {most_bytes} bytes"
-            raise too_many(problem, 1, "send one body after the other")
+            problem = f"the bodies that your team is sending take more than {most_bytes} bytes"
+            raise too_many(problem, 1, "send one body at a time")
         self.team.body_bytes += more_bytes
         self.body_bytes += more_bytes
 
@@ -71,6 +71,8 @@ class Presence:
         self._teams[team] = load
         most = self.limits.requests_at_once_per_team
         if load.requests >= most:
-            raise too_many(f"{most} requests of your team are being answered", 1, "let some end")
+            raise too_many(
+                f"your team has {most} requests at once already", 1, "wait until some end"
+            )
         load.requests += 1
         return Visit(self.limits, load)

@@ -76,8 +76,8 @@ class Proxy:
         for group, team in self.teams.items():
             if group in groups:
                 return team
-        hint = "who runs this service gives groups their teams: 'collsynth serve --teams'"
-        problem = f"none of the groups of {name[:80]} has a team here"
+        hint = "the operator assigns groups to teams with 'collsynth serve --teams'"
+        problem = f"no group of {name[:80]} belongs to a team here"
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint=hint)
 
     def _is_from_proxy(self, peer: str, headers: Headers) -> bool:

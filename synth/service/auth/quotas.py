@@ -61,16 +61,16 @@ class Quotas:
         most = limits.queued_jobs_per_team
         if await self._recounted(self._queued, team, self._queued_jobs, most - 1) >= most:
             raise too_many(
-                f"{most} jobs of your team are waiting already",
+                f"your team has {most} waiting jobs already",
                 _RETRY_QUEUED_SECONDS,
-                "let some end, or cancel some",
+                "wait until some end, or cancel some",
             )
         most, left = limits.queued_bytes_per_team, limits.queued_bytes_per_team - size_bytes
         if await self._recounted(self._bytes, team, jobs.waiting_bytes, left) > left:
             raise too_many(
-                f"the waiting jobs of your team come to {most} bytes already",
+                f"your team's waiting jobs take {most} bytes already",
                 _RETRY_QUEUED_SECONDS,
-                "let some end, or cancel some",
+                "wait until some end, or cancel some",
             )
         if caller.key_id is not None:
             await self._check_key(caller, caller.key_id)
@@ -84,7 +84,7 @@ class Quotas:
         limits = self._limits
         quota = limits.jobs_per_day if caller.jobs_per_day is None else caller.jobs_per_day
         if await self._counted(self._today, key_id, self._jobs_today) >= quota:
-            problem = f"this key brought {quota} jobs within 24 hours, and may bring no more"
+            problem = f"this key has submitted {quota} jobs within 24 hours, and may submit no more"
             came = await self._threads.do(self._store.jobs.came_since, key_id, quota)
             raise _refuse_until(((came or datetime.now(UTC)) + _DAY).timestamp(), problem)
 
@@ -132,5 +132,5 @@ class Quotas:
 def _refuse_until(free_at: float, problem: str) -> RefusalError:
     """A refusal with the time from which jobs are accepted again."""
     when = datetime.fromtimestamp(free_at, UTC)
-    hint = f"from {when:%Y-%m-%d %H:%M} UTC on; known answers are still given"
+    hint = f"try again from {when:%Y-%m-%d %H:%M} UTC on; known answers are still returned"
     return too_many(problem, ceil(free_at - time.time()), hint)

@@ -65,10 +65,10 @@ def _check_person(request: Request, caller: Caller) -> None:
     if caller.key_id is not None:
         return
     if proxy is None or proxy.secret is None:
-        problem = "nobody signs in at a proxy here any more"
+        problem = "this server no longer signs people in at a proxy"
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in with a key")
     if proxy.name(peer_of(request), request.headers) not in (None, caller.name):
-        problem = f"this session is not of who has signed in now, but of {caller.name}"
+        problem = f"this session belongs to {caller.name}, not to the person signed in now"
         raise RefusalError(HTTPStatus.FORBIDDEN, problem, hint="sign in again")
 
 
@@ -80,8 +80,8 @@ def refuse_key_in_address(request: Request) -> RefusalError | None:
     address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
     if mask_keys(unquote(address)) == unquote(address):
         return None
-    problem = "there is a key in the address, which histories and logs of others keep"
-    hint = "revoke it, and send another as 'Authorization: Bearer cs_...'"
+    problem = "the address contains a key, which browser histories and logs would keep"
+    hint = "revoke it, and send a new one as 'Authorization: Bearer cs_...'"
     return RefusalError(HTTPStatus.BAD_REQUEST, problem, where="address", hint=hint)
 
 

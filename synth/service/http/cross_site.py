@@ -42,8 +42,8 @@ class CrossSiteGuard:
         name = host_of(headers)
         if is_loopback(name) or name in self.own_names:
             return None
-        hint = "ask for localhost; or start it with --keys, then it answers by every name"
-        problem = f"this server does not answer by the name {name[:80]!r}"
+        hint = "use localhost, or start the server with --keys: then it answers to every name"
+        problem = f"this server does not answer to the name {name[:80]!r}"
         return RefusalError(HTTPStatus.FORBIDDEN, problem, where="Host", hint=hint)
 
 
@@ -54,13 +54,15 @@ def _foreign_origin(request: Request) -> RefusalError | None:
     host = request.headers.get("host", "").lower()
     site = request.headers.get("sec-fetch-site")
     if origin is None and site is None and COOKIE in request.cookies:
-        hint = "browsers send it; with a key instead of the page's cookie none is needed"
-        problem = "the page's cookie came without the origin of the page"
+        hint = "browsers send it; a request with a key needs none"
+        problem = "the page's cookie was sent without an Origin header"
         return RefusalError(HTTPStatus.FORBIDDEN, problem, where="Origin", hint=hint)
     same = origin is None or _parts(origin).netloc.lower() == host
     if same and site in (None, "none", "same-origin"):
         return None
-    return RefusalError(HTTPStatus.FORBIDDEN, "pages of other sites may not ask", where="Origin")
+    return RefusalError(
+        HTTPStatus.FORBIDDEN, "requests from pages of other sites are refused", where="Origin"
+    )
 
 
 def host_of(headers: Headers) -> str:

@@ -56,7 +56,7 @@ async def metrics(request: Request, caller: AdminCaller) -> Response:
 async def reasons(request: Request) -> list[str]:
     """Why the server is not ready; empty if it is."""
     broker = state_of(request).broker
-    problems = ["the service is being stopped"] if broker.draining else []
+    problems = ["the service is stopping"] if broker.draining else []
     unready = state_of(request).dispatcher.unready()
     if unready and not broker.draining:
         problems.append(unready)

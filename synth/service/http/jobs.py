@@ -1,4 +1,4 @@
-"""Routes of jobs: list them, look at one, follow its events, cancel it."""
+"""Routes of jobs: list them, read one, follow its events, cancel it; and of their answers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from synth.service.errors import RefusalError
-from synth.service.http.authentication import FollowCaller
+from synth.service.http.authentication import AskCaller, FollowCaller
 from synth.service.http.documents import problems
+from synth.service.http.reading import JSON
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import JobBody, JobList
+from synth.service.jobs.bodies import AnswerBody, JobBody, JobList, answer_json
 from synth.service.jobs.broker import JobEvent
 from synth.service.store import JobFilter, JobOrder, Status, StoredJob
 
 router = APIRouter(tags=["jobs"])
+answers = APIRouter(tags=["answers"])
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The id of a job.")]
 _PROGRESS = {"status", "progress", "revision"}
 _ID = "^[0-9a-f]{32}$"
@@ -92,7 +94,7 @@ async def follow_events(
     try:
         async for event in broker.events(caller, job.id, _revision(last_event_id)):
             if keys is not None and not await keys.still_admits(caller):
-                yield ServerSentEvent(comment="this key is not admitted any more")
+                yield ServerSentEvent(comment="this key is no longer valid")
                 return
             ended = event.kind == "end"
             yield _sse_of(event)
@@ -100,7 +102,24 @@ async def follow_events(
         yield ServerSentEvent(comment=str(refusal))
         return
     if not ended:
-        yield ServerSentEvent(comment="the service is being stopped; connect again")
+        yield ServerSentEvent(comment="the service is stopping; connect again")
+
+
+@answers.get(
+    "/v1/answers/{key}",
+    operation_id="look-at-answer",
+    response_class=Response,
+    responses={200: {"model": AnswerBody}, **problems(404)},
+)
+async def get_answer(
+    request: Request,
+    caller: AskCaller,
+    key: Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The key of an answer.")],
+) -> Response:
+    """A complete answer with its question, for as long as it is kept."""
+    broker = state_of(request).broker
+    answer = await broker.answer(caller, key)
+    return Response(await broker.run_in_turn(caller.team, answer_json, answer), media_type=JSON)
 
 
 def _sse_of(event: JobEvent) -> ServerSentEvent:

@@ -94,9 +94,13 @@ def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
     status = HTTPStatus(error.status_code)
     problem = {
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not what this address answers",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"this address does not accept {request.method}",
     }.get(status, str(error.detail))
-    hint = "/api lists all addresses, /openapi.json to tools" if status in (404, 405) else ""
+    hint = (
+        "/api lists all addresses, and /openapi.json lists them for tools"
+        if status in (404, 405)
+        else ""
+    )
     headers = error.headers or {}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**headers, "Allow": ", ".join(sorted(_methods(request)))}
@@ -114,8 +118,8 @@ def refuse_unforeseen(request: Request) -> RefusalError:
     """Return the refusal after a bug of ours: only the id under which the log has it."""
     return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        "this is a mistake of the service, not yours",
-        hint=f"who runs it finds the reason in its log under {request_id_of(request.scope)}",
+        "this is an internal error of the service",
+        hint=f"the operator finds the reason in the log under {request_id_of(request.scope)}",
     )
 
 

@@ -33,7 +33,7 @@ async def body_of(request: Request, most_bytes: int, most_seconds: float) -> byt
         problem = f"the body did not arrive within {most_seconds:g} s"
         raise RefusalError(HTTPStatus.REQUEST_TIMEOUT, problem, where="body") from None
     except ClientDisconnect:
-        raise RefusalError(HTTPStatus.BAD_REQUEST, "the body broke off", where="body") from None
+        raise RefusalError(HTTPStatus.BAD_REQUEST, "the body is incomplete", where="body") from None
 
 
 async def _read_bounded(request: Request, most_bytes: int, known_bytes: int) -> bytes:
@@ -72,7 +72,7 @@ def check_type(request: Request, *admitted: str) -> str:
     if media_type not in admitted:
         raise RefusalError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the body is said to be {media_type[:80]!r}"
+            f"the Content-Type of the body is {media_type[:80]!r}"
             if media_type
             else "no Content-Type is given",
             where="Content-Type",

@@ -91,7 +91,9 @@ async def _text(request: Request) -> str:
         match json_of(raw):
             case {"text": str(text), **more} if not more:
                 return text
-        raise not_json("the body is no system", 'send {"text": "..."}, or the text as text/plain')
+        raise not_json(
+            "the body is not a system", 'send {"text": "..."}, or the text as text/plain'
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

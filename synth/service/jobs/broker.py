@@ -275,7 +275,7 @@ class Broker:
         self, caller: Caller, prepared: PreparedQuestion, name: str, preferences: Preferences
     ) -> StoredJob:
         if self.draining:
-            raise unavailable("the service is being stopped")
+            raise unavailable("the service is stopping")
         key = preferences.idempotency_key
         accepted_before = key is not None and await self._threads.do(
             self._store.jobs.came_with, caller.team, key
@@ -304,7 +304,7 @@ class Broker:
         finally:
             if not (created or accepted_before):
                 self._quotas.give_back(caller, len(prepared.text))
-        self._metrics.asked(prepared.verb, "not")
+        self._metrics.questions.labels(prepared.verb, "not").inc()
         if created:
             self._dispatcher.wake()
         return submitted.job
@@ -325,7 +325,7 @@ class Broker:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answers.one, job.answer_key)
                 if stored is None:  # answers outlive their jobs: the job was just deleted
-                    raise unavailable("the job was forgotten at this very moment")
+                    raise unavailable("the job has just been deleted")
                 if VERBS[job.verb].repeatable:
                     self._known.remember(stored)
                 return DeliveredAnswer.of(stored, hit=False)
@@ -335,7 +335,7 @@ class Broker:
             case Status.FAILED:
                 raise refusal_of(job.problem or {})
             case Status.CANCELLED:
-                hint = f"what was found until then is at /v1/jobs/{job.id}"
+                hint = f"its partial answer is at /v1/jobs/{job.id}"
                 raise RefusalError(HTTPStatus.CONFLICT, "the job was cancelled", hint=hint)
         return PendingJob(job)
 

@@ -114,7 +114,7 @@ class Dispatcher:
     def unready(self) -> str | None:
         """Why this server does no work at the moment; None if it works."""
         if self._stopping.is_set() or not self.lives:
-            return "the dispatcher does not run"
+            return "the dispatcher is not running"
         if self._failures:
             return self._trouble
         if self._no_workers_until or self._workers.slots < 1:
@@ -164,10 +164,10 @@ class Dispatcher:
             self._delete_old()
         except StoreError as error:
             log.error("the store failed: %s", error)
-            self._metrics.store_failed()
+            self._metrics.store_errors.inc()
             return self._note_failure(error.told)
         except Exception:
-            log.exception("the dispatcher failed, and goes on")
+            log.exception("the dispatcher failed, and continues")
             return self._note_failure("the dispatcher fails")
         self._failures = 0
         self._metrics.slots.set(self._workers.slots)
@@ -266,7 +266,7 @@ class Dispatcher:
         with self._lock:
             self._runners.pop(runner.claim.token, None)
             self._metrics.running.set(len(self._runners))
-        self._metrics.worked(runner.verb, runner.pieces)
+        self._metrics.pieces.labels(runner.verb).inc(runner.pieces)
         if runner.no_workers and not runner.lost:
             self._no_workers_until = time.monotonic() + _LONGEST_PAUSE_SECONDS
             self._to_give_back.append(runner.claim)
@@ -329,6 +329,7 @@ class Dispatcher:
             deleted += self._store.forget(keep_seconds, _MOST_FORGOTTEN)
         more = max(deleted.jobs, deleted.answers) >= _MOST_FORGOTTEN
         self._next_forgetting = time.monotonic() + (_POLL_SECONDS if more else _FORGET_SECONDS)
-        self._metrics.forgot(deleted.jobs, deleted.answers)
+        for what, count in asdict(deleted).items():
+            self._metrics.forgotten.labels(what).inc(count)
         if deleted.jobs or deleted.answers:
             log.info("forgotten", extra={"logged": asdict(deleted)})

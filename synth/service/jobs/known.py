@@ -62,7 +62,7 @@ class KnownAnswers:
         remembered = self._remembered(key)
         without_job = idempotency_key is None
         if remembered is not None and without_job and self._seen.get((team, key, remembered.made)):
-            self._metrics.asked(remembered.verb, "memory")
+            self._metrics.questions.labels(remembered.verb, "memory").inc()
             return remembered
         look = self._store.answers.look
         if self._store.quick:
@@ -75,7 +75,7 @@ class KnownAnswers:
             await self._threads.do(self._store.answers.saw, team, key)
         stored = stored_answer.answer
         self._seen.put((team, key, stored.created), True, _ENTRY_BYTES)
-        self._metrics.asked(stored.verb, "memory" if remembered else "store")
+        self._metrics.questions.labels(stored.verb, "memory" if remembered else "store").inc()
         return remembered or self.remember(stored)
 
     def remember(self, stored: StoredAnswer) -> DeliveredAnswer:

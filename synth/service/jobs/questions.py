@@ -104,9 +104,9 @@ def check_own_name(name: str) -> str:
     """Return the name if a team may use it for a system. Raises InputError otherwise."""
     if not OWN_NAME.fullmatch(name):
         hint = "at most 64 letters, digits, '.', '_' and '-', the first a letter or digit"
-        raise InputError(f"{name[:80]!r} is no name for a system", where="name", hint=hint)
+        raise InputError(f"{name[:80]!r} is not a valid name of a system", where="name", hint=hint)
     if name in catalogue():
-        hint = "choose another: these are known to everybody"
+        hint = "choose another name: those of the catalogue are reserved"
         raise InputError(f"{name!r} is in the catalogue", where="name", hint=hint)
     return name
 

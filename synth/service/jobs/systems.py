@@ -55,9 +55,7 @@ class TeamSystems:
             if len(texts) > most_systems:
                 raise _refuse_full(f"your team keeps {most_systems} systems already")
             if sum(len(text.encode()) for text in texts.values()) > most_bytes:
-                raise _refuse_full(
-                    f"your team's systems would come to more than {most_bytes} bytes"
-                )
+                raise _refuse_full(f"your team's systems would take more than {most_bytes} bytes")
             return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:

@@ -13,26 +13,20 @@ True
 
 from synth.service.page import (
     answer_routes,
-    asking,
     comparing,
-    form_routes,
+    forms,
     job_routes,
     part_routes,
-    plan_form,
-    reference,
     site_routes,
 )
 from synth.service.page.responses import refusal_response as refusal_response
 
 ROUTERS = (
-    form_routes.router,
-    plan_form.router,
-    asking.router,
+    forms.router,
     comparing.router,
     answer_routes.router,
     job_routes.router,
     part_routes.router,
-    reference.router,
     site_routes.router,
 )
 """All routes of the page, for the app of a server."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from shlex import quote
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from jinja2 import UndefinedError
 from starlette.responses import Response
 
@@ -18,11 +20,11 @@ from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome
 from synth.service.errors import not_found
+from synth.service.http.commands import Curl
 from synth.service.http.state import state_of
 from synth.service.jobs.bodies import outcome_word
 from synth.service.jobs.broker import PendingJob, Preferences
 from synth.service.jobs.names import name_of
-from synth.service.page.reference import Curl
 from synth.service.page.responses import PageCaller, PageRoute, own_address, page, see_other
 from synth.service.page.results import drawing_of, plans_of, question_over_sizes, ranking_of, result
 from synth.service.page.views import folders, view_of_answer
@@ -37,8 +39,6 @@ Kind = Literal["answers", "jobs"]
 Name = Annotated[str, Path(pattern="^([0-9a-f]{64}|[0-9a-f]{32})$")]
 Key = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Index = Annotated[int, Query(alias="answer", ge=0, le=100_000)]
-RowQuery = Annotated[int | None, Query(alias="answer", ge=0, le=100_000)]
-OtherRowQuery = Annotated[int | None, Query(ge=0, le=100_000)]
 Rank = Annotated[str, Query(max_length=9)]
 _JOB_ID_CHARACTERS = 32
 
@@ -63,6 +63,12 @@ class ViewedAnswer:
     def ranking(self) -> Ranking | None:
         """The parsed answer if it has a ranking. Slow for a large answer."""
         return ranking_of(self.verb, self.body)
+
+    @property
+    def files(self) -> Sequence[Mapping[str, str]]:
+        """The files in the answer."""
+        found: Sequence[Mapping[str, str]] = ()
+        return self.body.get("files", found) if isinstance(self.body, dict) else found
 
     @property
     def name(self) -> str:
@@ -97,6 +103,21 @@ def form_of(verb: str, question: Any) -> str:
         case "plan" | "sweep" | "cost" | "doctor" | "calibrate":
             return f"/ask/{verb}"
     return ""
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """The row of an answer to show, the one to compare it with, and the device to highlight.
+
+    ``rank`` is that of the device on its machine; None and "" stand for the defaults.
+    """
+
+    index: Annotated[int | None, Query(alias="answer", ge=0, le=100_000)] = None
+    against: Annotated[int | None, Query(ge=0, le=100_000)] = None
+    rank: Rank = ""
+
+
+Choice = Annotated[RowChoice, Depends()]
 
 
 async def question_like(
@@ -163,33 +184,23 @@ async def view_answer(request: Request, caller: PageCaller, kind: Kind, name: Na
     )
 
 
-async def answer_page(
-    request: Request,
-    viewed: ViewedAnswer,
-    index: int | None = None,
-    against: int | None = None,
-    rank: str = "",
-) -> Response:
-    """Render an answer; without an address it has no parts.
-
-    ``rank``: of the device to highlight on its machine.
-    """
+async def answer_page(request: Request, viewed: ViewedAnswer, choice: RowChoice) -> Response:
+    """Render an answer; without an address it has no parts."""
     try:
-        return await asyncio.to_thread(_page, request, viewed, index, against, rank)
+        return await asyncio.to_thread(_page, request, viewed, choice)
     except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):
         if not viewed.other_edition:
             raise
     return page(request, "other_edition.html", viewed=viewed)
 
 
-def _page(
-    request: Request, viewed: ViewedAnswer, index: int | None, against: int | None, rank: str
-) -> Response:
+def _page(request: Request, viewed: ViewedAnswer, choice: RowChoice) -> Response:
+    index, against, rank = choice.index, choice.against, choice.rank
     plans = plans_of(viewed.verb, viewed.body, index, against, rank)
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
     in_tables = not drawn and viewed.verb in TABLES
-    curl = Curl(own_address(request), keys=state_of(request).keys is not None)
+    curl = Curl(quote(own_address(request)), keys=state_of(request).keys is not None)
     return page(
         request,
         "answer.html",
@@ -199,7 +210,7 @@ def _page(
         plans=plans,
         index=view.index if view else index or 0,
         found=view_of_answer(viewed.verb, viewed.body),
-        folders=folders(viewed.body["files"]) if plans else (),
+        folders=folders(viewed.files) if plans else (),
         frameworks={
             name: framework.title.partition(" (")[0] for name, framework in FRAMEWORKS.items()
         },
@@ -210,14 +221,6 @@ def _page(
 
 
 @router.get("/answers/{key}")
-async def show_answer(
-    request: Request,
-    caller: PageCaller,
-    key: Key,
-    index: RowQuery = None,
-    against: OtherRowQuery = None,
-    rank: Rank = "",
-) -> Response:
+async def show_answer(request: Request, caller: PageCaller, key: Key, choice: Choice) -> Response:
     """Show an answer under its permalink."""
-    viewed = await view_answer(request, caller, "answers", key)
-    return await answer_page(request, viewed, index, against, rank)
+    return await answer_page(request, await view_answer(request, caller, "answers", key), choice)

@@ -18,9 +18,7 @@ from synth.service.http.state import state_of
 from synth.service.jobs.broker import Preferences
 from synth.service.jobs.names import VERB_PHRASES
 from synth.service.page.answer_routes import (
-    OtherRowQuery,
-    Rank,
-    RowQuery,
+    Choice,
     answer_page,
     ask_on_page,
     form_of,
@@ -47,11 +45,6 @@ class ViewedJob:
     def question(self) -> Any:
         """The question as JSON."""
         return question_of(self.job)
-
-    @cached_property
-    def name(self) -> str:
-        """The question in a line."""
-        return self.job.name
 
     @property
     def form(self) -> str:
@@ -123,9 +116,7 @@ async def show_job(
     request: Request,
     caller: PageCaller,
     job_id: JobId,
-    index: RowQuery = None,
-    against: OtherRowQuery = None,
-    rank: Rank = "",
+    choice: Choice,
 ) -> Response:
     """Show a job's progress or its result."""
     job = await state_of(request).broker.job(caller, job_id, whole=True)
@@ -134,7 +125,7 @@ async def show_job(
     if job.status.ended and job.best is not None:
         part = await view_answer(request, caller, "jobs", job_id)
         if read_best_so_far(part.body) is None:
-            return await answer_page(request, part, index, against, rank)
+            return await answer_page(request, part, choice)
     view = ViewedJob(job)
     return page(request, "job.html", here="jobs", job=job, view=view, best=_best_answers(job))
 

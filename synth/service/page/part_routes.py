@@ -147,7 +147,7 @@ async def ask_sizes(part: RequestedPart) -> Response:
     sweep = SweepReply.model_validate_json(outcome.body)
     link = f"/answers/{outcome.key}" if outcome.key else None
     view = {"curves": draw_curves(sweep), "told": verdict(sweep), "link": link}
-    return part.response("sizes.html", "Against message size", **view)
+    return part.response("sizes.html", "By message size", **view)
 
 
 @router.get("/{kind}/{name}/timeline")
@@ -194,7 +194,7 @@ async def download_file(
     """Download one file of a row's program."""
     outcome = await part.emit(target, channels, size)
     if isinstance(outcome, PendingJob):
-        raise unavailable("the file is being made")
+        raise unavailable("the file is being written")
     emitted = next((entry for entry in _files(outcome) if entry.name == file), None)
     if emitted is None:
         raise not_found("file")
@@ -206,8 +206,7 @@ async def download_kept_file(
     request: Request, viewed: Annotated[ViewedAnswer, Depends(view_answer)], file: str
 ) -> Response:
     """Download one of the files in an answer."""
-    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    found = next((entry for entry in files if entry["name"] == file), None)
+    found = next((entry for entry in viewed.files if entry["name"] == file), None)
     if found is None:
         raise not_found("file")
     download = TextFile(**found) if "text" in found else BinaryFile(**found)
@@ -219,8 +218,7 @@ async def download_kept_folder(
     viewed: Annotated[ViewedAnswer, Depends(view_answer)], folder: str
 ) -> Response:
     """Download all files of a plan for one framework."""
-    files = viewed.body.get("files", ()) if isinstance(viewed.body, dict) else ()
-    found = next((entry for entry in folders(files) if entry.name == folder), None)
+    found = next((entry for entry in folders(viewed.files) if entry.name == folder), None)
     if found is None:
         raise not_found("folder")
     return _download(zip_folder(found), f"{folder}.zip")
@@ -255,8 +253,8 @@ def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | P
     if isinstance(outcome, PendingJob) or outcome.key is not None:
         return outcome
     if read_best_so_far(json.loads(outcome.body)) is not None:
-        hint = "ask who runs this service for more time: --job-seconds"
-        problem = "the time for this was up before it was made"
+        hint = "ask the operator for more time (--job-seconds)"
+        problem = "the time limit was reached before it was ready"
         raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, problem, hint=hint)
     return outcome
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import PurePath
 from typing import Any
 
 from jinja2 import Environment
 
 from synth.service.page.help import link_once, link_step, link_term
+from synth.service.page.help.documents import files_below
 from synth.show.report.rendering import environment, style
 from synth.show.terminal.deciding import FIGURES, SETS
 from synth.show.terminal.rankings import LESS_IS_NO_BETTER
@@ -23,6 +23,15 @@ POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; "
     "frame-ancestors 'none'; form-action 'self'"
 )
+REDOC_POLICY = (
+    f"{POLICY}; img-src 'self' data:; worker-src blob:; style-src 'self' "
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' "
+    "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='"
+)
+"""Redoc searches in a worker, and adds two style elements: an empty one, and one of its scrollbar.
+
+The hashes are theirs. It also asks another site for its logo, which this forbids.
+"""
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -48,17 +57,9 @@ class StaticFile:
 def static_files() -> Mapping[str, StaticFile]:
     """Return every file under static/ by path, and the stylesheet that reports share."""
     root = resources.files("synth.service.page") / "static"
-    page_style = {"page.css": _static("page.css", style().encode())}
-    return dict(sorted({**page_style, **dict(_files(root, ""))}.items()))
-
-
-def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]:
-    for entry in folder.iterdir():
-        path = f"{prefix}{entry.name}"
-        if entry.is_dir():
-            yield from _files(entry, f"{path}/")
-        else:
-            yield path, _static(path, entry.read_bytes())
+    own = {path: file.read_bytes() for path, file in files_below(root)}
+    contents = {"page.css": style().encode(), **own}
+    return {path: _static(path, content) for path, content in sorted(contents.items())}
 
 
 def media_type(path: str) -> str:

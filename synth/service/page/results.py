@@ -216,7 +216,7 @@ def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
     """Why a target obviously cannot express a row; empty if it may."""
     row = TARGETS[target]
     if len(answer.stripes) > 1 and not (row.overlaps or row.places):
-        return "this row is several programs side by side, and there a file is one program"
+        return "this row is several programs side by side, and such a file holds one program"
     if target == "mscclpp" and request in REFUSED:
         return REFUSED[request]
     if target == "nccl-tuner" and request.apart:

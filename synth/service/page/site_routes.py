@@ -12,11 +12,11 @@ from synth.service.errors import RefusalError, not_found
 from synth.service.http.authentication import COOKIE, address_of, peer_of
 from synth.service.http.cross_site import host_of
 from synth.service.http.state import state_of
-from synth.service.page.forms import first_value
+from synth.service.page.forms.fields import first_value
+from synth.service.page.forms.routes import read_sent_form
 from synth.service.page.help import TERMS
 from synth.service.page.help.documents import document, files
-from synth.service.page.one_form import read_sent_form
-from synth.service.page.rendering import media_type, static_files
+from synth.service.page.rendering import REDOC_POLICY, media_type, static_files
 from synth.service.page.responses import KEY_REFUSED, PageCaller, PageRoute, page, see_other
 from synth.service.settings import is_loopback
 
@@ -87,6 +87,14 @@ async def _end_session(request: Request) -> None:
     keys, token = state_of(request).keys, request.cookies.get(COOKIE)
     if keys is not None and token is not None:
         await keys.sign_out(token)
+
+
+@router.get("/api")
+async def show_api(request: Request, caller: PageCaller) -> Response:
+    """Show /openapi.json with Redoc."""
+    response = page(request, "api.html")
+    response.headers["Content-Security-Policy"] = REDOC_POLICY
+    return response
 
 
 @router.get("/help")

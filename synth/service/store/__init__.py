@@ -10,59 +10,73 @@ so that a reader of the database cannot act in a team's name.
 '984ca5162200734c592148f1820b71057f098573d138666b48663e4e30cd8d3a'
 """
 
-from synth.service.store.claims import MOST_ATTEMPTS, MOST_LOSSES
+from synth.service.store.claims import MOST_ATTEMPTS as MOST_ATTEMPTS
+from synth.service.store.claims import MOST_LOSSES as MOST_LOSSES
 from synth.service.store.records import (
-    ALL_JOBS,
-    ClaimState,
-    ConflictError,
-    DeletionCounts,
-    EndedSessions,
-    JobClaim,
-    JobFilter,
-    JobOrder,
-    Key,
-    NewJob,
-    NewKey,
-    Person,
-    RevokedKey,
-    Scope,
-    SeenAnswer,
-    Status,
-    StoredAnswer,
-    StoredJob,
-    StoredSystem,
-    StoreError,
-    SubmittedJob,
-    digest_of,
+    ALL_JOBS as ALL_JOBS,
 )
-from synth.service.store.store import Store
-from synth.service.store.tables import NAME_CHARACTERS
-
-__all__ = [
-    "ALL_JOBS",
-    "MOST_ATTEMPTS",
-    "MOST_LOSSES",
-    "NAME_CHARACTERS",
-    "ClaimState",
-    "ConflictError",
-    "DeletionCounts",
-    "EndedSessions",
-    "JobClaim",
-    "JobFilter",
-    "JobOrder",
-    "Key",
-    "NewJob",
-    "NewKey",
-    "Person",
-    "RevokedKey",
-    "Scope",
-    "SeenAnswer",
-    "Status",
-    "Store",
-    "StoreError",
-    "StoredAnswer",
-    "StoredJob",
-    "StoredSystem",
-    "SubmittedJob",
-    "digest_of",
-]
+from synth.service.store.records import (
+    ClaimState as ClaimState,
+)
+from synth.service.store.records import (
+    ConflictError as ConflictError,
+)
+from synth.service.store.records import (
+    DeletionCounts as DeletionCounts,
+)
+from synth.service.store.records import (
+    EndedSessions as EndedSessions,
+)
+from synth.service.store.records import (
+    JobClaim as JobClaim,
+)
+from synth.service.store.records import (
+    JobFilter as JobFilter,
+)
+from synth.service.store.records import (
+    JobOrder as JobOrder,
+)
+from synth.service.store.records import (
+    Key as Key,
+)
+from synth.service.store.records import (
+    NewJob as NewJob,
+)
+from synth.service.store.records import (
+    NewKey as NewKey,
+)
+from synth.service.store.records import (
+    Person as Person,
+)
+from synth.service.store.records import (
+    RevokedKey as RevokedKey,
+)
+from synth.service.store.records import (
+    Scope as Scope,
+)
+from synth.service.store.records import (
+    SeenAnswer as SeenAnswer,
+)
+from synth.service.store.records import (
+    Status as Status,
+)
+from synth.service.store.records import (
+    StoredAnswer as StoredAnswer,
+)
+from synth.service.store.records import (
+    StoredJob as StoredJob,
+)
+from synth.service.store.records import (
+    StoredSystem as StoredSystem,
+)
+from synth.service.store.records import (
+    StoreError as StoreError,
+)
+from synth.service.store.records import (
+    SubmittedJob as SubmittedJob,
+)
+from synth.service.store.records import (
+    digest_of as digest_of,
+)
+from synth.service.store.store import Store as Store
+from synth.service.store.tables import NAME_CHARACTERS as NAME_CHARACTERS

@@ -29,9 +29,7 @@ class Answers:
     def one(self, key: str, team: str | None = None) -> StoredAnswer | None:
         """Return the answer of a key; given a team, only if that team has asked for it."""
         chosen = _SELECT_ONE if team is None else _SELECT_ONE_SEEN
-        with self._database.reading() as connection:
-            row = connection.execute(chosen, {"key": key, "team": team}).one_or_none()
-            return None if row is None else StoredAnswer(**row._mapping)
+        return self._database.one(StoredAnswer, chosen, {"key": key, "team": team})
 
     def look(self, team: str, key: str, idempotency_key: str | None = None) -> SeenAnswer | None:
         """Return the answer of a key, and whether the team has asked for it before, or None.

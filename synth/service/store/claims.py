@@ -60,7 +60,7 @@ _LOSSES_PROBLEM = {
     "hint": "ask for less, or give the workers more memory",
 }
 _ATTEMPTS_PROBLEM = {
-    "problem": f"the job was begun {MOST_ATTEMPTS} times, and its server ended each time",
+    "problem": f"the job was started {MOST_ATTEMPTS} times, and its server stopped each time",
     "where": "",
     "hint": "the log of the server may say why; then ask again",
 }
@@ -100,9 +100,7 @@ class Claims:
 
     def waiting(self) -> dict[str, int]:
         """Return the number of running jobs of each team with a queued job tried in vain."""
-        with self._database.reading() as connection:
-            running: dict[str, int] = dict(connection.execute(_select_waiting()).all())
-        return running
+        return dict(map(tuple, self._database.rows(_select_waiting())))
 
     def renew(self, owner: str, lease_seconds: float) -> int:
         """Renew the leases of all jobs of an owner, and return their number."""

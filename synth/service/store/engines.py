@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import selectors
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,10 @@ from shutil import disk_usage
 from sqlite3 import Connection as SqliteConnection
 from sqlite3 import OperationalError as SqliteBusyError
 from threading import Lock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, StatementError
@@ -32,6 +33,8 @@ from hierarchies import InputError
 from synth.service.store.records import FullError, StoreError
 from synth.service.store.tables import UtcTime
 
+T = TypeVar("T")
+_NONE: Mapping[str, object] = MappingProxyType({})
 BUSY_SECONDS = 30.0
 LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
@@ -69,6 +72,31 @@ class Database:
         with self._turn, _raise_store_errors(self.engine), self._writer.begin() as connection:
             yield connection
 
+    def one(
+        self,
+        kind: Callable[..., T],
+        statement: Select[Any],
+        parameters: Mapping[str, object] = _NONE,
+    ) -> T | None:
+        """Return the only row of a query as a record whose fields are its columns, or None."""
+        with self.reading() as connection:
+            row = connection.execute(statement, parameters).one_or_none()
+        return None if row is None else kind(*row)
+
+    def rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        """Return all rows of a query."""
+        with self.reading() as connection:
+            return connection.execute(statement).all()
+
+    def all(self, kind: Callable[..., T], statement: Select[Any]) -> list[T]:
+        """Return all rows of a query as records whose fields are its columns."""
+        return [kind(*row) for row in self.rows(statement)]
+
+    def scalar(self, statement: Select[Any], parameters: Mapping[str, object] = _NONE) -> Any:
+        """Return the only column of the only row of a query, or None if there is no row."""
+        with self.reading() as connection:
+            return connection.execute(statement, parameters).scalar_one_or_none()
+
     def check_room(self) -> None:
         """Raise FullError if the disk of a SQLite database is nearly full."""
         file = self.engine.url.database
@@ -88,7 +116,7 @@ def engine(url_text: str) -> Engine:
         parsed.get_dialect().import_dbapi()
     except ModuleNotFoundError as error:
         hint = "pip install 'collsynth[postgres]'"
-        raise InputError(f"there is no {error.name} here", hint=hint) from None
+        raise InputError(f"{error.name} is not installed", hint=hint) from None
     if parsed.get_backend_name() == "sqlite":
         created = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
         event.listen(created, "connect", _configure)
@@ -148,7 +176,7 @@ def _raise_store_errors(database: Engine) -> Iterator[None]:
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         problem = f"the store {shown} cannot be used: {lines[0] if lines else error}"
         kind = FullError if _FULL.search(problem) else StoreError
-        raise kind(problem, hint="see that it is there, and may be written") from error
+        raise kind(problem, hint="check that it exists and is writable") from error
     except StatementError as error:
         if isinstance(error.orig, InputError):
             raise error.orig from None
@@ -160,7 +188,7 @@ def _url(text: str) -> URL:
         url = make_url(text)
         backend = url.get_backend_name()
     except (ArgumentError, ValueError):
-        raise InputError("that is no URL of a store", hint=_HINT) from None
+        raise InputError("this is not the URL of a store", hint=_HINT) from None
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite":

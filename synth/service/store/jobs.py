@@ -6,13 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, time
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
-    Select,
     String,
     Update,
     bindparam,
@@ -94,30 +91,27 @@ class Jobs:
             same = job_with_key(new.team, str(new.idempotency_key))
             job = StoredJob(*connection.execute(select(*COLUMNS).where(same)).one())
         if (job.verb, job.question) != (new.verb, new.question):
-            problem = f"the idempotency key {new.idempotency_key!r} came with another question"
-            raise ConflictError(f"{problem} before", hint="give every question a key of its own")
+            problem = f"the idempotency key {new.idempotency_key!r} was used with another question"
+            raise ConflictError(f"{problem} before", hint="use a new key for each question")
         return SubmittedJob(job, created=False)
 
     def one(self, id: str) -> StoredJob | None:
         """Return the job of an id, or None."""
-        with self._database.reading() as connection:
-            return _select_one(connection, _ONE, id)
+        return self._database.one(StoredJob, _ONE, {"id": id})
 
     def seen(self, id: str) -> StoredJob | None:
         """Return the job of an id without its question, which is not read."""
-        with self._database.reading() as connection:
-            return _select_one(connection, _ONE_SEEN, id)
+        return self._database.one(StoredJob, _ONE_SEEN, {"id": id})
 
     def revision(self, id: str) -> int | None:
         """Return the revision of a job; cheaper than the whole job, whose ``best`` may be long."""
-        with self._database.reading() as connection:
-            return connection.execute(_REVISION, {"id": id}).scalar_one_or_none()
+        revision: int | None = self._database.scalar(_REVISION, {"id": id})
+        return revision
 
     def came_with(self, team: str, idempotency_key: str) -> bool:
         """Whether the team has a job with that idempotency key."""
         same = select(JOB.c.number).where(job_with_key(team, idempotency_key))
-        with self._database.reading() as connection:
-            return connection.execute(same).scalar_one_or_none() is not None
+        return self._database.scalar(same) is not None
 
     def listed(
         self,
@@ -144,7 +138,7 @@ class Jobs:
                 last = connection.execute(cursor).one_or_none()
                 if last is None:
                     hint = "give the id of a job that was listed"
-                    raise InputError(f"there is no job {after!r} to go on after", hint=hint)
+                    raise InputError(f"there is no job {after!r} to continue after", hint=hint)
                 place, passed = tuple_(*sorted_by), tuple_(*last)
                 chosen = chosen.where(
                     place > passed if order is JobOrder.OLDEST else place < passed
@@ -162,16 +156,15 @@ class Jobs:
         """
         with self._database.writing() as connection:
             connection.execute(cancel_statement(JOB.c.id == id, self._database.now(connection)))
-            return _select_one(connection, _ONE_SEEN, id)
+            row = connection.execute(_ONE_SEEN, {"id": id}).one_or_none()
+        return None if row is None else StoredJob(*row)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
         """Return the number of jobs by status, of a team or of all."""
         chosen = select(JOB.c.status, func.count()).group_by(JOB.c.status)
         if team is not None:
             chosen = chosen.where(JOB.c.team == team)
-        with self._database.reading() as connection:
-            counts: dict[Status, int] = dict(connection.execute(chosen).all())
-        return dict.fromkeys(Status, 0) | counts
+        return dict.fromkeys(Status, 0) | dict(map(tuple, self._database.rows(chosen)))
 
     def queues(self) -> dict[str, tuple[int, float]]:
         """Return for each team with queued jobs their number and the seconds the oldest waited."""
@@ -186,8 +179,7 @@ class Jobs:
         """Return the bytes that a team's unended jobs take in the store."""
         size = select(func.coalesce(func.sum(JOB.c.size_bytes), 0))
         going_on = JOB.c.status.in_([status for status in Status if not status.ended])
-        with self._database.reading() as connection:
-            return int(connection.execute(size.where(JOB.c.team == team, going_on)).scalar_one())
+        return int(self._database.scalar(size.where(JOB.c.team == team, going_on)))
 
     def worked_since(self, team: str, when: datetime, seconds: float) -> datetime | None:
         """Return when the latest job was created from which on the work took ``seconds`` in total.
@@ -198,29 +190,26 @@ class Jobs:
         lately = (JOB.c.team == team) & (JOB.c.created >= when)
         jobs = select(JOB.c.created, newest.label("seconds")).where(lately).subquery()
         latest = select(func.max(jobs.c.created, type_=UtcTime())).where(jobs.c.seconds >= seconds)
-        with self._database.reading() as connection:
-            created: datetime | None = connection.execute(latest).scalar_one()
+        created: datetime | None = self._database.scalar(latest)
         return created
 
     def overworked(self, when: datetime, seconds: float) -> list[str]:
         """Return the teams whose jobs created since ``when`` took at least ``seconds`` of work."""
         lately = select(JOB.c.team).where(JOB.c.created >= when).group_by(JOB.c.team)
-        with self._database.reading() as connection:
-            teams = connection.execute(lately.having(func.sum(JOB.c.work_seconds) >= seconds))
-            return list(teams.scalars())
+        enough = func.sum(JOB.c.work_seconds) >= seconds
+        return [team for (team,) in self._database.rows(lately.having(enough))]
 
     def came_since(self, key_id: str, jobs: int) -> datetime | None:
         """Return when the key's ``jobs``-th latest job was created; None if it has fewer."""
         chosen = select(JOB.c.created).where(JOB.c.key_id == key_id)
         latest = chosen.order_by(JOB.c.number.desc()).offset(max(0, jobs - 1)).limit(1)
-        with self._database.reading() as connection:
-            return connection.execute(latest).scalar_one_or_none()
+        created: datetime | None = self._database.scalar(latest)
+        return created
 
     def since(self, key_id: str, when: datetime) -> int:
         """Return the number of a key's jobs created since ``when``."""
         count = select(func.count()).where(JOB.c.key_id == key_id, JOB.c.created >= when)
-        with self._database.reading() as connection:
-            return connection.execute(count).scalar_one()
+        return int(self._database.scalar(count))
 
 
 def _conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
@@ -262,8 +251,3 @@ def cancel_statement(condition: ColumnElement[bool], now: datetime) -> Update:
 def job_with_key(team: str, idempotency_key: str) -> ColumnElement[bool]:
     """Return the condition for a team's job with that idempotency key."""
     return (JOB.c.team == team) & (JOB.c.idempotency_key == idempotency_key)
-
-
-def _select_one(connection: Connection, chosen: Select[Any], id: str) -> StoredJob | None:
-    row = connection.execute(chosen, {"id": id}).one_or_none()
-    return None if row is None else StoredJob(*row)

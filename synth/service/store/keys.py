@@ -62,17 +62,14 @@ class Keys:
 
     def one(self, id: str) -> Key | None:
         """Return the key of an id, or None."""
-        with self._database.reading() as connection:
-            row = connection.execute(select(API_KEY).where(API_KEY.c.id == id)).one_or_none()
-            return None if row is None else Key(**row._mapping)
+        return self._database.one(Key, select(API_KEY).where(API_KEY.c.id == id))
 
     def known(self, team: str | None = None) -> list[Key]:
         """Return the keys of a team or of all, oldest first, including revoked ones."""
         chosen = select(API_KEY).order_by(API_KEY.c.created, API_KEY.c.id)
         if team is not None:
             chosen = chosen.where(API_KEY.c.team == team)
-        with self._database.reading() as connection:
-            return [Key(**row._mapping) for row in connection.execute(chosen)]
+        return self._database.all(Key, chosen)
 
     def used(self, id: str) -> None:
         """Record that a key was used now."""

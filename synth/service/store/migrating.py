@@ -42,9 +42,9 @@ def _refused(current: str) -> StoreError:
     tables = f"(its tables are at revision {current!r})"
     # Before the first release revisions were plain numbers; no migration starts from their tables.
     if current.isdecimal():
-        problem = f"the store was made before version 0.1.0 {tables}"
-        return StoreError(problem, hint="use another store, and make its keys and systems anew")
-    problem = f"the store was made by a newer version {tables}"
+        problem = f"the store was created before version 0.1.0 {tables}"
+        return StoreError(problem, hint="use another store, and create its keys and systems again")
+    problem = f"the store was created by a newer version {tables}"
     return StoreError(problem, hint="upgrade collsynth, or use another store")
 
 

@@ -30,16 +30,13 @@ class Systems:
 
     def one(self, team: str, name: str) -> StoredSystem | None:
         """Return a team's system of that name, or None."""
-        with self._database.reading() as connection:
-            row = connection.execute(select(SYSTEM).where(_has_name(team, name))).one_or_none()
-            return None if row is None else StoredSystem(**row._mapping)
+        return self._database.one(StoredSystem, select(SYSTEM).where(_has_name(team, name)))
 
     def known(self, team: str) -> list[StoredSystem]:
         """Return a team's systems, sorted by name."""
         chosen = select(SYSTEM).where(SYSTEM.c.team == team)
-        with self._database.reading() as connection:
-            systems = [StoredSystem(**row._mapping) for row in connection.execute(chosen)]
-            return sorted(systems, key=lambda system: system.name)
+        systems = self._database.all(StoredSystem, chosen)
+        return sorted(systems, key=lambda system: system.name)
 
     def remove(self, team: str, name: str) -> bool:
         """Delete a team's system; False if there was none."""

@@ -52,13 +52,13 @@ class Words(TypeDecorator[str]):
             problem = f"the {self.what} has {len(value)} characters"
             raise InputError(problem, hint=f"at most {self.most}")
         if "\0" in value:
-            raise InputError(f"the {self.what} has a NUL character in it", hint="leave it out")
+            raise InputError(f"the {self.what} contains a NUL character", hint="remove it")
         if not value.isascii():
             try:
                 value.encode()
             except UnicodeEncodeError:
-                problem = f"the {self.what} has half of a surrogate pair in it"
-                raise InputError(problem, hint="give text that UTF-8 can write") from None
+                problem = f"the {self.what} contains half of a surrogate pair"
+                raise InputError(problem, hint="give text that UTF-8 can encode") from None
         return value
 
 

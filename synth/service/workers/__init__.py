@@ -12,30 +12,29 @@ the executor waits for the rest for ever.
 [1, 2]
 """
 
-from synth.service.workers.pool import Progress, Ticket, Workers
+from synth.service.workers.pool import Progress as Progress
+from synth.service.workers.pool import Ticket as Ticket
+from synth.service.workers.pool import Workers as Workers
 from synth.service.workers.problems import (
-    InternalError,
-    KilledError,
-    NoWorkersError,
-    OutOfMemoryError,
-    OverTimeError,
-    WorkerLostError,
-    WorkError,
+    InternalError as InternalError,
 )
-from synth.service.workers.processes import ProcessWorkers
-from synth.service.workers.question_run import QuestionRun
-
-__all__ = [
-    "InternalError",
-    "KilledError",
-    "NoWorkersError",
-    "OutOfMemoryError",
-    "OverTimeError",
-    "ProcessWorkers",
-    "Progress",
-    "QuestionRun",
-    "Ticket",
-    "WorkError",
-    "WorkerLostError",
-    "Workers",
-]
+from synth.service.workers.problems import (
+    KilledError as KilledError,
+)
+from synth.service.workers.problems import (
+    NoWorkersError as NoWorkersError,
+)
+from synth.service.workers.problems import (
+    OutOfMemoryError as OutOfMemoryError,
+)
+from synth.service.workers.problems import (
+    OverTimeError as OverTimeError,
+)
+from synth.service.workers.problems import (
+    WorkerLostError as WorkerLostError,
+)
+from synth.service.workers.problems import (
+    WorkError as WorkError,
+)
+from synth.service.workers.processes import ProcessWorkers as ProcessWorkers
+from synth.service.workers.question_run import QuestionRun as QuestionRun

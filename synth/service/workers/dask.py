@@ -185,7 +185,7 @@ class DaskWorkers:
             ticket.away = self._executor.submit(carry_remotely, text, key=order.key)
         except Exception as error:
             self.forget(ticket)
-            raise NoWorkersError(f"the Dask cluster at {self._address} takes no work") from error
+            raise NoWorkersError(f"the Dask cluster at {self._address} accepts no work") from error
         ticket.away.add_done_callback(ticket.returned)
         return ticket
 
@@ -200,7 +200,9 @@ class DaskWorkers:
         for ticket in waiting:
             with suppress(Exception):
                 ticket.future.exception(max(0.0, end - clock.monotonic()))
-            ticket.fail(NoWorkersError("the cluster was left while it was under way"))
+            ticket.fail(
+                NoWorkersError("the connection to the cluster was closed while it was running")
+            )
         self._watch.join()
         self._stops.shutdown()
         self._client.close()
@@ -222,7 +224,7 @@ class DaskWorkers:
         try:
             self._client.run(stop_remotely, key, on_error="ignore")
         except Exception:
-            log.exception("the cluster cannot be told to stop a piece")
+            log.exception("the cluster could not be asked to stop a piece")
 
     def _on_event(self, event: Any) -> None:
         """Handle an event of a worker: a piece has begun or made progress."""
@@ -254,12 +256,12 @@ class DaskWorkers:
                     self._connect_again()
                 self._count()
             except Exception:
-                log.exception("the Dask cluster cannot be looked after, and is again")
+                log.exception("the watch of the Dask cluster failed, and continues")
             now = clock.monotonic()
             with self._lock:
                 late = [ticket for ticket in self._tickets.values() if now >= ticket.late_by]
             for ticket in late:
-                ticket.fail(OverTimeError("the time was up, and there was no answer in time"))
+                ticket.fail(OverTimeError("the time limit was reached without an answer"))
 
 
 class DaskTicket:
@@ -280,7 +282,7 @@ class DaskTicket:
         self._workers.send_stop(self)
 
     def kill(self) -> None:
-        self.fail(KilledError("ended as was asked"))
+        self.fail(KilledError("killed on request"))
 
     def fail(self, error: Exception) -> None:
         """End the piece here. The worker continues until its next ``go_on``.
@@ -315,14 +317,14 @@ def _text_of(away: Future[str]) -> str:
         return away.result()
     except KilledWorker as error:
         problem = "all workers that tried have died"
-        raise WorkerLostError(problem, "another try may well succeed") from error
+        raise WorkerLostError(problem, "a retry may succeed") from error
     except (ImportError, AttributeError) as error:
         raise NoWorkersError(
             f"a worker lacks our code ({type(error).__name__}: {error})",
             "install the same version of collsynth on server and workers",
         ) from error
     except (CancelledError, OSError, TimeoutError) as error:
-        raise NoWorkersError("the Dask cluster has gone") from error
+        raise NoWorkersError("the Dask cluster has disappeared") from error
 
 
 # On the workers.

@@ -41,7 +41,7 @@ def guard_callback(on_progress: OnProgress) -> OnProgress:
         try:
             on_progress(progress)
         except Exception:
-            log.exception("progress could not be told")
+            log.exception("progress could not be reported")
 
     return report
 

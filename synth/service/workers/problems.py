@@ -83,7 +83,7 @@ def outcome_text(
         kind = WrongProgramError if isinstance(error, WrongProgramError) else InputError
         return _problem(kind, problem=error.problem, where=error.where, hint=error.hint)
     except StoppedError:
-        problem, hint = "stopped before there was an answer", "it has no partial answer"
+        problem, hint = "stopped before it had an answer", "it has no partial answer"
         return _problem(OverTimeError, problem=problem, hint=hint)
     except MemoryError:
         return _memory_problem(memory_bytes)
@@ -128,7 +128,7 @@ def result_of(text: str) -> Json:
             return result
         case {"kind": "other edition", "ours": ours, "theirs": theirs}:
             raise NoWorkersError(
-                f"a worker answers with other code: {theirs}, and the server has {ours}",
+                f"a worker runs version {theirs}, and the server {ours}",
                 "install the same version of collsynth on server and workers",
             )
         case {"kind": InternalError.__name__, "id": id, "traceback": lines}:

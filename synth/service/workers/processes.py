@@ -65,7 +65,7 @@ class ProcessTicket:
         with self._lock:
             self.killing.set()
             if not self.future.running() and not self.future.done():
-                self.future.set_exception(KilledError("ended before it was begun"))
+                self.future.set_exception(KilledError("killed before it started"))
 
     def begin(self) -> bool:
         """Mark the piece as running; False if it was killed before."""
@@ -125,7 +125,7 @@ class ProcessWorkers:
     ) -> ProcessTicket:
         with self._lock:
             if self._closed:
-                raise NoWorkersError("the workers have been sent home")
+                raise NoWorkersError("the workers have been closed")
             order = WorkOrder(next(self._numbers), piece.text, budget_seconds, memory_bytes)
             ticket = ProcessTicket(order, on_progress)
             self._waiting.put(ticket)
@@ -190,7 +190,7 @@ class _Slot(threading.Thread):
             return
         try:
             if self._leave_by is not None:
-                raise NoWorkersError("the workers were sent home before it was begun")
+                raise NoWorkersError("the workers were closed before it started")
             result = result_of(self._compute(ticket))
         except Exception as error:
             # Frames in the traceback hold the ticket and so this error: a cycle as large as a body.
@@ -218,7 +218,7 @@ class _Slot(threading.Thread):
                     self._end_process(process)
                 return done.outcome
         problem = f"the process that worked on it has died ({how})"
-        raise WorkerLostError(problem, "another try may well succeed")
+        raise WorkerLostError(problem, "a retry may succeed")
 
     def _end_process(self, process: _Process, patience_seconds: float = 0) -> str:
         self._process = None
@@ -239,14 +239,14 @@ class _Slot(threading.Thread):
                     ticket.on_progress(progress)
             now, leave_by = clock.monotonic(), self._leave_by or inf
             if ticket.killing.is_set():
-                raise KilledError("ended as was asked")
+                raise KilledError("killed on request")
             if not stopped and (ticket.stopping.is_set() or leave_by < inf):
                 stopped, end = True, min(end, now + grace)
                 process.send(StopRequest(ticket.order.number))
             if now >= leave_by:
-                raise NoWorkersError("the workers were sent home while it was under way")
+                raise NoWorkersError("the workers were closed while it was running")
             if now >= end:
-                raise OverTimeError("the time was up, and there was no answer in time")
+                raise OverTimeError("the time limit was reached without an answer")
 
 
 class _Process:

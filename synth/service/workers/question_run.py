@@ -54,7 +54,7 @@ class QuestionRun:
             except WorkerLostError as lost:
                 if not tries_left:
                     raise
-                log.warning("a piece is handed in again: %s", lost)
+                log.warning("a piece is submitted again: %s", lost)
             else:
                 self.pieces += 1
                 return reply

@@ -66,7 +66,7 @@ def posted(server: Served, question: object, verb: str = "top") -> httpx.Respons
         (json.dumps({f"key{number}": 1 for number in range(10_001)}).encode(), "10001 keys"),
         (json.dumps(TOP).encode().replace(b"3", b"NaN"), "NaN"),
         (json.dumps(TOP).encode().replace(b"3", b"-Infinity"), "Infinity"),
-        (json.dumps(TOP).encode().replace(b"3", b"1e400"), "cannot be held"),
+        (json.dumps(TOP).encode().replace(b"3", b"1e400"), "cannot be represented"),
         (json.dumps(TOP).encode().replace(b"3", b"9" * 5000), "5000 digits"),
         (json.dumps(TOP).encode().replace(b"dgx", b"\xff\xfe"), "UTF-8"),
         (json.dumps(TOP).encode().replace(b"dgx", b"\\ud83d"), "surrogate"),

@@ -141,7 +141,7 @@ OVER: dict[CostLimit, tuple[dict[str, int], Any, str]] = {
     CostLimit.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
     CostLimit.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
     CostLimit.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
-    CostLimit.HERE: ({}, True, "(check|measure): a service runs no steps"),
+    CostLimit.HERE: ({}, True, "(check|measure): a service does not run steps"),
 }
 AT: dict[CostLimit, Any] = {
     CostLimit.K: 5,
@@ -178,7 +178,7 @@ def test_what_is_limited_is_refused_beyond_its_limit_and_not_at_it(
             parse_question(VERBS[verb].question, {**given, key: value})
         )
     if mark is not CostLimit.HERE:
-        assert refused.value.hint.startswith("here at most ")
+        assert refused.value.hint.startswith("at most ")
     assert refused.value.where == key
     replace(Limits(), **roomy).check(parse_question(VERBS[verb].question, {**given, key: at}))
 

@@ -394,7 +394,7 @@ def test_a_dispatcher_that_makes_no_step_is_given_up(store: Store, clock: Clock)
     dispatcher = idle(store)
     dispatcher._thread = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
     holds(clock, 60, lambda: dispatcher.lives)
-    assert dispatcher.unready() == "the dispatcher does not run"
+    assert dispatcher.unready() == "the dispatcher is not running"
 
 
 def test_workers_that_were_gone_are_tried_again_after_a_while(store: Store, clock: Clock) -> None:

@@ -153,7 +153,7 @@ def test_a_page_whose_time_was_up_is_no_mistake_of_ours(tmp_path: Path) -> None:
         for method, path in asked_for:
             reply = server.ask.request(method, path)
             assert reply.status_code == 503, (path, reply.text)
-            assert "the time for this was up" in reply.text
+            assert "the time limit was reached" in reply.text
         put(server, "count")
         again = server.ask.post(f"/jobs/{job_of(server)['id']}/again")
         assert again.status_code == 303

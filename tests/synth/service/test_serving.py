@@ -44,11 +44,11 @@ def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Pa
         with client.stream("GET", f"{job['url']}/events") as stream:
             process.send_signal(signal.SIGTERM)
             said = "".join(stream.iter_text())
-        assert ": the service is being stopped" in said
+        assert ": the service is stopping" in said
         assert "event: end" not in said
         ready = client.get("/readyz")
         assert ready.status_code == 503
-        assert ready.json()["problems"] == ["the service is being stopped"]
+        assert ready.json()["problems"] == ["the service is stopping"]
         refused = client.post("/v1/place", json={"system": "dgx-h100:2", "axes": {"data": 16}})
         assert refused.status_code == 503
         assert "retry-after" in refused.headers

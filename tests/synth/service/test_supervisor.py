@@ -64,8 +64,8 @@ def test_what_does_not_live_is_not_said_to(manager: Manager) -> None:
     supervisor.beat(lives=True, trouble="there are no workers")
     assert manager.heard() == ["READY=1", "STATUS=not ready: there are no workers", "WATCHDOG=1"]
     now[0] = 1000.0
-    supervisor.beat(lives=False, trouble="the dispatcher does not run")
-    assert manager.heard() == ["STATUS=not ready: the dispatcher does not run"]
+    supervisor.beat(lives=False, trouble="the dispatcher is not running")
+    assert manager.heard() == ["STATUS=not ready: the dispatcher is not running"]
     supervisor.stop()
     assert manager.heard() == ["STOPPING=1"]
 
@@ -107,7 +107,7 @@ def test_a_server_tells_it_until_its_dispatcher_hangs(
         until(hears("WATCHDOG=1"))
         assert heard[:2] == ["READY=1", "STATUS=ready"]
         monkeypatch.setattr(dispatcher, "_HANGS_SECONDS", -1.0)
-        until(hears("STATUS=not ready: the dispatcher does not run"))
+        until(hears("STATUS=not ready: the dispatcher is not running"))
         assert server.ask.get("/readyz", timeout=PATIENCE_SECONDS).status_code == 503
         heard.clear()
         until(lambda: server.ask.get("/healthz").status_code == 200)

@@ -7,5 +7,3 @@
 
 from synth.service.page.comparing.routes import router as router
 from synth.service.page.comparing.sides import question_differences as question_differences
-
-__all__ = ["question_differences", "router"]

@@ -195,5 +195,5 @@ def _drawings(
     if len(shown) < 2:
         return ()
     return [
-        ("Time", draw_bars("Time of what is to be taken now", ["time"], shown, format_duration))
+        ("Time", draw_bars("Time of the recommended programs", ["time"], shown, format_duration))
     ]

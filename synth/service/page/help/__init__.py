@@ -10,5 +10,3 @@ from synth.service.page.help.terms import Term as Term
 from synth.service.page.help.terms import link_once as link_once
 from synth.service.page.help.terms import link_step as link_step
 from synth.service.page.help.terms import link_term as link_term
-
-__all__ = ["TERMS", "Term", "link_once", "link_step", "link_term"]

@@ -34,14 +34,16 @@ def files() -> Mapping[str, Traversable]:
     """Return the files under ``docs/`` by path; empty if they are not installed."""
     packaged = resources.files("synth.service.page") / "docs"
     root: Traversable = packaged if packaged.is_dir() else Path(__file__).parents[4] / "docs"
-    return dict(_walk_files(root, "")) if root.is_dir() else {}
+    every = files_below(root) if root.is_dir() else ()
+    return {path: file for path, file in every if path.endswith(_SHOWN_SUFFIXES)}
 
 
-def _walk_files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+def files_below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Yield the files of a folder and its folders by path."""
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _walk_files(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(_SHOWN_SUFFIXES):
+            yield from files_below(entry, f"{prefix}{entry.name}/")
+        else:
             yield f"{prefix}{entry.name}", entry
 
 

@@ -26,13 +26,13 @@ class Term:
 _ROWS = (
     Term(
         "axis",
-        "A dimension of parallelism with a size: with data=8 eight devices, or groups of "
-        "devices, each have other samples. Sizes multiply to the number of devices.",
+        "A dimension of parallelism with a size: with data=8, each of eight devices or groups of "
+        "devices has its own samples. The product of all sizes is the number of devices.",
         "placement-and-program",
     ),
     Term(
         "placement",
-        "Which factor of which axis lies on which level of the machine. In the matrix a row is an "
+        "The assignment of each axis's factors to levels of the machine. In the matrix a row is an "
         "axis and a column a level: [[4, 2], [1, 4]] puts data on 4 nodes and 2 GPUs in each.",
         "placement-and-program",
     ),
@@ -43,52 +43,52 @@ _ROWS = (
     ),
     Term(
         "collective",
-        "What a group of devices does together with a buffer of each: an all-reduce leaves the sum "
-        "of all with everybody, an all-gather the parts of all.",
+        "An operation of a group of devices on a buffer of each: after an all-reduce every device "
+        "has the sum of all buffers, after an all-gather the parts of all.",
         "placement-and-program",
     ),
     Term(
         "program",
-        "The collectives, step by step, that stand for one collective over all: each names the "
-        "level whose groups take part. Several programs may run side by side, each on a share.",
+        "A sequence of collectives that together compute one collective over all devices: each "
+        "names the level whose groups take part. Several programs may run side by side, each on a "
+        "share of the payload.",
         "language",
     ),
     Term(
         "inside",
-        "Which devices take a step of a program together. “node inside”: those of each node; all "
-        "nodes do it at once, each for itself. “root inside”: all of the group that the collective "
-        "is over.",
+        "The devices of each unit take a step of a program together. “node inside”: those of each "
+        "node, in all nodes at once. “root inside”: the whole group of the collective.",
         "language",
     ),
     Term(
         "parallel",
-        "Devices at the same place of their units take a step together. “node parallel(root)”: the "
-        "first GPUs of all nodes are a group, the second ones the next, and so on, at once. In the "
-        "brackets stands within what: root, all of the group that the collective is over.",
+        "Devices at the same position in their units take a step together. “node parallel(root)”: "
+        "the first GPUs of all nodes form a group, the second ones the next, and so on, at once. "
+        "The brackets name the enclosing unit: root is the whole group of the collective.",
         "language",
     ),
     Term(
         "master",
-        "As parallel, but of each unit the first device alone takes part. “node master(root)”: "
+        "Like parallel, but only the first device of each unit takes part. “node master(root)”: "
         "GPU 0 of every node; the others wait.",
         "language",
     ),
     Term(
         "across",
-        "Devices that differ on the levels in the brackets, and on no other, take a step together. "
-        "“root across(pod, gpu)” leaves out the node between the two.",
+        "Devices that differ only on the levels in the brackets take a step together. “root "
+        "across(pod, gpu)” skips the node level between the two.",
         "language",
     ),
     Term(
         "segments",
-        "Equal parts of the payload that follow each other through the steps of a program, so that "
-        "its steps overlap.",
+        "Equal parts of the payload that pass through the steps of a program one after the other, "
+        "so that the steps overlap.",
         "placement-and-program",
     ),
     Term(
         "default",
-        "What the runtime (NCCL, RCCL, XLA) would choose by itself: the plain collective in one "
-        "step, by the algorithm and the protocol that its own model takes.",
+        "What the runtime (NCCL, RCCL, XLA) chooses by itself: the collective in one step, with "
+        "the algorithm and the protocol that its own cost model selects.",
         "placement-and-program",
     ),
     Term(
@@ -99,8 +99,8 @@ _ROWS = (
     ),
     Term(
         "question mark",
-        "Behind a speed-up, as in 1.11x?: expected, but within prediction error of the default, so "
-        "that a run decides.",
+        "After a speed-up, as in 1.11x?: expected, but within prediction error of the default, so "
+        "that only a measurement can decide.",
         "trust",
     ),
     Term(
@@ -111,53 +111,54 @@ _ROWS = (
     ),
     Term(
         "bus bandwidth",
-        "As nccl-tests count it: bytes of the payload a second, times what a device must send of "
-        "each, 2(n-1)/n for an all-reduce of n devices. It can be compared with a link's speed.",
+        "As nccl-tests define it: bytes of the payload per second times the share of each byte "
+        "that a device must send, 2(n-1)/n for an all-reduce of n devices. It can be compared with "
+        "the speed of a link.",
         "sizes",
     ),
     Term(
         "bound",
-        "The share of the time that no schedule can avoid, by counting what must cross each cut "
-        "of the machine. At 100% nothing can be faster.",
+        "The share of the time that no schedule can avoid, derived from the bytes that must cross "
+        "each cut of the machine. At 100% no schedule is faster.",
         "trust",
     ),
     Term(
         "limited by",
-        "The level whose links are busy longest, so that more bandwidth there would help first; or "
-        "latency, where a program waits for messages most of the time.",
+        "The level whose links are busy longest, where more bandwidth would help first; or latency "
+        "if a program mostly waits for messages.",
         "placement-and-program",
     ),
     Term(
         "proof",
-        "Whether z3 proved that the program computes what is asked, for every size of this "
-        "hierarchy. Unknown is a third answer.",
+        "Whether z3 proved that the program computes the collective for every size of this "
+        "hierarchy. The result may also be unknown.",
         "check",
     ),
     Term(
         "hidden",
-        "The share of a collective's time that compute runs beside. What is left is exposed: a "
+        "The share of a collective's time that overlaps with compute. The rest is exposed: the "
         "step waits for it.",
         "whole-job",
     ),
     Term(
         "exposed",
-        "The seconds of a step that wait for communication, since no compute runs beside it.",
+        "The seconds of a step that wait for communication because no compute overlaps with it.",
         "whole-job",
     ),
     Term(
         "pins",
-        "What a plan must have: tensor=8 zero=1. All that is not pinned is searched.",
+        "Constraints on a plan, such as tensor=8 zero=1. Everything else is searched.",
         "plan-a-step",
     ),
     Term(
         "prices",
-        "Predicted seconds. Before a calibration they are what such links reach on other machines; "
-        "then what your own measurements say, each with an interval.",
+        "Predicted seconds. Without a calibration they rest on what such links reach on other "
+        "machines; with one, on your own measurements, each with an interval.",
         "trust",
     ),
     Term(
         "calibration",
-        "The numbers of a machine fitted to your own runs of nccl-tests.",
+        "The parameters of a machine fitted to your own runs of nccl-tests.",
         "calibrate",
     ),
 )

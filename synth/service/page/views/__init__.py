@@ -14,15 +14,3 @@ from synth.service.page.views.files import zip_folder as zip_folder
 from synth.service.page.views.found import AnswerView as AnswerView
 from synth.service.page.views.found import draw_over_sizes as draw_over_sizes
 from synth.service.page.views.found import view_of_answer as view_of_answer
-
-__all__ = [
-    "AnswerView",
-    "Folder",
-    "boxes",
-    "draw_over_sizes",
-    "files_question",
-    "folders",
-    "keys_for_next",
-    "view_of_answer",
-    "zip_folder",
-]

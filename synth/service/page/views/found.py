@@ -30,12 +30,12 @@ from synth.show.terminal.style import faults_text
 _MOST_RUNS = 12
 """How many runs are drawn."""
 _CALIBRATE = "/ask/calibrate"
-_TESTS = "Print the tests that tell them apart", "/ask/tests"
+_TESTS = "Print the tests that distinguish them", "/ask/tests"
 _RUN_TESTS_LINKS = ((LOOK_HEADING, "/ask/doctor"), (FIT_HEADING, _CALIBRATE))
 _CALIBRATED_LINKS = (
     ("Ask for a collective on this machine", "/"),
     ("Plan a step on it", "/plan"),
-    ("Look at other logs of it", "/ask/doctor"),
+    ("Check other logs of it", "/ask/doctor"),
 )
 
 
@@ -73,7 +73,7 @@ def view_of_answer(verb: str, body: Any) -> AnswerView | None:
 def _systems(ranked: SystemsRankedReply) -> AnswerView:
     """The fastest system; then the best answer of each over the sizes, or at the one size."""
     if ranges := ranges_of(ranked):
-        lines = "the best answer of each system, size by size"
+        lines = "the best answer of each system by size"
         return AnswerView(headline_of(ranked), (lines,), draw_over_sizes(ranges))
     times = [StackedBar(name, {"time": seconds}) for name, seconds in seconds_of(ranked).items()]
     drawn = draw_bars("Time of the best answer", ["time"], times, format_duration)
@@ -102,7 +102,7 @@ def draw_over_sizes(ranges: Mapping[str, SweepReply]) -> Sequence[tuple[str, Mar
 def _cost(cost: CostReply) -> AnswerView:
     healthy, same, now = cost.healthy.seconds, cost.same_program_seconds, cost.best.seconds
     faults = faults_text(cost.system.exceptions) or "the smaller machine"
-    times = {"healthy": healthy, "same program now": same, "the best now": now}
+    times = {"healthy": healthy, "same program now": same, "best now": now}
     drawn = draw_bars(
         "Time of a call",
         ["time"],
@@ -113,19 +113,15 @@ def _cost(cost: CostReply) -> AnswerView:
         ],
         format_duration,
     )
-    lines = [
-        f"{faults}: a call takes {format_duration(now)}, where it took {format_duration(healthy)}"
-    ]
+    lines = [f"{faults}: a call takes {format_duration(now)} instead of {format_duration(healthy)}"]
     if same is not None and now < same:
-        lines.append(
-            f"another program makes it less: with the same one it would be {format_duration(same)}"
-        )
+        lines.append(f"with the same program it would take {format_duration(same)}")
     return AnswerView(headline_of(cost), lines, [("Healthy and now", drawn)])
 
 
 def _doctor(doctor: DoctorReply) -> AnswerView:
     lines = [
-        finding.text + (f" ({' and '.join(finding.tests)} would tell)" if finding.tests else "")
+        finding.text + (f" ({' and '.join(finding.tests)} would decide)" if finding.tests else "")
         for finding in doctor.findings
     ]
     lines += [*doctor.left_out, *tests_to_run(doctor.findings), *fault_lines(doctor.findings)]
@@ -164,8 +160,8 @@ def _calibration_view(answer: CalibratedReply) -> AnswerView:
         f"ask with {answer.files[0].name} {since}: the description with its calibration",
         *_count_lines(
             answer.undetermined,
-            "is not told by these rows, so priced like what is similar",
-            "are not told by these rows, so priced like what is similar",
+            "is not determined by these rows, so it is priced like similar links",
+            "are not determined by these rows, so they are priced like similar links",
         ),
         *_count_lines(
             answer.dropped, "was not followed by the fit", "were not followed by the fit"

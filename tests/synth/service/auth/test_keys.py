@@ -204,7 +204,7 @@ def test_a_key_may_do_what_it_is_for(server: Served) -> None:
 
     assert [one.status_code for one in (asked(asks), kept(asks))] == [200, 403]
     assert [one.status_code for one in (asked(keeps), kept(keeps))] == [403, 200]
-    assert "not for that" in asked(keeps).json()["detail"]
+    assert "does not have the scope" in asked(keeps).json()["detail"]
     slow = with_key(server, "slow") | {"Prefer": "respond-async"}
     job = server.ask.post("/v1/run", json=EXAMPLES["run"], headers=slow).json()["url"]
     assert server.ask.get(job, headers=asks).status_code == 404
@@ -234,7 +234,7 @@ def test_no_scope_lets_in_where_another_is_asked_for(
     assert [one.status_code for one in found] == codes
     for one in found:
         if one.status_code == 403:
-            assert f"it may {scope}" in one.json()["problem"]
+            assert f"it has {scope}" in one.json()["problem"]
             assert "collsynth keys create --scope" in one.json()["hint"]
 
 
@@ -397,7 +397,7 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
             assert server.service.store.keys.revoke(key.id)
             server.service.store.jobs.cancel(job)
             rest = "\n".join(lines)
-        assert "not admitted" in rest
+        assert "no longer valid" in rest
         assert "event: end" not in rest
 
 
@@ -420,7 +420,7 @@ def test_a_session_that_has_ended_is_told_no_more_events(tmp_path: Path, ending:
                 server.ask.post("/logout", headers=cookie)
             server.service.store.jobs.cancel(job)
             rest = "\n".join(lines)
-        assert "not admitted" in rest
+        assert "no longer valid" in rest
         assert "event: end" not in rest
 
 

@@ -48,7 +48,7 @@ def test_streams_that_are_followed_leave_room_for_other_teams(server: Served) ->
             assert stream.status_code == 200
         refused = server.ask.get(job, headers=red)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        assert "5 requests of your team" in refused.json()["problem"]
+        assert "your team has 5 requests" in refused.json()["problem"]
         page = server.ask.get("/jobs", headers=red)
         assert page.status_code in (303, 429)
         assert server.ask.get("/v1/jobs", headers=blue).status_code == 200

@@ -344,9 +344,9 @@ def server_description(name: str) -> str:
     ("name", "text", "told"),
     [
         ("dgx-h100", "", "is in the catalogue"),
-        (".hidden", "", "no name for a system"),
-        ("-x", "", "no name for a system"),
-        ("a b", "", "no name for a system"),
+        (".hidden", "", "not a valid name of a system"),
+        ("-x", "", "not a valid name of a system"),
+        ("a b", "", "not a valid name of a system"),
         ("ours", "name = 1", "ours"),
         ("ours", "[[[", "not a TOML file"),
         ("ours", "a" * (2**18 + 1), "at most"),

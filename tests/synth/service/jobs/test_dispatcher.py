@@ -585,7 +585,7 @@ def test_stopping_gives_back_what_runs(store: Store) -> None:
     back = store.jobs.one(job.id)
     assert back is not None
     assert (back.status, back.attempts) == (Status.QUEUED, 0)
-    assert running.dispatcher.unready() == "the dispatcher does not run"
+    assert running.dispatcher.unready() == "the dispatcher is not running"
 
 
 def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:

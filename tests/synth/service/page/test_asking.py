@@ -29,10 +29,10 @@ from synth.ask.table import VERBS
 from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
-from synth.service.page.asking import FORMS
-from synth.service.page.asking.checks import check
-from synth.service.page.asking.values import (
-    VerbFormValues,
+from synth.service.page.forms.checks import check
+from synth.service.page.forms.table import FORMS as ALL_FORMS
+from synth.service.page.forms.values import (
+    FormValues,
     example,
     question,
     values_of_fields,
@@ -41,6 +41,7 @@ from synth.service.page.asking.values import (
 from synth.service.page.help import TERMS, link_step
 from synth.service.page.views import view_of_answer
 
+FORMS = {name: form for name, form in ALL_FORMS.items() if form.address.startswith("/ask/")}
 WRITTEN = Written("all_reduce", 32, 4, tuple((1 << at, 99.0, 99.0) for at in (20, 25, 30)))
 H100 = "\n".join(
     (
@@ -108,7 +109,7 @@ def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
     shown = server.ask.get(f"/ask/{verb}")
     assert shown.status_code == 200
     form, values = FORMS[verb], example(FORMS[verb])
-    for name in form.boxes.by_name:
+    for name in form.boxes:
         assert f'name="{name}"' in shown.text
     given, checked = question(form, sent_by(values))
     assert values_of_fields(form, sent_by(values)).texts == values.texts
@@ -128,7 +129,7 @@ def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
     assert parse_question(form.model, again) == sound
 
 
-def sent_by(values: VerbFormValues) -> dict[str, list[str]]:
+def sent_by(values: FormValues) -> dict[str, list[str]]:
     """What a browser sends of a form filled so."""
     held = {name: getattr(values, name) for name in ("system", "count", "own", "systems", "job")}
     held |= {"own_job": values.own_job, **values.texts, **dict.fromkeys(values.ticked, "yes")}
@@ -258,7 +259,7 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     put = server.ask.post("/ask/tests", data=form)
     page = unescape(server.ask.get(str(put.headers["location"])).text)
     assert set(re.findall(r"(?:gpu|node|all)-[a-z0-9-]+ring-simple", page)) == {*only.split(", ")}
-    assert "would tell" not in page
+    assert "would decide" not in page
 
 
 def test_who_has_no_logs_yet_is_told_the_tests_of_the_machine_that_was_chosen(
@@ -394,7 +395,7 @@ def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Serve
         Recommendation(how="the default, nvls_tree", seconds=least) for least in took
     ]
     page = unescape(server.ask.get(f"/compare?of={of[0]}&of={of[1]}").text)
-    drawn = page.partition("Time of what is to be taken now")[2].partition("</svg>")[0]
+    drawn = page.partition("Time of the recommended programs")[2].partition("</svg>")[0]
     assert all(f">{format_duration(least)}</text>" in drawn for least in took)
     first = page.partition("to take now")[2].partition("rank 1")[0]
     assert f"{took[1] / took[0]:.2f}x" in first
@@ -455,7 +456,7 @@ def test_who_takes_a_step_together_is_a_link_to_what_it_means_once_of_each_form(
     assert dict(found)["inside"].endswith(" inside")
     assert len(dict(found)) == len(found)
     beside = page[page.index('<section id="chosen"') :]
-    assert re.search(r'href="/help#inside" title="Which devices take a step', beside)
+    assert re.search(r'href="/help#inside" title="The devices of each unit take a step', beside)
 
 
 def test_every_form_of_a_step_has_its_meaning_in_the_help() -> None:

@@ -58,7 +58,7 @@ def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], word
     assert line in emitted_words(answer, 0)
     page = render("chosen.html", view=result(answer, 0), base="/answers/x", index=0)
     code = page.partition(f"{line}</code></pre>")[2]
-    assert code.index("only to check or to time it") < code.index('role="tab"')
+    assert code.index("for checking or timing") < code.index('role="tab"')
 
 
 def test_each_row_of_a_range_has_one_setting() -> None:
@@ -92,7 +92,7 @@ def test_where_the_default_is_kept_nothing_is_pasted_and_nothing_is_to_be_proved
     assert unescape(page).count(first.why[0]) == 1
     assert "this program" not in page
     own = first.default
-    assert f"by {own.name}, {own.protocol.value}, at the smallest of these sizes" in page
+    assert f"by {own.name} with {own.protocol.value}, at the smallest of these sizes" in page
     assert "data-part" not in page
 
 
@@ -212,10 +212,10 @@ def test_a_tab_that_could_not_work_is_none_and_the_page_says_why(
         tab = f'id="tab-{target}"'
         assert tab in whole
         assert (tab in split) != (target in UNSPLIT)
-    [why] = re.findall(r"Not for (.*?)</p>", split)
+    [why] = re.findall(r"Not available for (.*?)</p>", split)
     assert why.startswith(", ".join(TABS[target] for target in UNSPLIT))
     assert "--" not in why
-    assert "Not for" not in whole
+    assert "Not available for" not in whole
 
 
 def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: Served) -> None:
@@ -227,7 +227,7 @@ def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: S
     where = str(response.headers["content-location"]).removeprefix("/v1")
     page = server.ask.get(where).text
     assert 'id="tab-nccl-tuner"' not in page
-    assert re.search(r"Not for NCCL tuner[^<]*rings and trees only", page)
+    assert re.search(r"Not available for NCCL tuner[^<]*rings and trees only", page)
     told = server.ask.get(f"{where}/code/nccl-tuner?answer=0&channels=16")
     assert told.status_code == 422
     assert "rings and trees only" in told.text

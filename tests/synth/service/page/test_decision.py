@@ -258,7 +258,7 @@ def test_logs_are_dropped_and_diagnosed(browser: Any, server: Served) -> None:
         until(page, "document.querySelector('#logs-told').textContent === '2 tables, 8 rows'")
         page.get_by_role("button", name="Remove").last.click()
         until(page, "document.querySelector('#logs-told').textContent === '1 table, 4 rows'")
-        page.get_by_role("button", name="Look at the logs").click()
+        page.get_by_role("button", name="Check the logs").click()
         page.wait_for_selector("svg.curve")
         assert page.locator("#verdict-title").text_content()
         seen.check()

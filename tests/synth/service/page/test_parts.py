@@ -27,8 +27,15 @@ from synth.ask.table import VERBS
 from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.service.limits import Limits
 from synth.service.page.answer_routes import ViewedAnswer
-from synth.service.page.form_values import EXAMPLE, values_of_fields, values_of_question
-from synth.service.page.forms import check, question, read
+from synth.service.page.forms import FORMS
+from synth.service.page.forms.checks import check
+from synth.service.page.forms.fields import parse_fields
+from synth.service.page.forms.values import (
+    example,
+    question,
+    values_of_fields,
+    values_of_question,
+)
 from synth.service.page.rendering import render, static_files
 from synth.service.page.results import question_over_sizes, ranking_of, result
 from synth.show.report.colours import contrast
@@ -49,6 +56,7 @@ UNEVEN = {
     "reduce": ["data"],
     "without": ["node1/gpu3"],
 }
+TOP = FORMS["top"]
 ASKED: dict[str, dict[str, Any]] = {
     "one": {
         "system": "dgx-h100:4",
@@ -283,25 +291,27 @@ def form(**fields: Any) -> dict[str, list[str]]:
 
 
 def wrong(**fields: Any) -> dict[str, str]:
-    given_, found = question(form(**fields))
-    return check(given_, found, Limits().check).wrong
+    given_, found = question(TOP, form(**fields))
+    return check(TOP, given_, found, Limits().check).wrong
 
 
 def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
-    given_, found = question(form(k="3", no_stripes="yes", slow="node3/nic2=0.5", segments="auto"))
-    checked = check(given_, found, Limits().check)
+    given_, found = question(
+        TOP, form(k="3", no_stripes="yes", slow="node3/nic2=0.5", segments="auto")
+    )
+    checked = check(TOP, given_, found, Limits().check)
     assert checked.wrong == {}
     assert checked.told == {
         "system": "4 node × 8 gpu: 32 devices",
         "axes": "product 32 of 32 devices; 3 placements",
-        "reduce": "model: nothing is said of what it sends, so the placement is the one that "
-        "frameworks lay out; add what it sends below",
+        "reduce": "model: its collectives are not given, so the placement is the one that "
+        "frameworks use; add its collectives below",
     }
     question_ = parse_question(TopQuestion, given_)
     put = question_.model_dump(mode="json")
     assert put["stripes"] is False
     assert put["slow"] == {"node3/nic2": 0.5}
-    again, found = question(read(_sent(values_of_question(question_))))
+    again, found = question(TOP, parse_fields(_sent(values_of_question(TOP, question_))))
     assert found.wrong == {}
     assert parse_question(VERBS["top"].question, again).model_dump(mode="json") == put
 
@@ -323,17 +333,19 @@ def _sent(filling: Any) -> bytes:
 
 def test_the_example_can_be_put_as_it_stands() -> None:
     """It is one collective: nothing is asked that nobody chose."""
-    given_, found = question(read(_sent(EXAMPLE)))
-    assert check(given_, found, Limits().check).wrong == {}
-    assert values_of_fields(read(_sent(EXAMPLE))).axes[:2] == EXAMPLE.axes[:2]
-    assert values_of_fields(read(_sent(EXAMPLE))).sent == EXAMPLE.sent
+    given_, found = question(TOP, parse_fields(_sent(example(TOP))))
+    assert check(TOP, given_, found, Limits().check).wrong == {}
+    assert (
+        values_of_fields(TOP, parse_fields(_sent(example(TOP)))).axes[:2] == example(TOP).axes[:2]
+    )
+    assert values_of_fields(TOP, parse_fields(_sent(example(TOP)))).sent == example(TOP).sent
     put = parse_question(TopQuestion, given_)
     assert (put.axes, put.reduce, put.collectives) == ({"data": 32}, ["data"], [])
 
 
 def test_further_rows_make_the_request_the_first_of_a_job() -> None:
-    given_, found = question(form(**MORE, times="2", k="3"))
-    assert check(given_, found, Limits().check).wrong == {}
+    given_, found = question(TOP, form(**MORE, times="2", k="3"))
+    assert check(TOP, given_, found, Limits().check).wrong == {}
     question_ = parse_question(TopQuestion, given_)
     put = question_.model_dump(mode="json")
     figures = ("reduce", "request", "bytes", "times", "hidden")
@@ -342,7 +354,7 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         (["model"], "all-gather", 2**26, 160, 0),
         (["data", "model"], "broadcast", 5, 1, 0.5),
     ]
-    again, found = question(read(_sent(values_of_question(question_))))
+    again, found = question(TOP, parse_fields(_sent(values_of_question(TOP, question_))))
     assert found.wrong == {}
     assert parse_question(TopQuestion, again).model_dump(mode="json") == put
 
@@ -357,7 +369,7 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"axis_name": ["data", "data", ""]}, "axes", "axis 'data' is given twice"),
         ({"axis_name": ["da ta", "model", ""]}, "axes", "da ta"),
         ({"axis_name": [], "axis_size": []}, "axes", "no axis is given"),
-        ({"reduce": []}, "reduce", "nothing to reduce over is chosen; tick an axis"),
+        ({"reduce": []}, "reduce", "no axis to reduce over is chosen; tick an axis"),
         ({"bytes": "1 parsec"}, "bytes", "the size '1 parsec' cannot be read"),
         ({"bytes": "1KiB-1GiB"}, "bytes", "or a range of sizes, as in 1KiB..4GiB"),
         ({"k": "-1"}, "k", "a whole number is needed"),
@@ -404,8 +416,8 @@ def test_several_fields_are_told_at_once() -> None:
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_reading_of_a_form(raw: bytes) -> None:
     try:
-        given_, found = question(read(raw))
-        check(given_, found, Limits().check)
+        given_, found = question(TOP, parse_fields(raw))
+        check(TOP, given_, found, Limits().check)
     except InputError:
         pass
 

@@ -21,15 +21,11 @@ from serving import Served, served
 from synth.ask.planning import PlanQuestion
 from synth.ask.questions.question import parse_question
 from synth.service.limits import Limits
-from synth.service.page.plan_form import (
-    BOXES,
-    MODELS,
-    check,
-    question,
-    values_of_fields,
-    values_of_question,
-)
+from synth.service.page.forms import FORMS
+from synth.service.page.forms.checks import check
+from synth.service.page.forms.values import question, values_of_fields, values_of_question
 
+STEP = FORMS["step"]
 FORM = {
     "system": "dgx-h100",
     "count": "1",
@@ -61,26 +57,30 @@ def fields(**changed: str) -> dict[str, list[str]]:
 
 
 def found_in(**changed: str) -> Any:
-    given, checked = question(fields(**changed))
-    return check(given, checked, lambda sound: None)
+    given, checked = question(STEP, fields(**changed))
+    return check(STEP, given, checked, lambda sound: None)
 
 
 def test_the_form_is_there_and_linked_from_everywhere(server: Served) -> None:
     shown = server.ask.get("/plan")
     assert shown.status_code == 200
-    assert all(f"<option>{name}</option>" in shown.text for name in MODELS if name != "llama3-8b")
+    assert all(
+        f"<option>{name}</option>" in shown.text
+        for name in STEP.shown["models"]
+        if name != "llama3-8b"
+    )
     assert "<option selected>llama3-8b</option>" in shown.text
     assert 'href="/plan"' in server.ask.get("/").text
 
 
 def test_what_is_typed_is_the_question_and_back() -> None:
     form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid", rows="yes")
-    given, checked = question(form)
+    given, checked = question(STEP, form)
     assert not checked.wrong
     sound = parse_question(PlanQuestion, given)
     assert sound.sizes == {"layers": 4}
     assert sound.rows
-    assert values_of_question(sound) == values_of_fields(form)
+    assert values_of_question(STEP, sound) == values_of_fields(STEP, form)
 
 
 PROFILE = (DOCS / "profiles" / "mlp-tiny.profile").read_text()
@@ -88,9 +88,11 @@ PROFILE = (DOCS / "profiles" / "mlp-tiny.profile").read_text()
 
 def test_a_profile_is_pasted_and_one_of_another_machine_refused_at_its_field() -> None:
     form = fields(profile=PROFILE)
-    given, checked = question(form)
+    given, checked = question(STEP, form)
     assert not checked.wrong
-    assert values_of_question(parse_question(PlanQuestion, given)) == values_of_fields(form)
+    assert values_of_question(STEP, parse_question(PlanQuestion, given)) == values_of_fields(
+        STEP, form
+    )
     found = found_in(profile=PROFILE)
     assert list(found.wrong) == ["profile"]
     assert "measured on Intel(R) Xeon(R) Processor" in found.wrong["profile"]
@@ -98,7 +100,7 @@ def test_a_profile_is_pasted_and_one_of_another_machine_refused_at_its_field() -
 
 def test_every_box_is_on_the_form(server: Served) -> None:
     shown = server.ask.get("/plan").text
-    assert all(f'name="{name}"' in shown for name in BOXES.by_name)
+    assert all(f'name="{name}"' in shown for name in STEP.boxes)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_its_files_are_a_tab_a_framework_and_a_folder_to_download(
     assert re.findall(r'role="tab" id="tab-([a-z-]*)" aria-controls="files-\1"', shown) == folders
     assert re.findall(r'role="tabpanel" id="files-([a-z-]*)"', shown) == folders
     assert "DeepSpeed 0.19 <span>deepspeed.json</span>" in shown
-    assert "Not for torchtitan: " in shown
+    assert "Not available for torchtitan: " in shown
     for name, text in files.items():
         assert f'href="{answer}/file/{name}" download' in shown
         assert server.ask.get(f"{answer}/file/{name}").text == text
@@ -258,7 +260,7 @@ def test_it_can_be_asked_again_otherwise(server: Served, answer: str) -> None:
     [like] = re.findall(r'href="(/plan\?like=[0-9a-f]{64})"', server.ask.get(answer).text)
     shown = server.ask.get(unescape(like)).text
     for name, text in FORM.items():
-        if name in BOXES.usual and name not in ("model", "dtype", "optimizer"):
+        if name in STEP.usual and name not in ("model", "dtype", "optimizer"):
             assert f'name="{name}" value="{text}"' in shown
     assert "<option selected>gpt2-tiny</option>" in shown
 

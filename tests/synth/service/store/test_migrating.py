@@ -66,7 +66,7 @@ def test_tables_are_made_once_and_kept(store_url: str) -> None:
 @pytest.mark.parametrize(
     ("revision", "said"),
     [
-        ("0008", r"before version 0\.1\.0.*'0008'.*another store, and make its keys"),
+        ("0008", r"before version 0\.1\.0.*'0008'.*another store, and create its keys"),
         ("0001", r"before version 0\.1\.0.*'0001'"),
         ("v9999", r"newer version.*'v9999'.*upgrade collsynth"),
     ],

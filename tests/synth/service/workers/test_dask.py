@@ -294,7 +294,7 @@ def test_workers_with_other_code_are_refused(
         return "0.0.9+0123456789ab"
 
     monkeypatch.setattr("synth.service.workers.dask.edition", other)
-    with pytest.raises(NoWorkersError, match="answers with other code") as raised:
+    with pytest.raises(NoWorkersError, match="a worker runs version") as raised:
         workers.submit(piece("count", {"digits": 1})).future.result(PATIENCE_SECONDS)
     assert "install the same version" in raised.value.hint
 

@@ -1,4 +1,9 @@
-"""A curl command for every operation of the API."""
+"""A curl command for every operation of the API, shown in /openapi.json.
+
+>>> print(Curl("http://localhost:8000", keys=False).command("count", "post", "/v1/count"))
+curl -s http://localhost:8000/v1/count -H 'Content-Type: application/json' \\
+  -d '{"digits": 2}'
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,10 @@ _ANSWER = "ANSWER=$({} | grep -oiE '/v1/answers/[0-9a-f]{{64}}')\n"
 
 @dataclass(frozen=True)
 class Curl:
-    """Writes commands for a server at an address; ``keys``: with the caller's key."""
+    """Writes commands for a server; ``keys``: with the caller's key.
+
+    ``address`` is the server's URL as a word of a shell.
+    """
 
     address: str
     keys: bool
@@ -98,11 +106,8 @@ class Curl:
         return f"curl {how}{does} {self._url(path)}{self._key()}"
 
     def _url(self, path: str) -> str:
-        """A URL as a word of a shell; a shell variable in it stays unquoted."""
-        name = path.partition("/")[0]
-        if name.startswith("$"):
-            return f"{quote(self.address)}{path}"
-        return quote(f"{self.address}{path}")
+        """A URL as a word of a shell; a path that begins with a shell variable stays unquoted."""
+        return f"{self.address}{path if path.startswith('$') else quote(path)}"
 
     def _key(self) -> str:
         return ' -H "Authorization: Bearer $COLLSYNTH_KEY"' if self.keys else ""

@@ -5,15 +5,15 @@ The form's own request is the first of the list; without further rows the questi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from hierarchies import InputError
 from synth.ask.questions.collectives import CollectiveRequest
-from synth.ask.questions.fields import flag_of
+from synth.ask.questions.fields import Flag, flag_of
+from synth.service.page.forms.fields import Fields, first_value
 
-Fields = Mapping[str, Sequence[str]]
 WEIGHTS = ("times", "hidden")
 """Fields that a collective has only among others."""
 
@@ -36,9 +36,7 @@ class CollectiveRow:
 
 def hint(name: str) -> str:
     """Return the help of a box of a row."""
-    flag = flag_of(CollectiveRequest, name)
-    assert flag is not None
-    return flag.what
+    return _flag(name).what
 
 
 def rows_of(form: Fields) -> list[CollectiveRow]:
@@ -51,18 +49,13 @@ def rows_of(form: Fields) -> list[CollectiveRow]:
     ]
 
 
-def weights_of(form: Fields) -> dict[str, str]:
-    """Return the typed weights of the form's own request."""
-    return {name: (form.get(name) or ("",))[0].strip() for name in WEIGHTS}
-
-
 def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the first collective with its weight and the non-empty rows; [] if it is alone.
 
     Raises InputError for invalid texts, and for a weight without further collectives.
     """
     rows = [row for row in rows_of(form) if not row.empty]
-    weights = {name: text for name, text in weights_of(form).items() if text}
+    weights = {name: text for name in WEIGHTS if (text := first_value(form, name))}
     if not rows:
         for name in weights:
             problem = f"{name} weighs a collective against others, and there is only one"
@@ -87,15 +80,18 @@ def text_of(collective: CollectiveRequest, name: str) -> str:
     value, field = getattr(collective, name), CollectiveRequest.model_fields[name]
     if name in WEIGHTS:
         return "" if value == field.default else f"{value:g}"
+    return str(_flag(name).written(value))
+
+
+def _flag(name: str) -> Flag:
     flag = flag_of(CollectiveRequest, name)
     assert flag is not None
-    return str(flag.written(value))
+    return flag
 
 
 def _read(texts: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, text in texts.items():
-        flag = flag_of(CollectiveRequest, name)
-        assert flag is not None
-        values[name] = text if flag.notation is None else flag.notation.read(text)
-    return values
+    notations = {name: _flag(name).notation for name in texts}
+    return {
+        name: text if (notation := notations[name]) is None else notation.read(text)
+        for name, text in texts.items()
+    }
