@@ -10,8 +10,6 @@ from grammar import Goal, list_instructions
 from hierarchies import Placement, catalogue, count_placements, load_known, placements
 from hierarchies.graphs import graph_of
 from synth.ask.answers.graphs import GraphFormat, GraphReply
-from synth.ask.answers.machine_parts import MachineInBrief as MachineInBrief
-from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.machines import (
     CatalogueReply,
     CountReply,
@@ -19,7 +17,6 @@ from synth.ask.answers.machines import (
     PlaceReply,
     SystemReply,
 )
-from synth.ask.answers.ranked import matrix_of
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import (
     AcrossGroups,
@@ -31,8 +28,7 @@ from synth.ask.questions.flags import (
     RequestedGoal,
 )
 from synth.ask.questions.named_texts import system_of
-from synth.ask.questions.question import FaultyQuestion, Question, axes_of
-from synth.ask.questions.question import matrix_of as frozen_matrix
+from synth.ask.questions.question import FaultyQuestion, Question, axes_of, matrix_of
 from synth.ask.reply import Reply, reply, reply_of_search
 from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.programs import Language, explore_states
@@ -82,9 +78,8 @@ def show_systems(question: SystemsQuestion, watcher: Watcher) -> Reply:
     """The catalogue, or one system with all its numbers and their sources."""
     if question.system is not None:
         system = question.changed(system_of(question.system))
-        return reply(SystemReply.like(system=MachineInFull.of(system)))
-    listed = [MachineInBrief.of(load_known(name)) for name in catalogue()]
-    return reply(CatalogueReply.like(systems=listed))
+        return reply(SystemReply.like(system=system))
+    return reply(CatalogueReply.like(systems=map(load_known, catalogue())))
 
 
 def graph_machine(question: GraphQuestion, watcher: Watcher) -> Reply:
@@ -104,13 +99,13 @@ def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
     axes = axes_of(question.axes)
     every = list(placements(system.hierarchy, axes))
     if question.placement is not None:
-        every = [Placement(system.hierarchy, axes, frozen_matrix(question.placement))]
+        every = [Placement(system.hierarchy, axes, matrix_of(question.placement))]
     found = PlaceReply.like(
         question,
-        system=MachineInBrief.of(system),
+        system=system,
         count=count_placements(system.hierarchy, axes),
-        placements=[matrix_of(one) for one in every],
-        described=[PlacementInWords.of(one, system.is_torus) for one in every],
+        placements=every,
+        described=[PlacementInWords.of(placement, system.is_torus) for placement in every],
     )
     return reply(found)
 

@@ -30,7 +30,7 @@ from synth.ask.answers.outputs import (
     ResultCheck,
     RunReply,
 )
-from synth.ask.answers.parts import SCHEMA_VERSION, Json, TextFile, to_json
+from synth.ask.answers.parts import Json, to_json
 from synth.ask.export import prepare_emit_input
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
@@ -270,19 +270,16 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
     checked = _result_check_of(seen)
     same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits
     wrong = question.check and not (checked.equal and same)
-    found = RunReply(
-        schema_version=SCHEMA_VERSION,
+    found = RunReply.like(
+        question,
+        schedule,
         system=given.source.system.name,
         request=schedule.goal,
-        op=schedule.op,
         program=programs_text(str(one.program) for one in given.source.schedules),
-        backend=question.backend,
-        devices=schedule.devices,
         bytes=seen.bytes,
         padded_bytes=_padded_bytes(given.source, seen),
         segments=seen.segments or schedule.segments,
         stripes=PayloadStripe.all_of(given.source),
-        dtype=question.dtype,
         check=checked if question.check else None,
         measured_seconds=seen.seconds,
         measured_plain_seconds=seen.plain_seconds,
@@ -294,11 +291,8 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
 
 def _result_check_of(seen: TrialResult) -> ResultCheck:
     """How the result compared; an infinite or NaN error becomes None, as JSON has neither."""
-    return ResultCheck(
-        equal=seen.equal,
-        error=seen.error if seen.error is not None and isfinite(seen.error) else None,
-        bitwise_equal=seen.bitwise_equal,
-    )
+    finite = seen.error is not None and isfinite(seen.error)
+    return ResultCheck.like(seen, error=seen.error if finite else None)
 
 
 def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
@@ -321,7 +315,7 @@ def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
         op=question.op,
         proof="proved",
         proved_for=len(found.devices),
-        files=[TextFile(name=f"groups_{hash_digits(text)}.json", text=text)],
+        files={f"groups_{hash_digits(text)}.json": text},
     )
     return reply(emitted)
 
@@ -358,19 +352,16 @@ def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     checked = _result_check_of(seen)
     chunks = chosen.program.chunks
     each = -(-seen.bytes // chunks)
-    found = RunReply(
-        schema_version=SCHEMA_VERSION,
+    found = RunReply.like(
+        question,
         system=chosen.system,
         request=Goal.ALL_REDUCE,
-        op=question.op,
         program=chosen.program.text,
-        backend="numpy",
         devices=len(chosen.devices),
         bytes=seen.bytes,
         padded_bytes=max(seen.bytes, each * chunks),
         segments=1,
         stripes=[],
-        dtype=question.dtype,
         check=checked if question.check else None,
         measured_seconds=seen.seconds,
         measured_plain_seconds=seen.plain_seconds,

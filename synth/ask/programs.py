@@ -8,23 +8,9 @@ import numpy as np
 
 from grammar import Goal, Program, canonicalize, parse
 from hierarchies import Digit, InputError, Reduction, Tree
-from synth.ask.answers.machine_parts import LevelInBrief, MachineException
-from synth.ask.answers.parts import (
-    SCHEMA_VERSION,
-    StepPricePart,
-    default_keys,
-    interval_of,
-    verdict_keys,
-)
-from synth.ask.answers.programs import (
-    CheckReply,
-    LowerReply,
-    RefusalPart,
-    ReplayPart,
-    TimeReply,
-    TreePart,
-)
-from synth.ask.answers.ranked import axes_of, matrix_of
+from synth.ask.answers.machine_parts import MachineException
+from synth.ask.answers.parts import SCHEMA_VERSION, default_keys, verdict_keys
+from synth.ask.answers.programs import CheckReply, LowerReply, ReplayPart, TimeReply
 from synth.ask.export import derive_text
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, Flag
@@ -119,10 +105,11 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     program = canonicalize(given, tree)
     verdict = prove(program, tree, question.request)
     states: list[list[str]] = []
-    refused, replay = None, None
+    refused: Refusal | None = None
+    replay: ReplayPart | None = None
     match derive(program, tree, question.request):
         case Refusal() as refusal:
-            refused = RefusalPart.like(refusal)
+            refused = refusal
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
                 replay = _count_contributions(program, tree, sizes, question.request)
@@ -134,7 +121,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
         question,
         given=str(given),
         program=str(program),
-        tree=TreePart.like(tree),
+        tree=tree,
         valid=refused is None and isinstance(verdict, Proved),
         states=states,
         refused=refused,
@@ -170,24 +157,25 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     )
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
+    usual = interval_of_program(system, plain.baseline)
     barriers = price_phases(simulator, derivation, reduction, question.bytes)
     found = TimeReply.like(
         question,
+        system.hierarchy,
         system=system.name,
-        levels=LevelInBrief.all_of(system.hierarchy),
-        axes=axes_of(reduction.placement.axes),
-        placement=matrix_of(reduction.placement),
         prices=system.prices,
+        axes=reduction.placement.axes,
+        placement=reduction.placement,
         exceptions=MachineException.all_of(system),
         program=str(derivation.program),
         segments=segments,
-        steps=[StepPricePart.of(price) for price in prices],
+        steps=prices,
         seconds=taken,
         barrier_seconds=total_seconds(barriers),
         baseline_seconds=total_seconds(plain.baseline),
-        **default_keys(plain, interval_of_program(system, plain.baseline)),
-        interval_seconds=interval_of(interval_of_program(system, prices * segments, taken)),
-        baseline_interval_seconds=interval_of(interval_of_program(system, plain.baseline)),
+        **default_keys(plain, usual),
+        interval_seconds=interval_of_program(system, prices * segments, taken),
+        baseline_interval_seconds=usual,
         bound_seconds=least.seconds,
         bound_by=least.level,
         limited_by=limiting_resource(prices, segments),

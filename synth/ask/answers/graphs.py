@@ -12,7 +12,7 @@ from pydantic import Field
 from hierarchies import System
 from hierarchies.graphs import Join, MachineGraph, NodeKind
 from synth.ask.answers.machine_parts import DomainName, MachineException, MachineInBrief
-from synth.ask.answers.parts import AnswerPart, Number, OneFile, ReplyModel, TextFile, Whole
+from synth.ask.answers.parts import AnswerPart, Number, OneFile, ReplyModel, Whole
 
 
 class GraphFormat(StrEnum):
@@ -93,13 +93,13 @@ class GraphReply(ReplyModel):
     @classmethod
     def of(cls, system: System, graph: MachineGraph, format: GraphFormat, text: str) -> Self:
         return cls.like(
-            system=MachineInBrief.of(system),
+            system=system,
             exceptions=MachineException.all_of(system),
             format=format,
-            nodes=Nodes.like(**_count_by_kind(NodeKind, [node.kind for node in graph.nodes])),
-            edges=Edges.like(**_count_by_kind(Join, [edge.kind for edge in graph.edges])),
+            nodes=Nodes(**_count_by_kind(NodeKind, [node.kind for node in graph.nodes])),
+            edges=Edges(**_count_by_kind(Join, [edge.kind for edge in graph.edges])),
             levels=LevelOfGraph.all_of(system, graph),
-            files=[TextFile(name=f"{system.name}.{format.value}", text=text)],
+            files={f"{system.name}.{format.value}": text},
         )
 
 

@@ -16,7 +16,6 @@ from synth.ask.answers.parts import (
     OneFile,
     Positive,
     ReplyModel,
-    TextFile,
     Whole,
     optional_key,
 )
@@ -44,7 +43,7 @@ class DraftedLevel(AnswerPart):
         stated = {key: scale_to_unit(key, entry.value) for key, entry in known.items()}
         return cls.like(
             name=level.name,
-            through=list(level.through),
+            through=level.through,
             sources={key: entry.source for key, entry in known.items()},
             **dict.fromkeys(entries) | stated,
         )
@@ -72,12 +71,7 @@ class DraftPart(AnswerPart):
             if isinstance(memory, StatedValue)
             else None
         )
-        return cls.like(
-            draft,
-            memory_GB_per_s=rate,
-            levels=[DraftedLevel.of(level) for level in draft.levels],
-            counted=dict(draft.counted),
-        )
+        return cls.like(draft, memory_GB_per_s=rate)
 
 
 class BlankPart(AnswerPart):
@@ -115,8 +109,8 @@ class ImportReply(ReplyModel):
         blanks = [BlankPart.of(place, key, blank) for place, key, blank in draft.blanks()]
         return cls.like(
             kind=kind,
-            draft=DraftPart.of(draft),
+            draft=draft,
             blanks=blanks,
             complete=not any(blank.needed for blank in blanks),
-            files=[TextFile(name=f"{draft.name}.toml", text=draft_to_toml(draft))],
+            files={f"{draft.name}.toml": draft_to_toml(draft)},
         )

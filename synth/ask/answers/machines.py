@@ -56,8 +56,7 @@ class PlacementInWords(AnswerPart):
 
     @classmethod
     def of(cls, placement: Placement, torus: bool) -> Self:
-        orders = [FrameworkOrder.like(one) for one in conventions(placement, torus)]
-        return cls(lies=list(describe_axes(placement)), orders=orders)
+        return cls.like(lies=describe_axes(placement), orders=conventions(placement, torus))
 
 
 class PlaceReply(ReplyModel):

@@ -19,7 +19,6 @@ from synth.ask.answers.parts import (
     ProtocolName,
     ReplyModel,
     Seconds,
-    TextFile,
     Whole,
     discriminate_by,
 )
@@ -89,9 +88,9 @@ class TestsReply(ReplyModel):
     @classmethod
     def of(cls, system: System, found: Sequence[Experiment], script: str) -> Self:
         return cls.like(
-            system=MachineInBrief.of(system),
-            experiments=[ExperimentPart.of(system, one) for one in found],
-            files=[TextFile(name="tests.sh", text=script)],
+            system=system,
+            experiments=[ExperimentPart.of(system, experiment) for experiment in found],
+            files={"tests.sh": script},
         )
 
 
@@ -131,7 +130,7 @@ class OffRow(AnswerPart):
 
     @classmethod
     def of(cls, row: FittedRow, **rest: float) -> Self:
-        return cls.like(row.measurement, row, bytes=row.size_bytes, **rest)
+        return cls.like(row.measurement, row, **rest)
 
 
 class UnexpectedRow(OffRow):
@@ -162,7 +161,7 @@ class CarriedLevel(AnswerPart):
         test = isolating_experiment(system, one.level)
         more = [test.name] if test and (one.least or not one.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
-        return cls.like(one, GB_per_s=rate, shares=dict(one.shares), tests=more)
+        return cls.like(one, GB_per_s=rate, tests=more)
 
 
 class AmbiguousLevels(AmbiguityPart):
@@ -246,25 +245,23 @@ class CalibratedReply(ReplyModel):
         off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
         return cls.like(
             found,
-            system=MachineInBrief.of(system),
+            system=system,
             rows=len(calibrated.rows),
             median_error=median(off) if off else None,
             levels=[
-                CarriedLevel.of(system, one)
-                for one in carried_shares(system, [one.measurement for one in matched])
+                CarriedLevel.of(system, carried)
+                for carried in carried_shares(system, [log.measurement for log in matched])
             ],
-            worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
+            worst=max(calibrated.rows, key=lambda row: row.off),
             unexpected=[
-                UnexpectedRow.of(one.row, low=one.low, high=one.high)
-                for one in find_unexpected(found, calibrated.rows)
+                UnexpectedRow.of(other.row, low=other.low, high=other.high)
+                for other in find_unexpected(found, calibrated.rows)
             ],
-            residuals=[ClassResidual.like(one) for one in found.residuals],
-            strays=[ClassStray.like(one) for one in found.strays],
-            untold=[AmbiguousLevels.of(system, one) for one in found.untold],
-            short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in SHORTFALLS],
-            contradicted=[FindingPart.of(one) for one in diagnosis.contradictions],
-            warnings=list(warnings),
-            files=[TextFile(name=f"{system.name}.toml", text=description)],
+            untold=[AmbiguousLevels.of(system, levels) for levels in found.untold],
+            short=[finding for finding in diagnosis.findings if finding.kind in SHORTFALLS],
+            contradicted=diagnosis.contradictions,
+            warnings=warnings,
+            files={f"{system.name}.toml": description},
         )
 
 
@@ -314,7 +311,6 @@ class RunRow(AnswerPart):
 
         return cls.like(
             reading,
-            bytes=size,
             predicted_seconds=predicted.seconds,
             predicted_low_seconds=margin.low_seconds if margin else None,
             predicted_high_seconds=margin.high_seconds if margin else None,
@@ -377,10 +373,4 @@ class DoctorReply(ReplyModel):
 
     @classmethod
     def of(cls, system: System, diagnosis: Diagnosis, left_out: Sequence[str]) -> Self:
-        return cls.like(
-            system=MachineInBrief.of(system),
-            prices=system.prices,
-            runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
-            findings=[FindingPart.of(finding) for finding in diagnosis.findings],
-            left_out=list(left_out),
-        )
+        return cls.like(diagnosis, system=system, prices=system.prices, left_out=left_out)

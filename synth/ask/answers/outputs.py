@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag
 
 from synth.ask.answers.parts import (
-    SCHEMA_VERSION,
     AnswerPart,
     BinaryFile,
     GoalName,
@@ -51,10 +50,7 @@ class PayloadStripe(AnswerPart):
     @classmethod
     def all_of(cls, source: EmitSource) -> list[Self]:
         """The schedules that share the payload: what each carries out, on how much of it."""
-        return [
-            cls.like(schedule, program=str(schedule.program), bytes=schedule.payload_bytes)
-            for schedule in source.schedules
-        ]
+        return [cls.like(schedule, program=str(schedule.program)) for schedule in source.schedules]
 
 
 class EmittedReply(ReplyModel):
@@ -110,8 +106,8 @@ class EmittedEntry(AnswerPart):
         source = entry.source
         return cls.like(
             source,
+            source.schedule,
             name=entry.name,
-            request=source.schedule.goal,
             program=programs_text(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
         )
@@ -127,11 +123,10 @@ class EmittedPlanReply(ReplyModel):
 
     @classmethod
     def of(cls, entries: Sequence[PackageEntry], target: str, files: Files) -> Self:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
             target=target,
             system=entries[0].source.system.name,
-            entries=[EmittedEntry.of(entry) for entry in entries],
+            entries=entries,
             files=[_file(name, content) for name, content in files.items()],
         )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -18,9 +18,11 @@ from pydantic import (
 
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
+from hierarchies import Axis, Placement
+from synth.ask.answers.spelling import AnswerPart as AnswerPart
+from synth.ask.answers.spelling import Spelling
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.emit.document import schema
 from synth.collective.emit.document.schema import Positive as Positive
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
@@ -37,9 +39,34 @@ Whole = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2)]
-Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(min_length=1)]
-Axes = Annotated[dict[str, Positive], Field(min_length=1)]
+
+
+def axes_of(axes: Mapping[str, int] | Sequence[Axis] | Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The sizes of axes by name."""
+    if isinstance(axes, Mapping):
+        return dict(axes)
+    return dict((axis.name, axis.size) if isinstance(axis, Axis) else axis for axis in axes)
+
+
+def matrix_of(placement: Placement | Sequence[Sequence[int]]) -> list[list[int]]:
+    """The rows of a placement."""
+    return [list(row) for row in getattr(placement, "matrix", placement)]
+
+
+def interval_of(interval: PriceInterval | Sequence[float]) -> list[float]:
+    """The two ends of an interval in seconds."""
+    if isinstance(interval, Sequence):
+        return list(interval)
+    return [interval.low_seconds, interval.high_seconds]
+
+
+Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2), Spelling(interval_of)]
+Matrix = Annotated[
+    list[Annotated[list[Positive], Field(min_length=1)]],
+    Field(min_length=1),
+    Spelling(matrix_of),
+]
+Axes = Annotated[dict[str, Positive], Field(min_length=1), Spelling(axes_of)]
 
 GoalName = Annotated[Goal, Field(strict=False)]
 OperationName = Annotated[ReductionKind, Field(strict=False)]
@@ -76,35 +103,14 @@ PredictedSeconds = Annotated[Seconds, Field(description="Predicted.")]
 Complete = Annotated[bool, Field(description="True if nothing better can exist.")]
 
 
-class AnswerPart(schema.DocumentPart):
-    """What all parts of answers have in common: how one is made of what was found."""
-
-    @classmethod
-    def like(cls, *found: object, **rest: Any) -> Self:
-        """A part made of what was ``found``: under each key the attribute of that name.
-
-        Of several the first that has it; tuples become lists. ``rest`` has what is called otherwise
-        there, or is in another unit.
-        """
-        for name in cls.model_fields:
-            for one in found:
-                if name not in rest and (value := getattr(one, name, ...)) is not ...:
-                    rest[name] = _to_lists(value)
-        return cls(**rest)
-
-
-def _to_lists(value: Any) -> Any:
-    return [_to_lists(one) for one in value] if isinstance(value, tuple) else value
-
-
 class ReplyModel(AnswerPart):
     """What every answer begins with."""
 
     schema_version: Version
 
     @classmethod
-    def like(cls, *found: object, **rest: Any) -> Self:
-        return super().like(*found, schema_version=SCHEMA_VERSION, **rest)
+    def like(cls, *values: object, **others: Any) -> Self:
+        return super().like(*values, schema_version=SCHEMA_VERSION, **others)
 
 
 class StepPricePart(AnswerPart):
@@ -129,8 +135,6 @@ class StepPricePart(AnswerPart):
             collective=price.what,
             protocol=price.protocol if price.algorithm else None,
             members=prod(price.members),
-            bytes=price.size_bytes,
-            bytes_per_port=dict(price.bytes_per_port),
         )
 
 
@@ -244,12 +248,8 @@ class DecidingRunPart(AnswerPart):
 
     @classmethod
     def of(cls, found: how_to_get.SuggestedRun) -> Self:
-        return cls.like(
-            found,
-            speedup_interval=list(found.between),
-            decides_speedup=how_to_get.DECIDING_RATIO,
-            advice=AdvicePart.like(found.advice),
-        )
+        ratio = how_to_get.DECIDING_RATIO
+        return cls.like(found, speedup_interval=found.between, decides_speedup=ratio)
 
     @property
     def emits(self) -> bool:
@@ -288,28 +288,20 @@ class DefaultsPart(OrderedPart):
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
-    """The runtime's choices as the keys of ``DefaultsPart``: seconds by name, and the one "
-    "chosen."""
-    chosen = DefaultChoice(
-        name=cast(DefaultName, found.chosen),
-        protocol=found.protocol,
+    """The runtime's choices as the keys of ``DefaultsPart``: all seconds, and the chosen one."""
+    chosen = DefaultChoice.like(
+        found,
+        name=found.chosen,
         seconds=found.seconds[found.chosen],
-        interval_seconds=interval_of(interval),
-        advice=AdvicePart.like(KEEP_DEFAULT),
+        interval_seconds=interval,
+        advice=KEEP_DEFAULT,
     )
     keys: Json = {"defaults": found.seconds, "default": chosen}
     if later := found.later:
-        keys["later_default"] = LaterDefault(
-            name=cast(DefaultName, later.chosen),
-            protocol=later.protocol,
-            seconds=later.seconds[later.chosen],
+        keys["later_default"] = LaterDefault.like(
+            later, name=later.chosen, seconds=later.seconds[later.chosen]
         )
     return keys
-
-
-def interval_of(interval: PriceInterval | None) -> list[float] | None:
-    """The two ends of a price's interval in seconds, as JSON has them; None stays None."""
-    return None if interval is None else [interval.low_seconds, interval.high_seconds]
 
 
 class TextFile(AnswerPart):

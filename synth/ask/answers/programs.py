@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Self, cast
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -166,10 +166,10 @@ class CallOfProgram(AnswerPart):
     def of(cls, call: settings.RuntimeCall) -> Self:
         way, protocol = call.way
         own_way, own_protocol = call.own_way
-        return cls(
-            collective=cast(CollectiveName, call.price.what),
+        return cls.like(
+            call.price,
+            collective=call.price.what,
             members=prod(call.price.members),
-            bytes=call.price.size_bytes,
             way=way,
             protocol=protocol,
             own_way=own_way,
@@ -188,5 +188,4 @@ class CallsOfProgram(AnswerPart):
 
     @classmethod
     def of(cls, calls: settings.RuntimeCalls) -> Self:
-        each = [CallOfProgram.of(call) for call in calls.each]
-        return cls(own_seconds=calls.own_seconds, environment=calls.line, each=each)
+        return cls.like(calls, environment=calls.line)

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System
-from synth.ask.answers.parts import TextFile
 from synth.ask.answers.training.configured import ConfiguredReply
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.reply import Reply, reply
@@ -77,12 +76,12 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
             model=model,
             framework=FRAMEWORKS[name].title,
             system=system.name,
-            placement=[list(row) for row in placement.matrix],
-            axes=dict(recipe.axes),
+            placement=placement,
+            axes=recipe.axes,
             plan=str(recipe),
             recipe=str(written.recipe),
             programs=programs,
-            files=[TextFile(name=file, text=str(text)) for file, text in files.items()],
+            files={file: str(text) for file, text in files.items()},
         )
     )
 

@@ -122,7 +122,7 @@ def plan_step(
     closer = None
     if question.rows and found.finalists and remembering.go_on():
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
-    written = None
+    written = PlanOutputs()
     if found.finalists:
         written = _write_outputs(planner, found.finalists[found.advised(device.memory_bytes)])
     asked = PlanContext(

@@ -15,7 +15,6 @@ from grammar.tensors.parser import parse_step
 from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.ask.answers.parts import TextFile
 from synth.ask.answers.training import shards
 from synth.ask.answers.training.simulated import SimulateReply, SimulationContext
 from synth.ask.questions.fields import Flag
@@ -148,8 +147,9 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
         measured.kinds if measured else None,
     )
     gained = list(simulate_gains(whole, clock.likely, clock.run))
-    files = [TextFile(name=f"{step.name}.trace.json", text=write_trace(step.name, whole))]
-    files += _job(step, found.plan, whole)
+    files = {f"{step.name}.trace.json": write_trace(step.name, whole)}
+    if job := _job(step, found.plan, whole):
+        files[f"{step.name}.job.toml"] = write(job)
     answer = SimulateReply.of(asked, whole, gained, files)
     return reply(answer, Outcome.OK if answer.fits else Outcome.NO)
 
@@ -216,8 +216,8 @@ def size_of(step: Step) -> tuple[int, int]:
     return batch[0][1].type.shape[0], tokens[0] if tokens else 0
 
 
-def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
-    """The collectives as a job, which ``plan --job`` reads."""
+def _job(step: Step, plan: Plan, found: StepPrediction) -> Workload | None:
+    """The collectives as a job, which ``plan --job`` reads; None if there are none."""
     entries = tuple(
         Entry(
             f"{one.goal.value} of {one.size_bytes} B over {', '.join(one.over)}",
@@ -231,8 +231,8 @@ def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
         if one.times
     )
     if not entries:
-        return []
-    job = Workload(
+        return None
+    return Workload(
         step.name,
         f"The collectives of a step of {step.name}, as simulated",
         ("collsynth simulate: hidden shares are computed on the clock",),
@@ -241,4 +241,3 @@ def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
         (),
         entries,
     )
-    return [TextFile(name=f"{step.name}.job.toml", text=write(job))]

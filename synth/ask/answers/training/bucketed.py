@@ -14,7 +14,6 @@ from synth.ask.answers.parts import (
     Positive,
     ReplyModel,
     Seconds,
-    TextFile,
 )
 from synth.ask.answers.training.simulated import SecondsSource
 from synth.step.bucketing import SCRIPT_NAME, BucketComparison, FillPolicy, PolicyResult
@@ -45,7 +44,6 @@ class BucketOfGradients(AnswerPart):
             last=backward.gradients[one.last - 1].name,
             tensors=one.last - one.first,
             elements=upto[one.last] - upto[one.first],
-            bytes=one.size_bytes,
         )
 
 
@@ -79,7 +77,7 @@ class WayToFill(AnswerPart):
             gap=max(0.0, one.timed.seconds / found.least.seconds - 1),
             saved_seconds=[saved.low_seconds, saved.high_seconds],
             against_default=told if saved.told else "same",
-            buckets=[BucketOfGradients.of(found, each) for each in one.timed.buckets],
+            buckets=[BucketOfGradients.of(found, bucket) for bucket in one.timed.buckets],
         )
 
 
@@ -121,15 +119,15 @@ class BucketsReply(ReplyModel):
             backward,
             name=name,
             system=system.name,
-            levels=LevelInBrief.all_of(system.hierarchy),
+            levels=system.hierarchy.levels,
             prices=system.prices,
             device=device,
             devices=system.devices,
             samples=samples,
             gradients=len(backward.gradients),
             bytes=backward.upto_bytes[-1],
-            least=StepLowerBounds.like(found.least),
+            least=found.least,
             cap_mib=found.cap_mib,
-            ways=[WayToFill.of(found, one) for one in found.ways],
-            files=[TextFile(name=SCRIPT_NAME, text=script)],
+            ways=[WayToFill.of(found, policy) for policy in found.ways],
+            files={SCRIPT_NAME: script},
         )

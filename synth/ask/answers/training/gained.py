@@ -45,8 +45,6 @@ class ProgramOfPlan(AnswerPart):
         return cls.like(
             gain,
             gain.sent,
-            request=gain.sent.goal,
-            bytes=gain.sent.size_bytes,
             program=programs_text(str(stripe.part.program) for stripe in answer.stripes),
             seconds=answer.runtime_seconds,
             environment=environment,

@@ -38,16 +38,12 @@ class LeastMemory(AnswerPart):
         if found.nearest is None:
             return None
         candidate, size = found.nearest
-        return cls(
+        return cls.like(
             plan=str(candidate.recipe),
             bytes=round(size),
             excess_bytes=max(0, round(size - memory_bytes)),
             freed=[
-                FreedMemory(
-                    what=one.what,
-                    bytes=round(one.size_bytes),
-                    freed_bytes=round(one.freed_bytes),
-                )
-                for one in helps
+                (saving.what, round(saving.size_bytes), round(saving.freed_bytes))
+                for saving in helps
             ],
         )

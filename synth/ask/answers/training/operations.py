@@ -34,17 +34,16 @@ class RowsOfOperations(AnswerPart):
     def of(cls, found: Refinement) -> Self:
         """What was found."""
         rows, tried = found.rows, found.substituted
-        return cls(
-            because=found.because,
+        return cls.like(
+            found,
+            tried,
             sums=rows.chosen.found.seconds if rows else None,
             sums_gap=rows.chosen.found.gap if rows else None,
             recipe_sums=rows.recipe_seconds if rows else None,
             rows_seconds=rows.found.seconds if rows else None,
             rows_bytes=rows.size_bytes if rows else None,
-            rounded=found.rounded,
-            tried=tried.tried,
             substituted_seconds=tried.seconds,
             pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
-            substitutions=list(tried.kept),
+            substitutions=tried.kept,
             better=bool(found.text),
         )

@@ -12,7 +12,6 @@ from synth.ask.answers.parts import (
     Positive,
     ReplyModel,
     Seconds,
-    TextFile,
     Whole,
 )
 from synth.step.schedules import (
@@ -82,30 +81,24 @@ class OrderReply(ReplyModel):
         durations: Durations,
         transfers: Transfers,
     ) -> Self:
-        communication = isinstance(chosen, CommSchedule)
         order = chosen.order if isinstance(chosen, CommSchedule) else chosen
         text = chosen.csv() if isinstance(chosen, CommSchedule) else to_csv(chosen)
-        held, waiting, idle = order.held(), order.waiting(), found.idle_shares
         stages = [sorted({action.stage for action in row}) for row in order.ranks]
-        ranks = [
-            RankOfOrder(
-                stages=stages[rank],
-                held=held[rank],
-                waiting=waiting[rank],
-                idle_share=idle[rank],
-                actions=[ActionOfOrder.like(span, action=str(span.action)) for span in row],
-            )
-            for rank, row in enumerate(found.ranks)
+        actions = [
+            [(str(span.action), span.begin_seconds, span.end_seconds) for span in row]
+            for row in found.ranks
         ]
         return cls.like(
             order,
             found,
             durations,
+            transfers,
             schedule=name,
             weight_seconds=durations.weight,
             transfer_seconds=transfers.seconds,
-            protocol=transfers.protocol,
-            communication=communication,
-            ranks=ranks,
-            files=[TextFile(name="order.csv", text=text)],
+            communication=isinstance(chosen, CommSchedule),
+            ranks=zip(
+                stages, order.held(), order.waiting(), found.idle_shares, actions, strict=True
+            ),
+            files={"order.csv": text},
         )

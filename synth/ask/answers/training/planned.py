@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self, assert_never
 
 from pydantic import Field
@@ -19,13 +19,12 @@ from synth.ask.answers.parts import (
     TextFile,
     Whole,
 )
-from synth.ask.answers.ranked import matrix_of
 from synth.ask.answers.training.gained import ProgramOfPlan, describe_gain
 from synth.ask.answers.training.least_memory import LeastMemory
 from synth.ask.answers.training.operations import RowsOfOperations
 from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
 from synth.ask.answers.training.sent import CollectiveOfStep
-from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
 from synth.collective.emit import Files
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.search.finalists import Finalist
@@ -155,7 +154,7 @@ class StepPlanReply(ReplyModel):
     @classmethod
     def of(cls, asked: PlanContext, found: PlanningResult, why_not: PlanningResult | None) -> Self:
         """All that is to be said of plans of a step."""
-        job, search = asked.job, found.search
+        job, search, written = asked.job, found.search, asked.written
         system, device = job.system, job.device
         proved, above = _search_verdict(found.verdict(device.memory_bytes))
         advised = found.advised(device.memory_bytes) if found.finalists else None
@@ -168,8 +167,10 @@ class StepPlanReply(ReplyModel):
             beside = [asked.plan(why_not.finalists[0], why_not, than_first, rest)]
         return cls.like(
             asked,
-            model=job.model,
-            sizes=dict(job.changes),
+            job,
+            search,
+            found,
+            sizes=job.changes,
             computed_in=job.spelling.dtype,
             optimizer=job.spelling.optimizer,
             levels=LevelInFull.of_all(system),
@@ -187,37 +188,21 @@ class StepPlanReply(ReplyModel):
                 )
             ],
             advised=advised,
-            front=[PlanOfFront.of(one) for one in thin_front(list(found.front))],
-            least_seconds=found.least_seconds,
+            front=thin_front(list(found.front)),
             considered=search.plans,
-            fitting=search.fitting,
-            priced=search.priced,
             usual_seconds=found.usual.seconds if found.usual else None,
             usual_more=(
-                MoreSeconds.of(compare_seconds(found.likely[0], found.laid_out))
-                if found.laid_out
-                else None
+                compare_seconds(found.likely[0], found.laid_out) if found.laid_out else None
             ),
             nearest=LeastMemory.of(found, device.memory_bytes, asked.freed),
             why_not_nearest=(LeastMemory.of(why_not, device.memory_bytes) if why_not else None),
-            refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
-            rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
+            refused=found.refused,
+            rows=asked.finer,
             why_not=next(iter(beside), None),
-            assumed=job.assumed,
-            complete=asked.complete,
-            files=[
-                TextFile(name=name, text=text if isinstance(text, str) else text.decode())
-                for name, text in asked.files.items()
-            ],
-            programs=asked.written.programs if asked.written else [],
-            sent=[CollectiveOfStep.of(one) for one in asked.written.sent] if asked.written else [],
-            perhaps_saved_seconds=(
-                sum(one.perhaps_saved_seconds for one in asked.written.sent) if asked.written else 0
-            ),
-            not_said=[
-                UnsupportedFramework(framework=name, because=str(why))
-                for name, why in (asked.written.refused if asked.written else {}).items()
-            ],
+            programs=written.programs,
+            sent=written.sent,
+            perhaps_saved_seconds=sum(gain.perhaps_saved_seconds for gain in written.sent),
+            not_said=[(framework, str(why)) for framework, why in written.refused.items()],
         )
 
 
@@ -225,10 +210,10 @@ class StepPlanReply(ReplyModel):
 class PlanOutputs:
     """The best plan as files, who cannot say it, programs that gain, and all that it sends."""
 
-    files: Files
-    refused: Mapping[str, InputError]
-    programs: list[ProgramOfPlan]
-    sent: Sequence[CollectiveGain]
+    files: Files = field(default_factory=dict)
+    refused: Mapping[str, InputError] = field(default_factory=dict)
+    programs: Sequence[ProgramOfPlan] = ()
+    sent: Sequence[CollectiveGain] = ()
 
 
 @dataclass(frozen=True)
@@ -243,7 +228,7 @@ class PlanContext:
     tokens: int
     pins: str
     asked_why_not: str
-    written: PlanOutputs | None
+    written: PlanOutputs
     gaining: Callable[[Finalist], Sequence[CollectiveGain]]
     finer: Refinement | None = None
     freed: Sequence[MemorySaving] = ()
@@ -251,10 +236,13 @@ class PlanContext:
     complete: bool = True
 
     @property
-    def files(self) -> Files:
+    def files(self) -> dict[str, str]:
         """The best as frameworks take it, and a better plan in full if there is one."""
-        text = self.finer.text if self.finer else ""
-        return {**(self.written.files if self.written else {}), **({ROWS: text} if text else {})}
+        rows = {ROWS: self.finer.text} if self.finer and self.finer.text else {}
+        files: Files = {**self.written.files, **rows}
+        return {
+            name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()
+        }
 
     def plan(
         self, one: Finalist, among: PlanningResult, than_first: Difference, most: int
@@ -264,25 +252,23 @@ class PlanContext:
         Its timeline has at most so many rows.
         """
         run, seconds = one.found, one.found.seconds
-        busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
+        busiest = run.ranks[run.busiest]
         alone = one.candidate.alone
         composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
         peak = self.job.system.devices * self.job.device.peak(self.dtype)
-        return PlanOfStep(
+        return PlanOfStep.like(
+            one,
+            one.candidate.recipe,
+            busiest,
             plan=str(one.candidate.recipe),
-            axes=dict(one.candidate.recipe.axes),
-            placement=matrix_of(one.placement),
-            by_framework=one.by_framework,
             seconds=seconds,
-            more=MoreSeconds.of(than_first),
+            more=than_first,
             tied=not than_first.told,
             composed_seconds=composed,
             tokens_per_second=self.tokens / seconds,
             utilisation=self.flops / seconds / peak,
-            compute_seconds=busiest.compute_seconds,
             exposed_seconds=max(0.0, busiest.exposed_seconds),
-            idle_seconds=busiest.idle_seconds,
-            memory=MomentOfStep.of(moment),
+            memory=run.ranks[run.fullest].moment,
             ranks=[
                 RankOfStep.of(run, rank, rows)
                 for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
@@ -291,7 +277,6 @@ class PlanContext:
                 self.profile, one.kinds, run, one.candidate.recipe.microbatches
             ),
             gap=seconds / among.least_seconds - 1,
-            bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,
             programs=[describe_gain(gain) for gain in self.gaining(one)],
         )

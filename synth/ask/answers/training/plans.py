@@ -44,13 +44,10 @@ class MoreSeconds(AnswerPart):
 
     @classmethod
     def of(cls, found: Difference) -> Self:
-        return cls(
-            seconds=found.seconds,
+        return cls.like(
+            found,
             interval=[found.low_seconds, found.high_seconds],
-            sources=[
-                SourceOfError(what=what, less_seconds=-less, more_seconds=more)
-                for what, less, more in found.sources
-            ],
+            sources=[(what, -less, more) for what, less, more in found.sources],
         )
 
 
@@ -107,12 +104,8 @@ class PlanOfFront(AnswerPart):
 
     @classmethod
     def of(cls, one: ComposedPlan) -> Self:
-        return cls(
-            plan=str(one.candidate.recipe),
-            placement=[list(row) for row in one.candidate.rows],
-            seconds=one.seconds,
-            bytes=round(one.size_bytes),
-        )
+        candidate, size = one.candidate, round(one.size_bytes)
+        return cls.like(one, plan=str(candidate.recipe), placement=candidate.rows, bytes=size)
 
 
 def thin_front(front: Sequence[T]) -> Sequence[T]:

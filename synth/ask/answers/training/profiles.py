@@ -86,10 +86,8 @@ class ProfileReply(ReplyModel):
             operations=sum(len(block.of) for block, _ in found),
             blocks=len(found),
             events=sorted(rows, key=lambda row: (-(row.seconds or 0.0), -row.flops, row.key)),
-            where=None if profile is None else MeasurementPlace.like(profile, profile.where),
-            files=[]
-            if profile is None
-            else [TextFile(name=f"{step.name}_{runtime}.profile", text=profile_text(profile))],
+            where=profile and MeasurementPlace.like(profile, profile.where),
+            files={f"{step.name}_{runtime}.profile": profile_text(profile)} if profile else {},
         )
 
 

@@ -30,8 +30,6 @@ class CollectiveOfStep(AnswerPart):
         return cls.like(
             one.sent,
             one,
-            request=one.sent.goal,
-            bytes=one.sent.size_bytes,
             all_seconds=together,
             exposed_seconds=(1 - one.sent.hidden) * together,
         )

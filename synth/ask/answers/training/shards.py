@@ -21,10 +21,9 @@ from synth.ask.answers.parts import (
     Positive,
     ReplyModel,
     Seconds,
-    TextFile,
     Whole,
 )
-from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy, matrix_of
+from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.collective.ranking.request import Answer
 from synth.step.redistribution import MoveKind
 from synth.step.redistribution.seconds import Redistributor
@@ -58,8 +57,8 @@ class TargetMachine:
         system, placement = self.redistributor.system, self.redistributor.placement
         return {
             "system": system.name,
-            "levels": LevelInBrief.all_of(system.hierarchy),
-            "placement": matrix_of(placement),
+            "levels": system.hierarchy.levels,
+            "placement": placement,
             "prices": system.prices,
             **({"laid_out_by": "framework"} if self.by_framework else {}),
         }
@@ -146,10 +145,7 @@ class RequestOfStep(AnswerPart):
         answer = None if one.answered is None else one.answered.answer
         return cls.like(
             one,
-            request=one.how,
-            bytes=one.size_bytes,
-            least_bytes=float(one.least_bytes),
-            values=[MovedValue.of(moved) for moved in one.moved],
+            values=one.moved,
             program=answer.candidate.text if isinstance(answer, Answer) else None,
         )
 
@@ -183,7 +179,7 @@ class RequestTotal(AnswerPart):
         found = [
             cls.like(
                 request=how,
-                axes=list(axes),
+                axes=axes,
                 times=sum(one.times for one in several),
                 least_bytes=float(sum(one.least_bytes * one.times for one in several)),
                 seconds=_seconds(several),
@@ -293,24 +289,24 @@ class ShardReply(ReplyModel):
             axes=sizes,
             devices=prod(sizes.values()),
             plan=plan,
-            inputs=[InputOfStep.of(*one) for one in inputs],
-            whole=BytesOfStep.like(whole.held),
-            device=BytesOfStep.like(max((one.held for one in stages), key=lambda one: one.all)),
+            inputs=[InputOfStep.of(*values) for values in inputs],
+            whole=whole.held,
+            device=max((share.held for share in stages), key=lambda held: held.all),
             flops=whole.flops,
-            device_flops=max(one.flops for one in stages),
+            device_flops=max(share.flops for share in stages),
             microbatches=sharded.sizes.get(TIME, 1),
             stages=[
-                StageOfStep.like(one, stage=at, device=BytesOfStep.like(one.held))
-                for at, one in enumerate(stages)
+                (number, share.held, share.flops)
+                for number, share in enumerate(stages)
                 if len(stages) > 1
             ],
-            transfers=[StageTransferPart.of(one, sharded.sizes) for one in list_transfers(sharded)],
-            requests=[RequestOfStep.of(one) for one in requests],
-            sent=RequestTotal.all_of(requests),
-            local=[
-                LocalMoves(move=how, times=times)
-                for how, times in local_moves(sharded).most_common()
+            transfers=[
+                StageTransferPart.of(transfer, sharded.sizes)
+                for transfer in list_transfers(sharded)
             ],
-            machine=None if machine is None else MachineOfStep.of(machine, requests),
-            files=[TextFile(name=f"{step.name}.sharded", text=str(sharded))],
+            requests=requests,
+            sent=RequestTotal.all_of(requests),
+            local=local_moves(sharded).most_common(),
+            machine=machine and MachineOfStep.of(machine, requests),
+            files={f"{step.name}.sharded": str(sharded)},
         )

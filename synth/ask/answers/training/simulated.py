@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -87,12 +87,7 @@ class MomentOfStep(AnswerPart):
     @classmethod
     def of(cls, one: MemorySnapshot) -> Self:
         kinds = sorted(one.by_kind, key=lambda pair: -pair[1])
-        return cls.like(
-            one,
-            bytes=one.size_bytes,
-            kinds=[BytesOfKind(what=kind.value, bytes=size) for kind, size in kinds],
-            largest=[NamedBytes(name=name, bytes=size) for name, size in one.largest],
-        )
+        return cls.like(one, kinds=[(kind.value, size) for kind, size in kinds])
 
 
 class RowOfStep(AnswerPart):
@@ -135,8 +130,8 @@ class RankOfStep(AnswerPart):
             rank,
             exposed_seconds=max(0.0, rank.exposed_seconds),
             idle_share=_share(rank.idle_seconds, found.seconds),
-            memory=MomentOfStep.of(rank.moment),
-            rows=[RowOfStep.of(one) for one in rows],
+            memory=rank.moment,
+            rows=rows,
         )
 
 
@@ -235,7 +230,7 @@ class SimulateReply(ReplyModel):
         asked: SimulationContext,
         found: StepPrediction,
         gained: list[Gain],
-        files: list[TextFile],
+        files: Mapping[str, str],
     ) -> Self:
         """All that is to be said of a step on the clock."""
         ranks, seconds = found.ranks, found.seconds
@@ -245,10 +240,8 @@ class SimulateReply(ReplyModel):
         idle = sum(one.idle_seconds for one in ranks) / len(ranks)
         return cls.like(
             asked,
+            asked.plan,
             name=asked.step.name,
-            axes=dict(asked.plan.axes),
-            devices=asked.plan.devices,
-            microbatches=asked.plan.microbatches,
             machine=asked.where(),
             plan=asked.text,
             seconds=seconds,
@@ -258,22 +251,18 @@ class SimulateReply(ReplyModel):
             limit=_limit(busiest),
             busiest=found.busiest,
             idle_share=_share(idle, seconds),
-            sent=[CollectiveOfRank.of(one) for one in busiest.sent],
+            sent=busiest.sent,
             handed_bytes=max(found.device.handed.values(), default=0),
-            memory=MomentOfStep.of(fullest.moment),
+            memory=fullest.moment,
             fullest=found.fullest,
             fits=fullest.moment.size_bytes <= asked.device_bytes,
             gains=[
-                GainOfStep(
-                    what=one.what,
-                    seconds=one.seconds,
-                    gain=seconds / one.seconds - 1 if one.seconds else 0.0,
-                )
-                for one in sorted(gained, key=lambda one: one.seconds)
+                (gain.what, gain.seconds, seconds / gain.seconds - 1 if gain.seconds else 0.0)
+                for gain in sorted(gained, key=lambda gain: gain.seconds)
             ],
             ranks=[
-                RankOfStep.of(found, one, _longest_rows(found, number))
-                for number, one in enumerate(ranks)
+                RankOfStep.of(found, rank, _longest_rows(found, number))
+                for number, rank in enumerate(ranks)
             ],
             files=files,
         )

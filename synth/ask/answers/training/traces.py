@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from grammar.tensors.operations import Step
-from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, TextFile, Whole
+from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, Whole
 from synth.step.work import list_repetitions, peak_bytes, work_of
 
 
@@ -81,7 +81,7 @@ class TraceReply(ReplyModel):
             arrays=len(held),
             bytes=BytesByRole(**roles, values=peak_bytes(step)),
             flops=sum(one.flops for one in work),
-            work=[WorkOfPrimitive.like(one) for one in work],
-            loops=[LoopPart.like(one) for one in list_repetitions(step)],
-            files=[TextFile(name=f"{step.name}.step", text=str(step))],
+            work=work,
+            loops=list_repetitions(step),
+            files={f"{step.name}.step": str(step)},
         )

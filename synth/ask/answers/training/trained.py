@@ -22,7 +22,6 @@ from synth.ask.answers.parts import (
     Whole,
     discriminate_by,
 )
-from synth.ask.answers.ranked import matrix_of
 from synth.ask.answers.training.configured import ConfiguredReply
 from synth.step.emit import Programs
 from synth.step.sharding import (
@@ -74,12 +73,12 @@ class StepRow(AnswerPart):
 
     @classmethod
     def of(cls, row: StepDifference) -> Self:
-        given = {
-            name: value for name in cls.model_fields if (value := getattr(row, name)) is not None
-        }
-        return cls.like(
-            **{name: given[name] if isfinite(given.get(name, 0.0)) else None for name in given},
-            **dict.fromkeys(set(cls.model_fields) - set(given)),
+        numbers = {name: getattr(row, name) for name in cls.model_fields}
+        return cls(
+            **{
+                name: None if number is None or not isfinite(number) else number
+                for name, number in numbers.items()
+            }
         )
 
 
@@ -133,16 +132,16 @@ class TrainReply(ReplyModel):
         return cls.like(
             name=step.name,
             plan=text,
-            axes=dict(plan.axes),
+            axes=plan.axes,
             devices=plan.devices,
             runtime=runtime,
             held=MemoryByRole(**_memory_by_role(step, program, plan)),
             redistributions=_redistributions_of(program, plan),
-            placement=matrix_of(programs.placement) if programs else None,
+            placement=programs.placement if programs else None,
             ranks_by_axes=programs is not None and programs.reordered,
             programs=programs.texts if programs else {},
             check=check,
-            files=[TextFile(name=name, text=text) for name, text in files.items()],
+            files=files,
         )
 
 
@@ -154,13 +153,7 @@ TrainAnswer = Annotated[
 
 def trial_report_of(alone: str, processes: int, found: TrialComparison) -> TrialReport:
     """What was compared, as an answer has it."""
-    return TrialReport.like(
-        alone=alone,
-        processes=processes,
-        steps=[StepRow.of(row) for row in found.rows],
-        equal=found.equal,
-        unlike=list(found.unlike),
-    )
+    return TrialReport.like(found, alone=alone, processes=processes, steps=found.rows)
 
 
 def _memory_by_role(step: Step, program: StepProgram, plan: Plan) -> dict[str, int]:
