@@ -216,9 +216,7 @@ class RunQuestion(EmitInputQuestion):
 
     def trial(self, payload_bytes: int) -> TrialRequest:
         """How it is run."""
-        return TrialRequest(
-            payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds
-        )
+        return self.fill(TrialRequest, payload_bytes=payload_bytes)
 
 
 def emit_program(question: EmitQuestion, watcher: Watcher) -> Reply:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from grammar import Goal
 from hierarchies import MOST_AXES, InputError, System, error_context
-from synth.ask.answers import judge
 from synth.ask.answers.degraded import CostReply, UnevenReply
-from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply
+from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.ask.questions import notations
 from synth.ask.questions.collectives import Collectives, job_of_collectives
@@ -133,19 +131,15 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
                     where="--per-placement",
                     hint="give one size, or one --placement",
                 )
-        return Request(
+        return self.fill(
+            Request,
             axes=axes_of(self.axes),
             over=tuple(self.reduce or ()),
             payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
-            k=self.k,
             language=Language(self.max_steps, self.across, self.request),
             choice=self.algorithm,
-            collapse=self.collapse,
             placement=matrix_of(self.placement) if self.placement is not None else None,
-            per_placement=self.per_placement,
             segments=segment_counts(self.segments),
-            stripes=self.stripes,
-            exact=self.exact,
         )
 
 
@@ -284,32 +278,26 @@ class JobQuestion(Question):
     ] = StateSharding.NONE
     sequence_parallel: bool = True
     recompute: Annotated[bool, Flag("Recompute activations")] = False
-    memory_GB: Annotated[  # noqa: N815 - the unit
+    memory_GB: Annotated[
         Measure | None, Flag("GB per device for the training state", spelled="--memory")
     ] = Field(default=None, strict=False)
     most_bubble: Measure | None = Field(default=None, strict=False)
 
     def job(self) -> Workload:
         """The job. Raises InputError for numbers that make no transformer."""
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        shape = {one.name: given[one.name] for one in fields(TransformerShape) if one.name in given}
-        training = {one.name: given[one.name] for one in fields(Training) if one.name in given}
         sizes = {name: parse_sizes(_parse_whole(size)) for name, size in self.axes.items()}
-        return transformer_job(
-            TransformerShape(**shape), Training(**training), sizes, name=self.name
-        )
+        shape, training = self.fill(TransformerShape), self.fill(Training)
+        return transformer_job(shape, training, sizes, name=self.name)
 
 
 def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
     """How programs for a job are looked for. Raises InputError for what makes no sense."""
-    return SearchSettings(
-        question.k,
-        Language(question.max_steps, question.across),
-        question.algorithm,
-        question.collapse,
-        segment_counts(question.segments),
-        question.stripes,
-        None if question.placement is None else matrix_of(question.placement),
+    return question.fill(
+        SearchSettings,
+        language=Language(question.max_steps, question.across),
+        choice=question.algorithm,
+        segments=segment_counts(question.segments),
+        placement=None if question.placement is None else matrix_of(question.placement),
     )
 
 
@@ -352,7 +340,8 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
 
     at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
     replies = map_in_forks(answered, question.tops(), at_once)
-    systems = [judge("top").validate_python(one.body) for one in replies]
+    model: TypeAdapter[Any] = TypeAdapter(TopReply)
+    systems = [model.validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
     return reply_with_outcome(SystemsRankedReply.like(systems=systems, complete=complete))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.ask.answers.comparing import Recommendation
+from pydantic import Field
+
 from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.parts import AnswerPart, Seconds
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.resolution import FINEST
@@ -17,6 +19,13 @@ from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
 
 _DEFAULT = "the default"
+
+
+class Recommendation(AnswerPart):
+    """One line of an answer: what is recommended, and what it takes."""
+
+    how: str = Field(description="Placement and program.")
+    seconds: Seconds = Field(description="Predicted.")
 
 
 def is_available(answer: PlacedAnswer) -> bool:

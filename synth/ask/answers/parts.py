@@ -53,13 +53,15 @@ def matrix_of(placement: Placement | Sequence[Sequence[int]]) -> list[list[int]]
     return [list(row) for row in getattr(placement, "matrix", placement)]
 
 
-def interval_of(interval: PriceInterval | Sequence[float]) -> list[float]:
-    """The two ends of an interval in seconds."""
+def interval_of(interval: Any) -> list[float]:
+    """The two ends of an interval, or of a difference, in seconds."""
     if isinstance(interval, Sequence):
         return list(interval)
     return [interval.low_seconds, interval.high_seconds]
 
 
+Signed = Annotated[float, Field(allow_inf_nan=False)]
+SignedInterval = Annotated[list[Signed], Field(min_length=2, max_length=2), Spelling(interval_of)]
 Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2), Spelling(interval_of)]
 Matrix = Annotated[
     list[Annotated[list[Positive], Field(min_length=1)]],

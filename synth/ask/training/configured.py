@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from pydantic import Field
+
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System
-from synth.ask.answers.training.configured import ConfiguredReply
+from synth.ask.answers.parts import Axes, Matrix, ReplyModel, TextFile
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.reply import Reply, reply
 from synth.ask.training.gaining import programs_of
@@ -33,6 +35,23 @@ Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deep
 
 _RUNTIME_NAMES = {"mesh": "jax"}
 """Runtimes that are frameworks of another name."""
+
+
+class ConfiguredReply(ReplyModel):
+    """A plan of a step as the files of a framework that runs it."""
+
+    model: str = Field(description="Model.")
+    framework: str = Field(description="Framework and the version it is written for.")
+    system: str = Field(description="The name of the machine.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    plan: str = Field(description="Plan as requested.")
+    recipe: str = Field(description="Recipe that the files express.")
+    notes: list[str] = Field(
+        description="Differences from the requested plan, noted in the files as well."
+    )
+    programs: list[ProgramOfPlan] = Field(description="Programs that gain, the largest gain first.")
+    files: list[TextFile] = Field(min_length=1, description="Files to save.")
 
 
 def runtime_of(framework: str) -> str:
@@ -109,10 +128,9 @@ def _write_files(
 
 
 def _place_axes(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
-    found = question.placed(dict(recipe.axes))
-    assert found is not None
-    system, placement, _ = found
-    return system, placement
+    machine = question.placed(dict(recipe.axes))
+    assert machine is not None
+    return machine.system, machine.placement
 
 
 def _find_programs(

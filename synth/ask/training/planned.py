@@ -90,7 +90,7 @@ class StepPlanQuestion(Question):
 
     def spelling(self) -> ModelSettings:
         """How the model is written down."""
-        return ModelSettings(batch=self.batch, dtype=self.dtype, optimizer=self.optimizer)
+        return self.fill(ModelSettings)
 
 
 def plan_step(

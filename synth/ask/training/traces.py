@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Annotated, Literal, Protocol, TypeVar
 
@@ -10,7 +11,7 @@ from pydantic import Field
 from grammar.tensors.operations import Step
 from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
-from synth.ask.answers.training.traces import TraceReply
+from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, Whole
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag, LimitExemption
 from synth.ask.questions.named_texts import NamedText, NameOrText
@@ -18,6 +19,7 @@ from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
 from synth.step.models import ModelSettings, check_zoo_sizes, zoo_step
+from synth.step.work import list_repetitions, peak_bytes, work_of
 from synth.step.zoo.sizes import apart, sizes_of
 
 SHAPE = LimitExemption("shapes grow with it, operations do not, and unrolled layers have a limit")
@@ -74,14 +76,7 @@ class ModelQuestion(Question):
 
     def spelling(self) -> ModelSettings:
         """How a model of the zoo is written down."""
-        return ModelSettings(
-            batch=self.batch,
-            optimizer=self.optimizer,
-            dtype=self.dtype,
-            unrolled=self.unrolled,
-            remat=self.remat,
-            infer=self.infer,
-        )
+        return self.fill(ModelSettings)
 
     def step(self) -> Step:
         """The step. Raises InputError for what is wrong in a text, or with the sizes."""
@@ -125,6 +120,76 @@ class TraceQuestion(ModelQuestion):
     """Trace a training step: what it computes, and its text, which other verbs take."""
 
 
+class WorkOfPrimitive(AnswerPart):
+    """All that one primitive does in a step."""
+
+    primitive: str = Field(min_length=1, description="Its name in JAX.")
+    kind: Literal["products", "elementwise", "reductions", "movement", "unknown"] = Field(
+        description="Matrix products and convolutions, arithmetic by element, sums, or moves."
+    )
+    times: Whole = Field(description="How often it is done, in loops as often as they go round.")
+    flops: Whole = Field(description="Floating-point operations, all times together.")
+
+
+class LoopPart(AnswerPart):
+    """A body that is repeated, such as a layer."""
+
+    count: Whole = Field(description="Iterations in a step.")
+    operations: Whole = Field(description="Number of operations.")
+    line: str = Field(description="Where its user wrote it; empty if that is not known.")
+
+
+class BytesByRole(AnswerPart):
+    """What a step takes in, and what lives while it runs, on one device that does all of it."""
+
+    parameter: Whole = Field(description="Parameters.")
+    moment: Whole = Field(description="State of the optimizer.")
+    state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
+    batch: Whole = Field(description="A batch.")
+    values: Whole = Field(
+        description="The most of all other values at once, in the order of the text, unfused."
+    )
+
+
+class TraceReply(ReplyModel):
+    """A training step in numbers, and its text."""
+
+    name: str = Field(description="Name of the model.")
+    sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
+    operations: Whole = Field(description="Operations in the text, those of loops once.")
+    parameters: Whole = Field(description="Number of parameters.")
+    arrays: Whole = Field(description="Number of parameter arrays.")
+    bytes: BytesByRole = Field(description="Bytes by role.")
+    flops: Whole = Field(description="Floating-point operations of a step.")
+    work: list[WorkOfPrimitive] = Field(description="By primitive, the most operations first.")
+    loops: list[LoopPart] = Field(
+        description="In the order of the text, those inside others later."
+    )
+    files: OneFile = Field(description="The text of the step.")
+
+
 def trace(question: TraceQuestion, watcher: Watcher) -> Reply:
     """The step in numbers, and its text."""
-    return reply(TraceReply.of(question.step(), question.all_sizes()))
+    step = question.step()
+    work = work_of(step)
+    by_role: Counter[str] = Counter()
+    held: list[int] = []
+    for role, value in zip(step.roles, step.graph.inputs, strict=True):
+        by_role[role] += value.type.bytes
+        if role == "parameter":
+            held.append(value.type.elements)
+    by_role["state"] += by_role["cache"]
+    roles = {role: by_role[role] for role in ("parameter", "moment", "state", "batch")}
+    answer = TraceReply.like(
+        name=step.name,
+        sizes=question.all_sizes(),
+        operations=sum(1 for _ in step.graph.everywhere()),
+        parameters=sum(held),
+        arrays=len(held),
+        bytes=BytesByRole(**roles, values=peak_bytes(step)),
+        flops=sum(primitive.flops for primitive in work),
+        work=work,
+        loops=list_repetitions(step),
+        files={f"{step.name}.step": str(step)},
+    )
+    return reply(answer)

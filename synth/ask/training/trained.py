@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from grammar.tensors.operations import Step
+from grammar.tensors.sharding import Type, part_shape
 from hierarchies import InputError
-from synth.ask.answers.training.trained import TrainReply, TrialReport, trial_report_of
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Axes,
+    Matrix,
+    Number,
+    Positive,
+    ReplyModel,
+    TextFile,
+    Whole,
+    discriminate_by,
+)
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import Measure, OptionalMachine
 from synth.ask.questions.named_texts import NamedText
 from synth.ask.reply import Outcome, Reply, reply
-from synth.ask.training.configured import Framework, check_model_and_machine, configure_framework
+from synth.ask.training.configured import (
+    ConfiguredReply,
+    Framework,
+    check_model_and_machine,
+    configure_framework,
+)
 from synth.ask.training.machines import StepOnMachineQuestion
 from synth.ask.training.plans import StepWithPlan
 from synth.collective.ranking.request import Watcher
 from synth.step.emit import Programs, add_statement, programs_for, write
 from synth.step.models import own_function
-from synth.step.sharding import Plan
+from synth.step.sharding import (
+    InstructionPlace,
+    LocalOperation,
+    Plan,
+    RedistributedValue,
+    SentValue,
+    StepPhase,
+    StepProgram,
+)
+from synth.step.sharding.program import EVERYWHERE
 from synth.step.trials import (
     SingleDeviceRun,
+    StepDifference,
     TrialSettings,
     Values,
     check,
@@ -37,6 +65,7 @@ from synth.step.trials import (
     split_stacks,
 )
 from synth.step.trials import run_trial as trained_in
+from synth.step.work import length_of
 
 MODEL_CLASSES = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
@@ -117,6 +146,92 @@ class TrainQuestion(StepOnMachineQuestion):
         return True
 
 
+_Files = Annotated[list[TextFile], Field(min_length=1)]
+_Loss = Annotated[float | None, Field(allow_inf_nan=False)]
+_Deviation = Annotated[Number | None, Field(description="Null where something is no number.")]
+
+
+class Redistributions(AnswerPart):
+    """What is sent in one way: along some axes, or from stage to stage."""
+
+    what: str = Field(min_length=1, description="The collective, and over which axes.")
+    times: Positive = Field(description="How often in a step, in loops as often as they go round.")
+    bytes: Whole = Field(
+        description="What a device must send or receive at least, of all stages and microbatches."
+    )
+
+
+class MemoryByRole(AnswerPart):
+    """What one device holds between steps."""
+
+    parameter: Whole = Field(description="Parameters, in bytes.")
+    moment: Whole = Field(description="State of the optimizer, in bytes.")
+
+
+class StepRow(AnswerPart):
+    """One step on one device and on many."""
+
+    loss_alone: _Loss = Field(description="On one device; null where there is none.")
+    loss_sharded: _Loss = Field(description="On all of them.")
+    difference: _Deviation = Field(
+        description="The largest of a parameter, as a share of its array's largest element."
+    )
+    rounding: _Deviation = Field(
+        description="The same between the step on one device and itself in wider numbers."
+    )
+
+    @classmethod
+    def of(cls, row: StepDifference) -> Self:
+        numbers = {name: getattr(row, name) for name in cls.model_fields}
+        return cls(
+            **{
+                name: None if number is None or not isfinite(number) else number
+                for name, number in numbers.items()
+            }
+        )
+
+
+class TrialReport(AnswerPart):
+    """Steps that were trained in processes, beside those of one."""
+
+    alone: str = Field(min_length=1, description="Reference of the comparison.")
+    processes: Positive = Field(description="Number of them.")
+    steps: list[StepRow] = Field(min_length=1, description="Each of them.")
+    equal: bool = Field(description="Whether rounding explains all differences.")
+    unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
+
+
+class TrainReply(ReplyModel):
+    """A training step cut by a plan."""
+
+    name: str = Field(description="Name of the step.")
+    plan: str = Field(description="The plan.")
+    axes: Axes = Field(description="The axes and their sizes.")
+    devices: Positive = Field(description="The product of the axes.")
+    runtime: Literal["jax", "torch"] = Field(description="Runtime of the file.")
+    held: MemoryByRole = Field(description="Bytes that one device holds.")
+    redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    placement: Matrix | None = Field(
+        description="How the axes lie: one row an axis, one column a level; null on no machine."
+    )
+    ranks_by_axes: bool = Field(
+        description="Whether a launcher must be told that ranks count along the axes."
+    )
+    programs: dict[str, str] = Field(
+        description="By module: what a machine's requests are carried out by, if not in one step."
+    )
+    check: TrialReport | None = Field(
+        description="Null unless asked for: the files were not executed then."
+    )
+    files: _Files = Field(description="What every device does, and modules that it needs.")
+
+
+TrainAnswer = Annotated[
+    Annotated[TrainReply, Tag("")] | Annotated[ConfiguredReply, Tag("framework")],
+    Discriminator(discriminate_by("framework")),
+]
+
+
 def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
     """The step as every device does it; and, if asked, whether devices do what one does."""
     question.check_runtime()
@@ -145,17 +260,73 @@ def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
     if question.check:
         seen = _try_training(question, step, found, files, watcher)
         files[next(iter(files))] = add_statement(text, _statement(question.runtime, seen))
-    answer = TrainReply.of(
-        found.step,
-        found.program,
+    answer = TrainReply.like(
         plan,
-        text=found.text,
+        name=step.name,
+        plan=found.text,
         runtime=question.runtime,
-        files=files,
-        programs=programs,
+        held=MemoryByRole(**_memory_by_role(found)),
+        redistributions=_redistributions_of(found.program, plan),
+        placement=programs.placement if programs else None,
+        ranks_by_axes=programs is not None and programs.reordered,
+        programs=programs.texts if programs else {},
         check=seen,
+        files=files,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
+
+
+def _memory_by_role(planned: StepWithPlan) -> dict[str, int]:
+    """By a device of the stage that holds most, of each role."""
+    step, program, plan = planned.step, planned.program, planned.plan
+    found: dict[str, Counter[int]] = {"parameter": Counter(), "moment": Counter()}
+    homes = program.homes or (0,) * len(program.inputs)
+    for value, role, lies, home in zip(
+        step.graph.inputs, step.roles, program.inputs, homes, strict=True
+    ):
+        if role in found:
+            rank = 0 if plan.order is None else plan.order.rank_of[home]
+            found[role][rank] += Type(
+                value.type.dtype, part_shape(value.type, lies, plan.parts)
+            ).bytes
+    return {role: max(of.values(), default=0) for role, of in found.items()}
+
+
+def _redistributions_of(program: StepProgram, plan: Plan) -> list[Redistributions]:
+    """On all stages together, of all microbatches."""
+    times: Counter[str] = Counter()
+    least: Counter[str] = Counter()
+    places = program.places or (InstructionPlace(EVERYWHERE, StepPhase.BEFORE),) * len(
+        program.instructions
+    )
+    for one, place in zip(program.instructions, places, strict=True):
+        once = place.when in (StepPhase.BEFORE, StepPhase.AFTER)
+        _count(one, plan, 1 if once else plan.microbatches, times, least)
+    order = sorted(times, key=lambda what: (-least[what], what))
+    return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
+
+
+def _count(
+    one: LocalOperation | RedistributedValue | SentValue,
+    plan: Plan,
+    often: int,
+    times: Counter[str],
+    least: Counter[str],
+) -> None:
+    match one:
+        case RedistributedValue(value, path):
+            for move in path.requests(plan.sizes):
+                what = f"{move.how.value} over {', '.join(move.axes)}"
+                times[what] += often
+                least[what] += often * int(move.least_bytes(value.type, plan.parts))
+        case SentValue(value, lies):
+            what = "point-to-point between stages"
+            times[what] += often
+            part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
+            least[what] += often * part.bytes
+        case LocalOperation(operation, _, StepProgram() as body):
+            for inner in body.instructions:
+                _count(inner, plan, often * length_of(operation), times, least)
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:
@@ -164,14 +335,13 @@ def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | N
     Raises InputError for a machine of another size, and for stages in JAX, where a program would
     have to be for the devices of one stage.
     """
-    found = question.placed(dict(plan.axes))
-    if found is None:
+    machine = question.placed(dict(plan.axes))
+    if machine is None:
         return None
     if question.runtime == "jax" and plan.order is not None:
         hint = "ask for --runtime torch, or leave SYSTEM out"
         raise InputError("stages in JAX call no programs for a machine", where="SYSTEM", hint=hint)
-    system, placement, _ = found
-    return programs_for(question.runtime, system, placement, plan.parts, made_by)
+    return programs_for(question.runtime, machine.system, machine.placement, plan.parts, made_by)
 
 
 def _try_training(
@@ -201,7 +371,7 @@ def _try_training(
     alone = _train_alone(question, step, inputs, trial)
     axes = dict(planned.plan.axes)
     found = compare_runs(ready, planned.program, axes, alone.of(ready), sharded)
-    return trial_report_of(alone.what, trial.processes, found)
+    return TrialReport.like(found, alone=alone.what, processes=trial.processes, steps=found.rows)
 
 
 def _statement(runtime: str, seen: TrialReport) -> str:

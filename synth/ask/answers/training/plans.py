@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Self, TypeVar
+from typing import Self, TypeVar
 
 from pydantic import Field
 
-from synth.ask.answers.parts import AnswerPart, Axes, Matrix, Number, Seconds, Whole, optional_key
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Axes,
+    Matrix,
+    Number,
+    Seconds,
+    Signed,
+    SignedInterval,
+    Whole,
+    optional_key,
+)
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 from synth.step.search.links import ComposedPlan
 from synth.step.search.resolution import Difference
 
 T = TypeVar("T")
 MOST_OF_FRONT = 20
-
-Signed = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class SourceOfError(AnswerPart):
@@ -30,9 +38,7 @@ class MoreSeconds(AnswerPart):
     """How much longer than the first a plan takes; below 0, how much less."""
 
     seconds: Signed = Field(description="Simulated difference.")
-    interval: list[Signed] = Field(
-        min_length=2, max_length=2, description="Its range within the prediction's uncertainty."
-    )
+    interval: SignedInterval = Field(description="Its range within the prediction's uncertainty.")
     sources: list[SourceOfError] = Field(
         description="Sources of uncertainty that the two do not share."
     )
@@ -46,7 +52,7 @@ class MoreSeconds(AnswerPart):
     def of(cls, found: Difference) -> Self:
         return cls.like(
             found,
-            interval=[found.low_seconds, found.high_seconds],
+            interval=found,
             sources=[(what, -less, more) for what, less, more in found.sources],
         )
 

@@ -14,13 +14,12 @@ import pytest
 
 from hierarchies import InputError
 from hierarchies.devices import device_named
-from synth.ask.answers import judge
-from synth.ask.answers.training.profiles import ProfileReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.identity.canonical import canonical_text
 from synth.ask.planning import PlanQuestion, plan
 from synth.ask.questions.question import parse_question
-from synth.ask.training.profiles import ProfileQuestion, profile
+from synth.ask.table import judge
+from synth.ask.training.profiles import ProfileQuestion, ProfileReply, profile
 from synth.ask.training.refusals import check_training
 from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.collective.ranking.request import Watcher
