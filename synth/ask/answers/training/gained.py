@@ -1,8 +1,8 @@
-"""Collectives of a plan that gain by a program of ours."""
+"""Collectives of a plan: what each takes, and which gain by a program of ours."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -50,4 +50,29 @@ class ProgramOfPlan(AnswerPart):
             environment=environment,
             files=files,
             no_plan=no_plan or ("the runtime does it by itself" if environment else ""),
+        )
+
+
+class CollectiveOfStep(AnswerPart):
+    """A collective that the busiest rank sends in a step."""
+
+    request: GoalName = Field(description="Request.")
+    over: list[str] = Field(min_length=1, description="Axes.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Positive = Field(description="Calls in a step.")
+    seconds: Seconds = Field(description="Seconds of a call.")
+    all_seconds: Seconds = Field(description="Total: times * seconds.")
+    hidden: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="The share in which the device computes."
+    )
+    exposed_seconds: Seconds = Field(description="Exposed: (1 - hidden) * all_seconds.")
+
+    @classmethod
+    def of(cls, one: CollectiveGain) -> Self:
+        together = one.sent.times * one.seconds
+        return cls.like(
+            one.sent,
+            one,
+            all_seconds=together,
+            exposed_seconds=(1 - one.sent.hidden) * together,
         )

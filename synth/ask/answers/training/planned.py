@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Self, assert_never
+from typing import Literal
 
 from pydantic import Field
 
-from hierarchies import InputError
 from synth.ask.answers.machine_parts import LevelInFull, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
@@ -19,29 +16,14 @@ from synth.ask.answers.parts import (
     TextFile,
     Whole,
 )
-from synth.ask.answers.training.gained import ProgramOfPlan, describe_gain
-from synth.ask.answers.training.least_memory import LeastMemory
-from synth.ask.answers.training.operations import RowsOfOperations
-from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
-from synth.ask.answers.training.sent import CollectiveOfStep
-from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
-from synth.collective.emit import Files
-from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
-from synth.step.search.finalists import Finalist
-from synth.step.search.gaining import CollectiveGain
-from synth.step.search.hints import MemorySaving
-from synth.step.search.job import PlanningProblem
-from synth.step.search.links import PlacedRecipe
-from synth.step.search.operations.finer import Refinement
-from synth.step.search.planning import PlanningResult
-from synth.step.search.resolution import Difference, compare_seconds
-from synth.step.simulation.spans import list_spans
-
-_ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
-"""Of timelines: at most so many of each plan, and so many of all but the first together."""
-
-ROWS = "rows.plan"
-"""A plan in full, as simulate, shard and train take it."""
+from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
+from synth.ask.answers.training.plans import (
+    LeastMemory,
+    MoreSeconds,
+    PlanOfFront,
+    PlanOfStep,
+    RowsOfOperations,
+)
 
 
 class RefusedPlans(AnswerPart):
@@ -59,19 +41,6 @@ class UnsupportedFramework(AnswerPart):
 
 
 SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
-
-
-def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | None]:
-    match found:
-        case Optimal():
-            return "optimal", None
-        case BestFound():
-            return "best-found", found.gap
-        case Infeasible():
-            return "infeasible", None
-        case NoneFound():
-            return "none-found", None
-    assert_never(found)
 
 
 class StepPlanReply(ReplyModel):
@@ -150,133 +119,3 @@ class StepPlanReply(ReplyModel):
     def best(self) -> PlanOfStep:
         """The plan to be taken; there must be one."""
         return self.plans[self.advised or 0]
-
-    @classmethod
-    def of(cls, asked: PlanContext, found: PlanningResult, why_not: PlanningResult | None) -> Self:
-        """All that is to be said of plans of a step."""
-        job, search, written = asked.job, found.search, asked.written
-        system, device = job.system, job.device
-        proved, above = _search_verdict(found.verdict(device.memory_bytes))
-        advised = found.advised(device.memory_bytes) if found.finalists else None
-        differences = [compare_seconds(found.likely[0], one) for one in found.likely]
-        rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
-        beside = []
-        if why_not and why_not.finalists:
-            first = (found.likely or why_not.likely)[0]
-            than_first = compare_seconds(first, why_not.likely[0])
-            beside = [asked.plan(why_not.finalists[0], why_not, than_first, rest)]
-        return cls.like(
-            asked,
-            job,
-            search,
-            found,
-            sizes=job.changes,
-            computed_in=job.spelling.dtype,
-            optimizer=job.spelling.optimizer,
-            levels=LevelInFull.of_all(system),
-            devices=system.devices,
-            prices=system.prices,
-            device=device.name,
-            device_bytes=round(device.memory_bytes),
-            peak_flops_per_second=device.peak(asked.dtype),
-            proved=proved,
-            above=above,
-            plans=[
-                asked.plan(one, found, than_first, _ROWS if number == advised else rest)
-                for number, (one, than_first) in enumerate(
-                    zip(found.finalists, differences, strict=True)
-                )
-            ],
-            advised=advised,
-            front=thin_front(list(found.front)),
-            considered=search.plans,
-            usual_seconds=found.usual.seconds if found.usual else None,
-            usual_more=(
-                compare_seconds(found.likely[0], found.laid_out) if found.laid_out else None
-            ),
-            nearest=LeastMemory.of(found, device.memory_bytes, asked.freed),
-            why_not_nearest=(LeastMemory.of(why_not, device.memory_bytes) if why_not else None),
-            refused=found.refused,
-            rows=asked.finer,
-            why_not=next(iter(beside), None),
-            programs=written.programs,
-            sent=written.sent,
-            perhaps_saved_seconds=sum(gain.perhaps_saved_seconds for gain in written.sent),
-            not_said=[(framework, str(why)) for framework, why in written.refused.items()],
-        )
-
-
-@dataclass(frozen=True)
-class PlanOutputs:
-    """The best plan as files, who cannot say it, programs that gain, and all that it sends."""
-
-    files: Files = field(default_factory=dict)
-    refused: Mapping[str, InputError] = field(default_factory=dict)
-    programs: Sequence[ProgramOfPlan] = ()
-    sent: Sequence[CollectiveGain] = ()
-
-
-@dataclass(frozen=True)
-class PlanContext:
-    """What plans were asked for, and what is known of the step without one."""
-
-    job: PlanningProblem
-    system: str
-    flops: int
-    dtype: str
-    samples: int
-    tokens: int
-    pins: str
-    asked_why_not: str
-    written: PlanOutputs
-    gaining: Callable[[Finalist], Sequence[CollectiveGain]]
-    finer: Refinement | None = None
-    freed: Sequence[MemorySaving] = ()
-    profile: str = ""
-    complete: bool = True
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The best as frameworks take it, and a better plan in full if there is one."""
-        rows = {ROWS: self.finer.text} if self.finer and self.finer.text else {}
-        files: Files = {**self.written.files, **rows}
-        return {
-            name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()
-        }
-
-    def plan(
-        self, one: Finalist, among: PlanningResult, than_first: Difference, most: int
-    ) -> PlanOfStep:
-        """A plan, with what the search had expected of it, and how much longer it takes.
-
-        Its timeline has at most so many rows.
-        """
-        run, seconds = one.found, one.found.seconds
-        busiest = run.ranks[run.busiest]
-        alone = one.candidate.alone
-        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
-        peak = self.job.system.devices * self.job.device.peak(self.dtype)
-        return PlanOfStep.like(
-            one,
-            one.candidate.recipe,
-            busiest,
-            plan=str(one.candidate.recipe),
-            seconds=seconds,
-            more=than_first,
-            tied=not than_first.told,
-            composed_seconds=composed,
-            tokens_per_second=self.tokens / seconds,
-            utilisation=self.flops / seconds / peak,
-            exposed_seconds=max(0.0, busiest.exposed_seconds),
-            memory=run.ranks[run.fullest].moment,
-            ranks=[
-                RankOfStep.of(run, rank, rows)
-                for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
-            ],
-            measured=MeasuredOfStep.of(
-                self.profile, one.kinds, run, one.candidate.recipe.microbatches
-            ),
-            gap=seconds / among.least_seconds - 1,
-            bucket_saved_seconds=one.saved_seconds,
-            programs=[describe_gain(gain) for gain in self.gaining(one)],
-        )

@@ -1,4 +1,4 @@
-"""One plan of a whole step: what it is on the clock, and how it stands to others."""
+"""Plans of a whole step: what each is on the clock, how it stands to others, what it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.step.search.hints import MemorySaving
 from synth.step.search.links import ComposedPlan
+from synth.step.search.operations.finer import RESOLUTION, Refinement
+from synth.step.search.planning import PlanningResult
 from synth.step.search.resolution import Difference
 
 T = TypeVar("T")
@@ -120,3 +123,79 @@ def thin_front(front: Sequence[T]) -> Sequence[T]:
     if last < MOST_OF_FRONT:
         return front
     return [front[round(at * last / (MOST_OF_FRONT - 1))] for at in range(MOST_OF_FRONT)]
+
+
+class FreedMemory(AnswerPart):
+    """A change with which a plan would need less memory."""
+
+    what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
+    bytes: Whole = Field(description="Lower bound of the bytes of the fullest device then.")
+    freed_bytes: Whole = Field(description="Bytes saved.")
+
+
+class LeastMemory(AnswerPart):
+    """The plan that needs the least memory, where none fits."""
+
+    plan: str = Field(description="Plan, as simulate reads it.")
+    bytes: Whole = Field(description="Bytes of the fullest device.")
+    excess_bytes: Whole = Field(description="Excess over the device's memory.")
+    freed: list[FreedMemory] = Field(
+        description="Changes that would help, the largest effect first."
+    )
+
+    @classmethod
+    def of(
+        cls, found: PlanningResult, memory_bytes: float, helps: Sequence[MemorySaving] = ()
+    ) -> Self | None:
+        """None where something fits."""
+        if found.nearest is None:
+            return None
+        candidate, size = found.nearest
+        return cls.like(
+            plan=str(candidate.recipe),
+            bytes=round(size),
+            excess_bytes=max(0, round(size - memory_bytes)),
+            freed=[
+                (saving.what, round(saving.size_bytes), round(saving.freed_bytes))
+                for saving in helps
+            ],
+        )
+
+
+class RowsOfOperations(AnswerPart):
+    """The first plan looked at operation by operation."""
+
+    because: str = Field(description="Why rows were not chosen together; empty if they were.")
+    sums: Seconds | None = Field(description="Seconds of the chosen rows in sequence, or null.")
+    sums_gap: Number | None = Field(description="Upper limit of the gap to the optimum.")
+    recipe_sums: Seconds | None = Field(description="Seconds of the first plan in sequence.")
+    rows_seconds: Seconds | None = Field(description="Simulated seconds of a step with these rows.")
+    rows_bytes: Whole | None = Field(description="Bytes of the fullest device with them.")
+    rounded: Whole = Field(
+        description="Casts that these have sums on the other side of: added up narrower."
+    )
+    tried: Whole = Field(description="Substitutions where the first plan redistributes.")
+    substituted_seconds: Seconds = Field(
+        description="Seconds of the best of them, or of the first plan."
+    )
+    pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
+    substitutions: list[str] = Field(description="The rows that this has otherwise.")
+    better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
+
+    @classmethod
+    def of(cls, found: Refinement) -> Self:
+        """What was found."""
+        rows, tried = found.rows, found.substituted
+        return cls.like(
+            found,
+            tried,
+            sums=rows.chosen.found.seconds if rows else None,
+            sums_gap=rows.chosen.found.gap if rows else None,
+            recipe_sums=rows.recipe_seconds if rows else None,
+            rows_seconds=rows.found.seconds if rows else None,
+            rows_bytes=rows.size_bytes if rows else None,
+            substituted_seconds=tried.seconds,
+            pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
+            substitutions=tried.kept,
+            better=bool(found.text),
+        )
