@@ -36,6 +36,9 @@ class DiffQuestion(Question):
         Flag("A later answer, or one to a changed question", spelled="SECOND", file=File.ANSWER),
     ]
 
+    def check_early(self) -> None:
+        read_kept_answers(self)
+
 
 Scalar = bool | int | float | str | None
 _QUESTION_KEYS = ("job", "request", "bytes", "algorithm", "collapse")

@@ -20,8 +20,12 @@ from synth.collective.ranking.settings import RuntimeCalls
 from synth.collective.ranking.stripes import round_to_bytes
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive
+from synth.collective.semantics.truth_tables import check_depth
 from synth.collective.verify.rehearsal import judge_symbolically
 from synth.collective.verify.symbolic import Refuted
+
+_MOST_DIGITS = 6
+"""Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
 
 
 class WrongProgramError(InputError):
@@ -51,6 +55,15 @@ def derive_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_REDUCE) -
             hint="'collsynth check' tells more",
         )
     return derivation
+
+
+def check_derivation(text: str, reduction: Reduction, goal: Goal) -> None:
+    """Raises InputError for a text that is no program; on a small tree, too, for a wrong one."""
+    if len(reduction.tree.digits) <= _MOST_DIGITS:
+        derive_text(text, reduction, goal)
+    else:
+        check_depth(len(reduction.tree.digits))
+        canonicalize(parse(text), reduction.tree)
 
 
 def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput:

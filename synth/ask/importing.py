@@ -13,6 +13,7 @@ from hierarchies.importers import (
     DraftLevel,
     ImportOptions,
     StatedValue,
+    check_beginnings,
     draft_to_toml,
     import_texts,
     scale_to_unit,
@@ -33,7 +34,7 @@ from synth.ask.answers.parts import (
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Names, OptionalMachine
-from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
 from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
@@ -82,6 +83,13 @@ class ImportQuestion(Question):
         """What the files say, around the nodes of ``inside``. Raises InputError as that reads."""
         draft = import_texts(self.kind, self.texts(), self.options())
         return draft if self.inside is None else wrap_network(draft, system_of(self.inside))
+
+    def check_early(self) -> None:
+        texts = self.texts()
+        if self.kind not in KINDS or is_short(*texts.values()):
+            self.draft()
+        else:
+            check_beginnings(self.kind, texts)
 
 
 class DraftedLevel(AnswerPart):

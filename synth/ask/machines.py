@@ -61,6 +61,10 @@ class SystemsQuestion(FaultyQuestion):
 
     system: Annotated[OptionalMachine, Flag("System to show in full", spelled="NAME")] = None
 
+    def check_early(self) -> None:
+        if self.system is not None:
+            self.changed(system_of(self.system))
+
 
 class GraphQuestion(FaultyQuestion):
     """Write a machine as a graph of devices, ports, switches and cables, or draw it."""
@@ -76,6 +80,9 @@ class GraphQuestion(FaultyQuestion):
         ),
     ] = None
 
+    def check_early(self) -> None:
+        self.changed(system_of(self.system))
+
 
 class PlaceQuestion(Question):
     """List every placement of parallelism axes on a system, and what frameworks do by default."""
@@ -83,6 +90,12 @@ class PlaceQuestion(Question):
     system: Machine
     axes: Axes
     placement: OnePlacement = None
+
+    def check_early(self) -> None:
+        system, axes = system_of(self.system).check_even(), axes_of(self.axes)
+        next(placements(system.hierarchy, axes))
+        if self.placement is not None:
+            Placement(system.hierarchy, axes, matrix_of(self.placement))
 
 
 class CountQuestion(Question):
@@ -94,6 +107,13 @@ class CountQuestion(Question):
     max_steps: MaxSteps = 5
     across: AcrossGroups = False
     request: RequestedGoal = Goal.ALL_REDUCE
+
+    def language(self) -> Language:
+        """The programs that are counted. Raises InputError for what makes no sense."""
+        return Language(self.max_steps, self.across, self.request)
+
+    def check_early(self) -> None:
+        self.language()
 
 
 class GraphFormat(StrEnum):
@@ -285,8 +305,7 @@ def place(question: PlaceQuestion, watcher: Watcher) -> Reply:
 
 def count(question: CountQuestion, watcher: Watcher) -> Reply:
     """How many instructions a tree admits, and how many valid programs there are by length."""
-    language = Language(question.max_steps, question.across, question.request)
-    graph = explore_states(question.digits, language, watcher.searching)
+    graph = explore_states(question.digits, question.language(), watcher.searching)
     choices = list_instructions(question.digits, across=question.across, goal=question.request)
     found = CountReply.like(
         question,

@@ -13,7 +13,7 @@ from synth.ask.answers.measured import CalibratedReply, DoctorReply, TestsReply,
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Machine, Numbers
-from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.runtimes import runtime_of_system
@@ -112,10 +112,12 @@ class LogsQuestion(Question):
         _check_one_kind(logs)
         return logs
 
-    def check_logs(self) -> None:
-        """Raises InputError for files that can be seen to be no logs before they are read."""
-        for file in self.files:
-            check_log(file.text, _source(file))
+    def check_early(self) -> None:
+        if is_short(*(file.text for file in self.files)):
+            self.matched(system_of(self.system))
+        else:
+            for file in self.files:
+                check_log(file.text, _source(file))
 
 
 class CalibrateQuestion(LogsQuestion):
@@ -145,6 +147,13 @@ class CalibrateQuestion(LogsQuestion):
         if self.only and not self.plan:
             hint = "give --plan, or leave it out"
             raise InputError("tests are named, and none are asked for", where="--only", hint=hint)
+
+    def check_early(self) -> None:
+        if self.plan:
+            self.check_alone()
+            self.tests(system_of(self.system))
+        else:
+            super().check_early()
 
     def tests(self, system: System) -> tuple[Experiment, ...]:
         """The tests of a plan.

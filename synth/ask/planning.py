@@ -8,11 +8,17 @@ from typing import Annotated, Any, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from grammar import Goal
-from hierarchies import MOST_AXES, InputError, System, error_context
+from hierarchies import (
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    error_context,
+    placements,
+)
 from synth.ask.answers.degraded import CostReply, UnevenReply
-from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply, TopReply
+from synth.ask.answers.planning import PlanReply, SystemsRankedReply, TopReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
-from synth.ask.questions import notations
 from synth.ask.questions.collectives import Collectives, job_of_collectives
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import (
@@ -21,9 +27,7 @@ from synth.ask.questions.flags import (
     Axes,
     Bytes,
     Collapse,
-    Figure,
     MaxSteps,
-    Measure,
     OneOrMoreBytes,
     OnePlacement,
     OptionalReducedAxes,
@@ -42,21 +46,20 @@ from synth.ask.questions.question import (
     matrix_of,
     segment_counts,
 )
-from synth.ask.reply import Outcome, Reply, reply, reply_of_search
+from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.planned import StepPlanQuestion, plan_step
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded import UnevenRequest, uneven_answers
-from synth.collective.degraded.comparison import compare_machines, uneven_request
+from synth.collective.degraded import Survivors, UnevenRequest, uneven_answers
+from synth.collective.degraded.comparison import compare_machines, fit_request, uneven_request
+from synth.collective.degraded.ranking import only_axis
 from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
 from synth.collective.ranking.sizes import check_range, sweep
 from synth.collective.semantics.programs import Language
-from synth.collective.workload.files import parse_sizes
+from synth.collective.workload.assignments import assignments
 from synth.collective.workload.job import Workload
-from synth.collective.workload.planner import SearchSettings, plan_job
-from synth.collective.workload.shapes import StateSharding, Training, TransformerShape
-from synth.collective.workload.transformer import transformer_job
+from synth.collective.workload.planner import SearchSettings, plan_job, settle_on_placement
 from synth.search.forks import map_in_forks
 
 MOST_SYSTEMS = 1024
@@ -165,6 +168,18 @@ class TopQuestion(RankedQuestion, MachineQuestion):
         asked = self.asked()
         return asked, uneven_request(asked)
 
+    def check_early(self) -> None:
+        system = self.machine()
+        if self.collectives:
+            _check_job(self, self.job())
+        elif system.missing:
+            asked, _ = self.uneven()
+            only_axis(asked.axes, asked.over, Survivors(system))
+        else:
+            request = self.asked()
+            _check_request(system, request)
+            fix_placement(system, request)
+
     @property
     def system_name(self) -> str:
         """What the system is called in the question."""
@@ -189,6 +204,11 @@ class SweepQuestion(RankedQuestion):
         given = {name: getattr(self, name) for name in RankedQuestion.model_fields}
         return [TopQuestion(system=system, **given) for system in self.systems]
 
+    def check_early(self) -> None:
+        for question in self.tops():
+            with error_context(question.system_name):
+                question.check_early()
+
 
 class CostQuestion(MachineQuestion):
     """Tell what it costs that something is missing or slower, and what to do about it."""
@@ -207,6 +227,11 @@ class CostQuestion(MachineQuestion):
         """The question as the planner's request. Raises InputError for what makes no sense."""
         shared = RankedQuestion.model_fields.keys() & type(self).model_fields
         return RankedQuestion(k=1, **{name: getattr(self, name) for name in shared}).asked()
+
+    def check_early(self) -> None:
+        whole, request = self.priced(system_of(self.system)).healthy, self.asked()
+        _check_request(whole, request)
+        fit_request(whole, self.machine(), request)
 
 
 class JobPlanQuestion(Question):
@@ -245,49 +270,29 @@ class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
                 raise InputError(f"{name} beside a {about}", where=name, hint=hint)
         return self
 
+    def check_early(self) -> None:
+        if self.job is None:
+            self.check_plans(self.machine())
+        else:
+            _check_job(self, job_of(self.job))
 
-class JobQuestion(Question):
-    """Derive a job file for plan: what a transformer's training step communicates."""
 
-    axes: Annotated[
-        dict[str, str | Figure],
-        Field(max_length=MOST_AXES),
-        Flag("Sizes", ", as in data=any,tensor=1|2|4|8,pipeline=4", notation=notations.OPEN_AXES),
-    ]
-    layers: Annotated[Figure, Flag("Layers of the transformer")]
-    hidden: Annotated[Figure, Flag("Width of the model")]
-    heads: Annotated[Figure, Flag("Attention heads")]
-    vocabulary: Annotated[Figure, Flag("Size of the vocabulary")]
-    sequence: Annotated[Figure, Flag("Tokens per sequence")]
-    name: Annotated[str, Flag("Name of the job")] = "transformer"
-    micro_batch: Annotated[Figure, Flag("Sequences per micro-batch")] = 1
-    batch: Annotated[Figure | None, Flag("Sequences per step, over all devices")] = None
-    micro_batches: Annotated[Figure | None, Flag("Micro-batches per step on each device")] = None
-    kv_heads: Annotated[Figure, Flag("Key and value heads, if fewer")] = 0
-    feed_forward: Annotated[
-        Figure, Flag("Width of the feed-forward network, unless 4 x hidden")
-    ] = 0
-    gated: Annotated[bool, Flag("A gated network, as in Llama", also={"classic": False})] = False
-    classic: bool = True
-    experts: Annotated[Figure, Flag("Experts per layer")] = 0
-    experts_per_token: Annotated[Figure, Flag("Experts per token")] = 2
-    sharding: Annotated[
-        StateSharding,
-        Field(strict=False),
-        Flag("none, optimizer, fsdp or hsdp"),
-    ] = StateSharding.NONE
-    sequence_parallel: bool = True
-    recompute: Annotated[bool, Flag("Recompute activations")] = False
-    memory_GB: Annotated[
-        Measure | None, Flag("GB per device for the training state", spelled="--memory")
-    ] = Field(default=None, strict=False)
-    most_bubble: Measure | None = Field(default=None, strict=False)
+def _check_request(system: System, request: Request) -> None:
+    """Raises InputError for axes or a placement that the system has not."""
+    if request.placement is not None:
+        first = Placement(system.hierarchy, request.axes, request.placement)
+    else:
+        first = next(placements(system.hierarchy, request.axes))
+    Reduction(first, request.over, request.collapse)
 
-    def job(self) -> Workload:
-        """The job. Raises InputError for numbers that make no transformer."""
-        sizes = {name: parse_sizes(_parse_whole(size)) for name, size in self.axes.items()}
-        shape, training = self.fill(TransformerShape), self.fill(Training)
-        return transformer_job(shape, training, sizes, name=self.name)
+
+def _check_job(question: PlanQuestion | TopQuestion, job: Workload) -> None:
+    """Raises InputError for a job that no placement fits."""
+    system, placement = question.machine().check_even(), search_settings(question).placement
+    if placement is None:
+        assignments(job, system.devices)
+    else:
+        settle_on_placement(system, job, placement)
 
 
 def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
@@ -299,10 +304,6 @@ def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
         segments=segment_counts(question.segments),
         placement=None if question.placement is None else matrix_of(question.placement),
     )
-
-
-def _parse_whole(size: str | int) -> str | int:
-    return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
 def rank_programs(
@@ -370,11 +371,6 @@ def _plan_job(
     return reply_with_outcome(
         PlanReply.of(plan_job(system.check_even(), job, search_settings(question), watcher))
     )
-
-
-def derive_job(question: JobQuestion, watcher: Watcher) -> Reply:
-    """A job file for ``plan``, from the shape of a transformer and how it is trained."""
-    return reply(JobReply.of(question.job()))
 
 
 def price_faults(question: CostQuestion, watcher: Watcher) -> Reply:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import numpy as np
 
-from grammar import Goal, Program, canonicalize, parse
-from hierarchies import Digit, InputError, Reduction, Tree
+from grammar import Goal, Program, canonicalize, instructions, parse
+from hierarchies import Digit, InputError, Reduction, System, Tree
 from synth.ask.answers.machine_parts import MachineException
 from synth.ask.answers.parts import SCHEMA_VERSION, default_keys, verdict_keys
 from synth.ask.answers.programs import CheckReply, LowerReply, ReplayPart, TimeReply
-from synth.ask.export import derive_text
+from synth.ask.export import check_derivation, derive_text
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import (
@@ -44,6 +44,7 @@ from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive, derive_on
 from synth.collective.semantics.states import holdings
+from synth.collective.semantics.truth_tables import check_depth
 from synth.collective.verify.replay import Failure, compare, expected_multiplicities, multiplicities
 from synth.collective.verify.symbolic import Proved, Refuted, prove
 
@@ -83,11 +84,24 @@ class CheckQuestion(ProgramQuestion):
             return Tree.of(*self.tree)
         return self.place(self.program)[1]
 
+    def check_early(self) -> None:
+        found = self.reduction()
+        tree = found if isinstance(found, Tree) else found.tree
+        check_depth(len(tree.digits))
+        instructions(canonicalize(parse(self.program), tree), tree, self.request)
+
 
 class LowerQuestion(PlacedQuestion):
     """Print the schedule: for each step the groups of real devices, and the bytes."""
 
     bytes: Bytes = 2**30
+
+    def machine(self) -> System:
+        """The system. Raises InputError for one that cannot be."""
+        return system_of(self.system)
+
+    def check_early(self) -> None:
+        check_derivation(self.program, self.reduction(self.machine()), self.request)
 
 
 class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
@@ -95,6 +109,9 @@ class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
 
     algorithm: Algorithm = Choice.AUTO
     segments: Segments = "auto"
+
+    def machine(self) -> System:
+        return self.priced(self.changed(system_of(self.system)))
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:
@@ -136,7 +153,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
 
 def lower_program(question: LowerQuestion, watcher: Watcher) -> Reply:
     """The schedule: per step the groups of real devices in order, and the bytes."""
-    system = system_of(question.system)
+    system = question.machine()
     reduction = question.reduction(system)
     schedule = lower(
         derive_text(question.program, reduction, question.request), reduction, question.bytes
@@ -147,7 +164,7 @@ def lower_program(question: LowerQuestion, watcher: Watcher) -> Reply:
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
-    system = question.priced(question.changed(system_of(question.system)))
+    system = question.machine()
     reduction = question.reduction(system)
     derivation = derive_text(question.program, reduction, question.request)
     simulator = Simulator(system, question.algorithm)

@@ -14,11 +14,12 @@ from synth.ask.answers.degraded import CostReply
 from synth.ask.answers.measured import CalibrateReply, DoctorReply
 from synth.ask.answers.outputs import EmitReply, RunReply
 from synth.ask.answers.parts import Json
-from synth.ask.answers.planning import JobReply, PlanAnswer, SystemsRankedReply, TopReply
+from synth.ask.answers.planning import PlanAnswer, SystemsRankedReply, TopReply
 from synth.ask.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.comparing import DiffQuestion, DiffReply, diff
 from synth.ask.importing import ImportQuestion, ImportReply, import_topology
+from synth.ask.jobs import JobQuestion, JobReply, derive_job
 from synth.ask.machines import (
     CountQuestion,
     CountReply,
@@ -37,11 +38,9 @@ from synth.ask.measured import CalibrateQuestion, DoctorQuestion, calibrate, doc
 from synth.ask.outputs import EmitQuestion, RunQuestion, emit_program, run_program
 from synth.ask.planning import (
     CostQuestion,
-    JobQuestion,
     PlanQuestion,
     SweepQuestion,
     TopQuestion,
-    derive_job,
     plan,
     price_faults,
     rank_programs,

@@ -16,7 +16,6 @@ from synth.ask.answers.parts import (
     Interval,
     Matrix,
     Number,
-    OneFile,
     Positive,
     ReplyModel,
     Seconds,
@@ -26,8 +25,6 @@ from synth.ask.answers.parts import (
 )
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.workload.files import write
-from synth.collective.workload.job import Workload
 from synth.collective.workload.planner import JobPlacement, JobPlan, PlacedEntry
 
 
@@ -168,14 +165,3 @@ class SystemsRankedReply(ReplyModel):
     def answers(self) -> list[VerdictPart]:
         """Those of all systems."""
         return [answer for one in self.systems for answer in one.answers]
-
-
-class JobReply(ReplyModel):
-    """A job file for ``plan``."""
-
-    job: str = Field(description="The job's name.")
-    files: OneFile = Field(description="The job file, in TOML.")
-
-    @classmethod
-    def of(cls, job: Workload) -> Self:
-        return cls.like(job=job.name, files={"job.toml": write(job)})

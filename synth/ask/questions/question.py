@@ -57,6 +57,12 @@ class Question(BaseModel):
         extra="forbid", strict=True, allow_inf_nan=False, str_max_length=LONGEST_NAME
     )
 
+    def check_early(self) -> None:
+        """Raises InputError for what the verb would refuse before it begins to search.
+
+        A service says it at once, before the question waits for its turn.
+        """
+
     def fill(self, settings: type[S], **others: Any) -> S:
         """Settings whose fields are the question's of the same names, and ``others``."""
         given = {name: getattr(self, name) for name in type(self).model_fields}

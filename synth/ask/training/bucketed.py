@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_step
 from hierarchies import Axis, InputError, System, placements
 from synth.ask.answers.machine_parts import LevelInBrief, PricesName
@@ -54,6 +55,14 @@ class BucketsQuestion(ModelQuestion, MachineQuestion):
         if system.devices < 2:
             raise InputError(f"{system.name} has one device", where="SYSTEM", hint="two or more")
         return system
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        system = self.checked()
+        accelerator_of(system, self.device)
+        if not isinstance(self.model, NamedText):
+            self.check_batch(self.batch, system.devices)
+        elif isinstance(step, Step):
+            self.check_batch(size_of(step)[0], system.devices)
 
     def check_batch(self, samples: int, devices: int) -> None:
         """Raises InputError where not every device has as many samples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
@@ -59,11 +59,6 @@ def runtime_of(framework: str) -> str:
     return next(
         (runtime for runtime, name in _RUNTIME_NAMES.items() if name == framework), framework
     )
-
-
-def is_framework(runtime: str) -> bool:
-    """Whether it is no runtime whose file holds the step itself."""
-    return runtime in get_args(Framework)
 
 
 def check_model_and_machine(question: StepOnMachineQuestion) -> str:

@@ -25,6 +25,7 @@ from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
 from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
 from synth.step.redistribution.seconds import Redistributor, RequestAnswers
+from synth.step.sharding import Recipe
 
 Accelerator = Annotated[
     NameOrText | None,
@@ -110,6 +111,12 @@ class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
 
     system: Annotated[OptionalMachine, Flag("System to run on", ", to have seconds, too")] = None
     placement: OnePlacement = None
+
+    def check_recipe(self) -> Recipe | None:
+        recipe = super().check_recipe()
+        if recipe is not None:
+            self.placed(dict(recipe.axes))
+        return recipe
 
     def placed(self, axes: Mapping[str, int]) -> TargetMachine | None:
         """The machine with the placement of these axes; None without a machine.

@@ -116,7 +116,7 @@ class OrderQuestion(Question):
                 raise InputError(f"{given}, and the order has {there}", where=flag)
         return found
 
-    def check(self) -> None:
+    def check_early(self) -> None:
         """Raises InputError as ``chosen`` and ``timed``; no order is searched."""
         if self.durations and self.order == SEARCHED_SCHEDULE:
             self.check_named()

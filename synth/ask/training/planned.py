@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from hierarchies import System
+from hierarchies import InputError, System
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
@@ -33,13 +33,13 @@ from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, 
 from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
-from synth.step.models import ModelSettings
+from synth.step.models import ModelSettings, check_zoo_sizes
 from synth.step.profiles import check_dtype
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe
 from synth.step.search.operations.finer import Refinement
-from synth.step.search.pins import Pins
+from synth.step.search.pins import AXES, Pins
 from synth.step.search.planning import Planner, PlanningResult
 from synth.step.search.resolution import Difference, compare_seconds
 from synth.step.simulation.spans import list_spans
@@ -100,6 +100,15 @@ class StepPlanQuestion(Question):
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
         return Pins.parse(self.pin), Pins.parse(self.explain)
 
+    def check_plans(self, system: System) -> None:
+        """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
+        assert self.model is not None
+        check_zoo_sizes(self.model, self.changes(), self.spelling())
+        device = accelerator_of(system, self.device)
+        profile_of(self.profile, device, system.devices)
+        for pins in self.pins():
+            _check_pins(pins, system.check_even().devices, self.batch)
+
     def changes(self) -> dict[str, int]:
         """Other sizes than the model has."""
         length = {} if self.sequence is None else {"sequence": self.sequence}
@@ -108,6 +117,19 @@ class StepPlanQuestion(Question):
     def spelling(self) -> ModelSettings:
         """How the model is written down."""
         return self.fill(ModelSettings)
+
+
+def _check_pins(pins: Pins, devices: int, batch: int) -> None:
+    """Raises InputError for axes that do not divide the devices, or microbatches the samples."""
+    sizes = {name: int(size) for name, size in pins.said.items() if name in AXES}
+    if devices % prod(sizes.values()):
+        said = " ".join(f"{name}={size}" for name, size in sizes.items())
+        hint = "pinned axes, one times the other, divide the devices"
+        raise InputError(f"{said} on {devices} devices", where="pin", hint=hint)
+    count = int(pins.said.get("microbatches", 1))
+    if batch % count:
+        problem = f"{batch} samples in {count} microbatches"
+        raise InputError(problem, where="pin", hint="as many in each")
 
 
 def plan_step(

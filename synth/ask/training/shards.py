@@ -51,6 +51,15 @@ from synth.step.sharding.plan import TIME
 class ShardQuestion(StepOnMachineQuestion):
     """Shard a training step by a plan: its types, what it sends, bytes and operations a device."""
 
+    def read_short(self) -> Step | ShardedStep:
+        return self.read(parse_either)
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        if isinstance(step, ShardedStep):
+            self.check_sharded()
+        elif step is not None or self.plan is not None or isinstance(self.model, str):
+            super().check_step(step)  # a long text without a plan may be of a step that is sharded
+
     def check_sharded(self) -> None:
         """Raises InputError for what is said beside a step that is sharded already."""
         for flag, value in (("--plan", self.plan), ("--axes", self.axes)):

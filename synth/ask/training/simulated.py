@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_step
 from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
@@ -25,6 +25,7 @@ from synth.ask.answers.training.simulated import (
 )
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Measure, OptionalMachine
+from synth.ask.questions.named_texts import system_of
 from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.machines import (
     Accelerator,
@@ -124,6 +125,13 @@ class SimulateQuestion(StepOnMachineQuestion):
         """Raises InputError where no machine is given."""
         if self.system is None:
             raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        self.check_machine()
+        super().check_step(step)
+        assert self.system is not None
+        system = system_of(self.system)
+        profile_of(self.profile, accelerator_of(system, self.device), system.devices)
 
 
 def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:

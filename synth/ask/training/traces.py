@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
 from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, Whole
@@ -22,6 +22,10 @@ from synth.step.models import ModelSettings, check_zoo_sizes, zoo_step
 from synth.step.work import list_repetitions, peak_bytes, work_of
 from synth.step.zoo.sizes import apart, sizes_of
 
+MOST_READ = 2**17
+"""Longer texts, in characters, are read by the worker alone: to read one, and to write a plan out
+for it, takes half a second. Steps of transformers have half of it, those that convolve twice it.
+"""
 SHAPE = LimitExemption("shapes grow with it, operations do not, and unrolled layers have a limit")
 
 
@@ -96,10 +100,25 @@ class ModelQuestion(Question):
         else:
             check_zoo_sizes(self.model, self.sizes, self.spelling())
 
-    def check_beginning(self) -> None:
-        """Raises InputError for a text that can be seen to be no step before it is read."""
+    def check_early(self) -> None:
+        self.check_model()
+        step: Step | ShardedStep | None = None
         if isinstance(self.model, NamedText):
-            check_beginning(self.model.text, where=self.model.name)
+            if len(self.model.text) <= MOST_READ:
+                step = self.read_short()
+            else:
+                check_beginning(self.model.text, where=self.model.name)
+        self.check_step(step)
+
+    def read_short(self) -> Step | ShardedStep:
+        """The step of a short text. Raises InputError for what is wrong in it."""
+        return self.step()
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        """Raises InputError for what does not go with the step.
+
+        It is None of a model of the zoo, which is not traced here, and of a text that takes long.
+        """
 
     def read(self, parse: StepParser[S], replicas: int = 1) -> S | Step:
         """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from math import isfinite
@@ -12,8 +11,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag
 
-from grammar.tensors.operations import Step
-from grammar.tensors.sharding import Type, part_shape
+from grammar.tensors.operations import ShardedStep, Step
 from hierarchies import InputError
 from synth.ask.answers.parts import (
     AnswerPart,
@@ -23,7 +21,6 @@ from synth.ask.answers.parts import (
     Positive,
     ReplyModel,
     TextFile,
-    Whole,
     discriminate_by,
 )
 from synth.ask.questions.fields import CostLimit, Flag
@@ -33,24 +30,24 @@ from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.configured import (
     ConfiguredReply,
     Framework,
+    check_configured,
     check_model_and_machine,
     configure_framework,
 )
 from synth.ask.training.machines import StepOnMachineQuestion
 from synth.ask.training.plans import StepWithPlan
+from synth.ask.training.redistributions import (
+    MemoryByRole,
+    Redistributions,
+    memory_by_role,
+    redistributions_of,
+)
 from synth.collective.ranking.request import Watcher
 from synth.step.emit import Programs, add_statement, programs_for, write
 from synth.step.models import own_function
 from synth.step.sharding import (
-    InstructionPlace,
-    LocalOperation,
     Plan,
-    RedistributedValue,
-    SentValue,
-    StepPhase,
-    StepProgram,
 )
-from synth.step.sharding.program import EVERYWHERE
 from synth.step.trials import (
     SingleDeviceRun,
     StepDifference,
@@ -65,7 +62,6 @@ from synth.step.trials import (
     split_stacks,
 )
 from synth.step.trials import run_trial as trained_in
-from synth.step.work import length_of
 
 MODEL_CLASSES = 8
 """Classes and tokens in the batches of a trial: models of the zoo have at least as many."""
@@ -132,6 +128,14 @@ class TrainQuestion(StepOnMachineQuestion):
                 problem = f"{name} beside --runtime {self.runtime}"
                 raise InputError(problem, where=name, hint="leave it out: the framework does it")
 
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        self.check_runtime()
+        if self.runtime in _RUNTIMES:
+            super().check_step(step)
+        else:
+            self.check_recipe()
+            check_configured(self, self.runtime)
+
     def overlaps(self) -> bool:
         """Whether what is made is sent beside compute. Raises InputError where it cannot be."""
         if self.overlap == "none":
@@ -149,23 +153,6 @@ class TrainQuestion(StepOnMachineQuestion):
 _Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
 _Deviation = Annotated[Number | None, Field(description="Null where something is no number.")]
-
-
-class Redistributions(AnswerPart):
-    """What is sent in one way: along some axes, or from stage to stage."""
-
-    what: str = Field(min_length=1, description="The collective, and over which axes.")
-    times: Positive = Field(description="How often in a step, in loops as often as they go round.")
-    bytes: Whole = Field(
-        description="What a device must send or receive at least, of all stages and microbatches."
-    )
-
-
-class MemoryByRole(AnswerPart):
-    """What one device holds between steps."""
-
-    parameter: Whole = Field(description="Parameters, in bytes.")
-    moment: Whole = Field(description="State of the optimizer, in bytes.")
 
 
 class StepRow(AnswerPart):
@@ -265,8 +252,8 @@ def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
         name=step.name,
         plan=found.text,
         runtime=question.runtime,
-        held=MemoryByRole(**_memory_by_role(found)),
-        redistributions=_redistributions_of(found.program, plan),
+        held=memory_by_role(found),
+        redistributions=redistributions_of(found.program, plan),
         placement=programs.placement if programs else None,
         ranks_by_axes=programs is not None and programs.reordered,
         programs=programs.texts if programs else {},
@@ -274,59 +261,6 @@ def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
         files=files,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
-
-
-def _memory_by_role(planned: StepWithPlan) -> dict[str, int]:
-    """By a device of the stage that holds most, of each role."""
-    step, program, plan = planned.step, planned.program, planned.plan
-    found: dict[str, Counter[int]] = {"parameter": Counter(), "moment": Counter()}
-    homes = program.homes or (0,) * len(program.inputs)
-    for value, role, lies, home in zip(
-        step.graph.inputs, step.roles, program.inputs, homes, strict=True
-    ):
-        if role in found:
-            rank = 0 if plan.order is None else plan.order.rank_of[home]
-            found[role][rank] += Type(
-                value.type.dtype, part_shape(value.type, lies, plan.parts)
-            ).bytes
-    return {role: max(of.values(), default=0) for role, of in found.items()}
-
-
-def _redistributions_of(program: StepProgram, plan: Plan) -> list[Redistributions]:
-    """On all stages together, of all microbatches."""
-    times: Counter[str] = Counter()
-    least: Counter[str] = Counter()
-    places = program.places or (InstructionPlace(EVERYWHERE, StepPhase.BEFORE),) * len(
-        program.instructions
-    )
-    for one, place in zip(program.instructions, places, strict=True):
-        once = place.when in (StepPhase.BEFORE, StepPhase.AFTER)
-        _count(one, plan, 1 if once else plan.microbatches, times, least)
-    order = sorted(times, key=lambda what: (-least[what], what))
-    return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
-
-
-def _count(
-    one: LocalOperation | RedistributedValue | SentValue,
-    plan: Plan,
-    often: int,
-    times: Counter[str],
-    least: Counter[str],
-) -> None:
-    match one:
-        case RedistributedValue(value, path):
-            for move in path.requests(plan.sizes):
-                what = f"{move.how.value} over {', '.join(move.axes)}"
-                times[what] += often
-                least[what] += often * int(move.least_bytes(value.type, plan.parts))
-        case SentValue(value, lies):
-            what = "point-to-point between stages"
-            times[what] += often
-            part = Type(value.type.dtype, part_shape(value.type, lies, plan.parts))
-            least[what] += often * part.bytes
-        case LocalOperation(operation, _, StepProgram() as body):
-            for inner in body.instructions:
-                _count(inner, plan, often * length_of(operation), times, least)
 
 
 def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | None:

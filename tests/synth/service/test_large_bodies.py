@@ -11,12 +11,12 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
+from synth.ask.refusals import check
 
 from each import each
 from hierarchies import InputError
 from hierarchies.importers import KINDS, markup
 from synth.ask.questions.question import parse_question
-from synth.ask.refusals import check
 from synth.ask.table import VERBS
 from synth.measure.logs import header
 from synth.measure.logs.reading import parse_logs
