@@ -175,21 +175,18 @@ class ImportReply(ReplyModel):
     complete: bool = Field(description="Whether all required values are known.")
     files: OneFile = Field(description="The description, in TOML.")
 
-    @classmethod
-    def of(cls, kind: str, draft: Draft) -> Self:
-        blanks = [BlankPart.of(place, key, blank) for place, key, blank in draft.blanks()]
-        return cls.like(
-            kind=kind,
-            draft=draft,
-            blanks=blanks,
-            complete=not any(blank.needed for blank in blanks),
-            files={f"{draft.name}.toml": draft_to_toml(draft)},
-        )
-
 
 def import_topology(question: ImportQuestion, watcher: Watcher) -> Reply:
     """What the files say, what they leave open, and the description to be completed."""
     draft = question.draft()
     if question.suggested:
         draft = draft.suggested()
-    return reply(ImportReply.of(question.kind, draft))
+    blanks = [BlankPart.of(place, key, blank) for place, key, blank in draft.blanks()]
+    answer = ImportReply.like(
+        question,
+        draft=draft,
+        blanks=blanks,
+        complete=not any(blank.needed for blank in blanks),
+        files={f"{draft.name}.toml": draft_to_toml(draft)},
+    )
+    return reply(answer)

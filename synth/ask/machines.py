@@ -191,18 +191,6 @@ class GraphReply(ReplyModel):
     levels: list[LevelOfGraph] = Field(min_length=1, description="Outermost first.")
     files: OneFile = Field(description="The graph.")
 
-    @classmethod
-    def of(cls, system: System, graph: MachineGraph, format: GraphFormat, text: str) -> Self:
-        return cls.like(
-            system=system,
-            exceptions=MachineException.all_of(system),
-            format=format,
-            nodes=Nodes(**_count_by_kind(NodeKind, [node.kind for node in graph.nodes])),
-            edges=Edges(**_count_by_kind(Join, [edge.kind for edge in graph.edges])),
-            levels=LevelOfGraph.all_of(system, graph),
-            files={f"{system.name}.{format.value}": text},
-        )
-
 
 class CatalogueReply(ReplyModel):
     """All known machines."""
@@ -283,7 +271,16 @@ def graph_machine(question: GraphQuestion, watcher: Watcher) -> Reply:
     system = question.changed(system_of(question.system))
     found = graph_of(system)
     format = question.format or GraphFormat.GRAPHML
-    return reply(GraphReply.of(system, found, format, FORMATS[format](system, found)))
+    answer = GraphReply.like(
+        system=system,
+        exceptions=MachineException.all_of(system),
+        format=format,
+        nodes=Nodes(**_count_by_kind(NodeKind, [node.kind for node in found.nodes])),
+        edges=Edges(**_count_by_kind(Join, [edge.kind for edge in found.edges])),
+        levels=LevelOfGraph.all_of(system, found),
+        files={f"{system.name}.{format.value}": FORMATS[format](system, found)},
+    )
+    return reply(answer)
 
 
 def place(question: PlaceQuestion, watcher: Watcher) -> Reply:

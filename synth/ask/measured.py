@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hierarchies import InputError, System, describe_system
-from synth.ask.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
+from synth.ask.answers.measured import (
+    SHORTFALLS,
+    AmbiguousLevels,
+    CalibratedReply,
+    CarriedLevel,
+    DoctorReply,
+    ExperimentPart,
+    TestsReply,
+    UnexpectedRow,
+)
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Machine, Numbers
@@ -22,9 +32,10 @@ from synth.measure.calibration.candidates import candidates
 from synth.measure.calibration.experiments import Experiment, experiments, script
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import FEWEST_SIZES
+from synth.measure.calibration.residuals import find_unexpected
 from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
 from synth.measure.calibration.typical import apply_typical
-from synth.measure.doctor import Diagnosis, diagnose, is_collective
+from synth.measure.doctor import Diagnosis, carried_shares, diagnose, is_collective
 from synth.measure.logs.devices import check_devices
 from synth.measure.logs.matching import CallerFacts, MatchedLog, match_log
 from synth.measure.logs.reading import check_log, parse_logs
@@ -208,14 +219,37 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     diagnosis = diagnose(apply_typical(replace(system, calibration=None)), runs)
     _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
-    warnings = [*warnings_of(runs), *readable.left_out]
+    warnings = [f"{run.log.source}: {warning}" for run in runs for warning in run.log.warnings]
+    warnings += readable.left_out
     contradictions = [one.text for one in diagnosis.contradictions]
     comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
     text = "\n".join([*comments, describe_system(calibrated.system, device)])
-    return reply(CalibratedReply.of(system, calibrated, diagnosis, runs, warnings, text))
+    found, rows = calibrated.calibration, calibrated.rows
+    off = [abs(row.fitted_seconds / row.seconds - 1) for row in rows if not row.dropped]
+    answer = CalibratedReply.like(
+        found,
+        system=system,
+        rows=len(rows),
+        median_error=median(off) if off else None,
+        levels=[
+            CarriedLevel.of(system, carried)
+            for carried in carried_shares(system, [run.measurement for run in runs])
+        ],
+        worst=max(rows, key=lambda row: row.off),
+        unexpected=[
+            UnexpectedRow.of(other.row, low=other.low, high=other.high)
+            for other in find_unexpected(found, rows)
+        ],
+        untold=[AmbiguousLevels.of(system, levels) for levels in found.untold],
+        short=[finding for finding in diagnosis.findings if finding.kind in SHORTFALLS],
+        contradicted=diagnosis.contradictions,
+        warnings=warnings,
+        files={f"{system.name}.toml": text},
+    )
+    return reply(answer)
 
 
 def _check_bounds(diagnosis: Diagnosis) -> None:
@@ -232,7 +266,8 @@ def _plan(system: System, question: CalibrateQuestion) -> Reply:
     spec = given.name if isinstance(given, NamedText) else given
     found = question.tests(system)
     text = script(system, found, question.launcher, spec)
-    return reply(TestsReply.of(system, found, text))
+    tests = [ExperimentPart.of(system, experiment) for experiment in found]
+    return reply(TestsReply.like(system=system, experiments=tests, files={"tests.sh": text}))
 
 
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
@@ -241,5 +276,7 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     readable = question.matched(system)
     diagnosis = diagnose(system, readable.runs)
     wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
-    answer = DoctorReply.of(system, diagnosis, readable.left_out)
+    answer = DoctorReply.like(
+        diagnosis, system=system, prices=system.prices, left_out=readable.left_out
+    )
     return reply(answer, Outcome.NO if wrong else Outcome.OK)

@@ -215,7 +215,10 @@ def _replay(derivation: Derivation, where: Reduction | Tree) -> ReplayPart:
             hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
         )
     failure = compare(schedule, elements)
-    return ReplayPart.of(schedule.devices, elements, failure.reason if failure else None)
+    reason = failure.reason if failure else None
+    return ReplayPart(
+        devices=schedule.devices, elements=elements, equal=failure is None, reason=reason
+    )
 
 
 def _count_contributions(
@@ -237,4 +240,5 @@ def _count_contributions(
         device, chunk, contributor = wrong[0].tolist()
         times = int(counts[device, chunk, contributor])
         reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"
-    return ReplayPart.of(small.devices, small.devices, reason)
+    devices = small.devices
+    return ReplayPart(devices=devices, elements=devices, equal=reason is None, reason=reason)

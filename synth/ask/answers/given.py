@@ -9,27 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grammar import Collective, Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import (
     Axis,
     CalibrationTable,
-    Domain,
-    Fault,
     Hierarchy,
     InputError,
     Level,
-    Link,
     Placement,
     Reduction,
     System,
     calibration_of,
     error_context,
-    parse_fault,
 )
 from hierarchies.units import format_bytes
+from synth.ask.answers.machine_parts import DevicePart, LevelInFull, MachineException
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
 from synth.collective.degraded.handing import PricedGroupProgram
@@ -40,68 +37,28 @@ Segments = Annotated[int, Field(ge=1, le=4096)]
 Payload = Annotated[int, Field(ge=1)]
 
 
-class _JsonLevel(BaseModel):
-    name: str
-    count: int
-    domain: Domain
-    medium: str
-    bandwidth_GB_per_s: float
-    latency_us: float
-    ll_latency_us: float | None
-    ll128_latency_us: float | None
-    reduces: bool
-    ports: int
-    wraps: bool
-    through: list[str]
-    sources: dict[str, str]
-    unconfirmed: list[str]
-
-    def link(self) -> Link:
-        """The links of the level."""
-        return Link(
-            self.domain,
-            self.bandwidth_GB_per_s * 1e9,
-            self.latency_us * 1e-6,
-            self.ports,
-            tuple(self.through),
-            self.sources,
-            tuple(self.unconfirmed),
-            self.reduces,
-            _seconds(self.ll_latency_us),
-            _seconds(self.ll128_latency_us),
-            self.medium,
-            self.wraps,
-        )
+_LENIENT = ConfigDict(extra="ignore", strict=False)
+"""Files of other versions may have more keys."""
 
 
-def _seconds(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds * 1e-6
+class _GivenLevel(LevelInFull):
+    model_config = _LENIENT
 
 
-class _JsonException(BaseModel):
-    unit: str
-    missing: bool
-    bandwidth_share: float | None
-    source: str
-
-    def fault(self, hierarchy: Hierarchy) -> Fault:
-        """The same of a machine."""
-        share = 0.0 if self.missing else self.bandwidth_share or 1.0
-        return parse_fault(self.unit, hierarchy, share, self.source)
+class _GivenException(MachineException):
+    model_config = _LENIENT
 
 
-class _JsonDevice(BaseModel):
-    memory_GB_per_s: float
-    source: str
-    unconfirmed: list[str]
+class _GivenDevice(DevicePart):
+    model_config = _LENIENT
 
 
 class _JsonMachine(BaseModel):
     name: str
     title: str
-    levels: list[_JsonLevel]
-    exceptions: list[_JsonException]
-    device: _JsonDevice
+    levels: list[_GivenLevel]
+    exceptions: list[_GivenException]
+    device: _GivenDevice
     launches: bool
     calibration: CalibrationTable | None
 
@@ -119,7 +76,7 @@ class _JsonMachine(BaseModel):
             calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
             launches=self.launches,
         )
-        faults = [one.fault(hierarchy) for one in self.exceptions]
+        faults = [exception.fault(hierarchy) for exception in self.exceptions]
         return healthy.with_faults(faults) if faults else healthy
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 import hierarchies
-from hierarchies import Domain, Level, Link, System, table_of
+from hierarchies import Domain, Fault, Hierarchy, Level, Link, System, parse_fault, table_of
 from synth.ask.answers.parts import (
     AnswerPart,
     NonEmptyText,
@@ -65,6 +65,23 @@ class LevelInFull(LevelInBrief):
             sources=link.sources or {},
         )
 
+    def link(self) -> Link:
+        """The links of the level, as ``of`` was given them."""
+        return Link(
+            self.domain,
+            self.bandwidth_GB_per_s * 1e9,
+            self.latency_us * 1e-6,
+            self.ports,
+            tuple(self.through),
+            self.sources,
+            tuple(self.unconfirmed),
+            self.reduces,
+            _seconds(self.ll_latency_us),
+            _seconds(self.ll128_latency_us),
+            self.medium,
+            self.wraps,
+        )
+
     @classmethod
     def of_all(cls, system: System) -> list[LevelInFull]:
         """The levels of a machine, outermost first."""
@@ -73,6 +90,10 @@ class LevelInFull(LevelInBrief):
 
 def _microseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds * 1e-6
 
 
 class DevicePart(AnswerPart):
@@ -92,6 +113,11 @@ class MachineException(AnswerPart):
         description="Remaining share of its bandwidth; null if it is missing."
     )
     source: str = Field(description="Source of the information.")
+
+    def fault(self, hierarchy: Hierarchy) -> Fault:
+        """The same of a machine."""
+        share = 0.0 if self.missing else self.bandwidth_share or 1.0
+        return parse_fault(self.unit, hierarchy, share, self.source)
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
@@ -28,18 +27,14 @@ from synth.measure.calibration.experiments import (
     launch_lines,
     log_command,
 )
-from synth.measure.calibration.fit import FitResult
-from synth.measure.calibration.residuals import FittedRow, find_unexpected
+from synth.measure.calibration.residuals import FittedRow
 from synth.measure.doctor import (
     CarriedShare,
-    Diagnosis,
     Finding,
     FindingKind,
     MeasuredRun,
     SizeReading,
-    carried_shares,
 )
-from synth.measure.logs.matching import MatchedLog
 
 
 class ExperimentPart(AnswerPart):
@@ -84,14 +79,6 @@ class TestsReply(ReplyModel):
     system: MachineInBrief = Field(description="The machine.")
     experiments: list[ExperimentPart] = Field(description="The tests, innermost level first.")
     files: OneFile = Field(description="The script that runs them all.")
-
-    @classmethod
-    def of(cls, system: System, found: Sequence[Experiment], script: str) -> Self:
-        return cls.like(
-            system=system,
-            experiments=[ExperimentPart.of(system, experiment) for experiment in found],
-            files={"tests.sh": script},
-        )
 
 
 class ClassResidual(AnswerPart):
@@ -226,51 +213,6 @@ class CalibratedReply(ReplyModel):
     warnings: list[str] = Field(description="Faulty parts of logs that were left out.")
     files: OneFile = Field(description="The calibrated description.")
 
-    @classmethod
-    def of(
-        cls,
-        system: System,
-        calibrated: FitResult,
-        diagnosis: Diagnosis,
-        matched: Sequence[MatchedLog],
-        warnings: Sequence[str],
-        description: str,
-    ) -> Self:
-        """What was fitted, to how many rows, how far off they are, and what they cannot tell.
-
-        ``diagnosis`` is of the same logs, by the prices before the fit.
-        """
-        found = calibrated.calibration
-        kept = [row for row in calibrated.rows if not row.dropped]
-        off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
-        return cls.like(
-            found,
-            system=system,
-            rows=len(calibrated.rows),
-            median_error=median(off) if off else None,
-            levels=[
-                CarriedLevel.of(system, carried)
-                for carried in carried_shares(system, [log.measurement for log in matched])
-            ],
-            worst=max(calibrated.rows, key=lambda row: row.off),
-            unexpected=[
-                UnexpectedRow.of(other.row, low=other.low, high=other.high)
-                for other in find_unexpected(found, calibrated.rows)
-            ],
-            untold=[AmbiguousLevels.of(system, levels) for levels in found.untold],
-            short=[finding for finding in diagnosis.findings if finding.kind in SHORTFALLS],
-            contradicted=diagnosis.contradictions,
-            warnings=warnings,
-            files={f"{system.name}.toml": description},
-        )
-
-
-def warnings_of(matched: Sequence[MatchedLog]) -> Iterator[str]:
-    """What was wrong with logs, each beside its source."""
-    for one in matched:
-        for warning in one.log.warnings:
-            yield f"{one.log.source}: {warning}"
-
 
 CalibrateReply = Annotated[
     Annotated[TestsReply, Tag("experiments")] | Annotated[CalibratedReply, Tag("")],
@@ -370,7 +312,3 @@ class DoctorReply(ReplyModel):
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="Findings over all runs.")
     left_out: list[str] = Field(description="Tables that cannot be compared, and why.")
-
-    @classmethod
-    def of(cls, system: System, diagnosis: Diagnosis, left_out: Sequence[str]) -> Self:
-        return cls.like(diagnosis, system=system, prices=system.prices, left_out=left_out)

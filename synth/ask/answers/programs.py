@@ -67,11 +67,6 @@ class ReplayPart(AnswerPart):
     equal: bool = Field(description="Whether the result is right.")
     reason: str | None = Field(description="What went wrong; else null.")
 
-    @classmethod
-    def of(cls, devices: int, elements: int, reason: str | None) -> ReplayPart:
-        """``reason``: what went wrong, if anything did."""
-        return cls(devices=devices, elements=elements, equal=reason is None, reason=reason)
-
 
 class CheckReply(ReplyModel, VerdictPart):
     """Whether a program does what is requested, or what goes wrong and where."""

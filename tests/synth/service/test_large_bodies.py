@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from synth.ask.refusals import check
 
 from each import each
 from hierarchies import InputError
@@ -68,7 +67,7 @@ def refused(verb: str, given: object) -> str:
 
     def tried() -> None:
         with pytest.raises(InputError) as error:
-            check(question)
+            question.check_early()
         said.append(str(error.value))
 
     assert calls_of(tried) < MOST_CALLS
