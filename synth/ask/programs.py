@@ -5,12 +5,34 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from grammar import Goal, Program, canonicalize, instructions, parse
 from hierarchies import Digit, InputError, Reduction, System, Tree
-from synth.ask.answers.machine_parts import MachineException
-from synth.ask.answers.parts import SCHEMA_VERSION, default_keys, verdict_keys
-from synth.ask.answers.programs import CheckReply, LowerReply, ReplayPart, TimeReply
+from synth.ask.answers.machine_parts import LevelInBrief, MachineException, PricesName
+from synth.ask.answers.parts import (
+    DEFAULTS,
+    SCHEMA_VERSION,
+    VERDICT,
+    AnswerPart,
+    Axes,
+    DefaultsPart,
+    GoalName,
+    Interval,
+    LimitedBy,
+    Matrix,
+    OrderedPart,
+    Positive,
+    PredictedSeconds,
+    ReplyModel,
+    Seconds,
+    StepPricePart,
+    VerdictPart,
+    Version,
+    Whole,
+    default_keys,
+    verdict_keys,
+)
 from synth.ask.export import check_derivation, derive_text
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, Flag
@@ -33,6 +55,7 @@ from synth.ask.questions.question import (
 )
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.emit.document import schema
 from synth.collective.emit.document.writing import document
 from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
@@ -42,7 +65,7 @@ from synth.collective.price.steps import limiting_resource, total_seconds
 from synth.collective.ranking.answers import choose_segments, price_phases
 from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.lowering import lower
-from synth.collective.semantics.rules import Derivation, Refusal, derive, derive_on
+from synth.collective.semantics.rules import DemandKind, Derivation, Refusal, derive, derive_on
 from synth.collective.semantics.states import holdings
 from synth.collective.semantics.truth_tables import check_depth
 from synth.collective.verify.replay import Failure, compare, expected_multiplicities, multiplicities
@@ -112,6 +135,108 @@ class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
 
     def machine(self) -> System:
         return self.priced(self.changed(system_of(self.system)))
+
+
+class TreePart(AnswerPart):
+    """The tree a program is over."""
+
+    names: list[str] = Field(description="Of its digits, outermost first.")
+    sizes: list[Positive] = Field(description="Of its digits.")
+
+
+class RefusalPart(AnswerPart):
+    """Where the rules refuse a program."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    kind: Annotated[DemandKind, Field(strict=False)] = Field(description="Kind of mistake.")
+    reason: str = Field(min_length=1, description="In a sentence.")
+
+
+class ReplayPart(AnswerPart):
+    """What was seen when a program was carried out on arrays."""
+
+    devices: Positive = Field(description="Number of them.")
+    elements: Positive = Field(description="Number of elements on each device.")
+    equal: bool = Field(description="Whether the result is right.")
+    reason: str | None = Field(description="What went wrong; else null.")
+
+
+class CheckReply(ReplyModel, VerdictPart):
+    """Whether a program does what is requested, or what goes wrong and where."""
+
+    last = (*VERDICT, "replay")
+
+    request: GoalName = Field(description="Request of the program.")
+    given: str = Field(description="The program as it was read.")
+    program: str = Field(description="Its canonical spelling.")
+    tree: TreePart = Field(description="The tree it is over.")
+    valid: bool = Field(description="Derived by the rules, and proved by z3.")
+    states: list[list[str]] = Field(description="States before and after each step.")
+    refused: RefusalPart | None = Field(description="Why the rules refuse it; else null.")
+    replay: ReplayPart | None = Field(description="Null unless it was asked for.")
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing speaks against the program: a proof, and the replay if there was one."""
+        return self.valid and (self.replay is None or self.replay.equal)
+
+
+class LowerReply(schema.Head, OrderedPart):
+    """The schedule of a program for the real devices, as a document."""
+
+    last = (
+        *("system", "levels", "axes", "placement", "reduce", "request", "collapse"),
+        *("program", "devices", "payload_bytes", "padded_bytes", "pieces", "segments"),
+        *("reduction_groups", "steps"),
+    )
+
+    schema_version: Version  # type: ignore[assignment]  # never left out
+    # A literal takes True, too, as it equals 1.
+    version: int = Field(  # type: ignore[assignment]
+        ge=1, le=1, description="The version of the document."
+    )
+    system: str = Field(description="The name of the machine.")
+    program: schema.ProgramText
+    payload_bytes: schema.Payload
+    padded_bytes: schema.Padded
+    pieces: schema.Pieces
+    segments: schema.Segments
+    steps: schema.Steps
+
+
+class TimeReply(ReplyModel, DefaultsPart):
+    """What each step of a program costs and why."""
+
+    last = (
+        *DEFAULTS,
+        *("interval_seconds", "baseline_interval_seconds"),
+        *("bound_seconds", "bound_by", "limited_by"),
+    )
+
+    system: str = Field(description="The name of the machine.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Of the machine.")
+    axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
+    prices: PricesName = Field(description="Basis of prices: see --prices.")
+    exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
+    request: GoalName = Field(description="Request of the program.")
+    program: str = Field(description="Its canonical spelling.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    segments: Positive = Field(description="Number of pieces the payload is cut into.")
+    steps: list[StepPricePart] = Field(description="Steps of one segment.")
+    seconds: PredictedSeconds
+    barrier_seconds: Seconds = Field(description="In one segment.")
+    baseline_seconds: Seconds = Field(description="Seconds of the default on the same placement.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
+    baseline_interval_seconds: Interval | None = Field(
+        description="Interval of the default, or null."
+    )
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules on this placement.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    limited_by: LimitedBy
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:

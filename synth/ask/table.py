@@ -15,7 +15,6 @@ from synth.ask.answers.measured import CalibrateReply, DoctorReply
 from synth.ask.answers.outputs import EmitReply, RunReply
 from synth.ask.answers.parts import Json
 from synth.ask.answers.planning import PlanAnswer, SystemsRankedReply, TopReply
-from synth.ask.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.comparing import DiffQuestion, DiffReply, diff
 from synth.ask.importing import ImportQuestion, ImportReply, import_topology
@@ -48,8 +47,11 @@ from synth.ask.planning import (
 )
 from synth.ask.programs import (
     CheckQuestion,
+    CheckReply,
     LowerQuestion,
+    LowerReply,
     TimeQuestion,
+    TimeReply,
     check,
     lower_program,
     time,

@@ -18,7 +18,7 @@ from pydantic import (
 
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
-from hierarchies import Axis, Placement
+from hierarchies import Axis
 from synth.ask.answers.spelling import AnswerPart as AnswerPart
 from synth.ask.answers.spelling import Spelling
 from synth.collective.algorithms.algorithms import Algorithm, Choice
@@ -27,7 +27,7 @@ from synth.collective.emit.document.schema import Positive as Positive
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
 from synth.collective.price.steps import InstructionPrice as PricedStep
-from synth.collective.ranking import how_to_get
+from synth.collective.ranking import how_to_get, settings
 from synth.collective.ranking.how_to_get import KEEP_DEFAULT, AdviceKind
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.collective.verify.verdict import Violation
@@ -48,8 +48,8 @@ def axes_of(axes: Mapping[str, int] | Sequence[Axis] | Sequence[tuple[str, int]]
     return dict((axis.name, axis.size) if isinstance(axis, Axis) else axis for axis in axes)
 
 
-def matrix_of(placement: Placement | Sequence[Sequence[int]]) -> list[list[int]]:
-    """The rows of a placement."""
+def matrix_of(placement: Any) -> list[list[int]]:
+    """The rows of a placement, or of its matrix."""
     return [list(row) for row in getattr(placement, "matrix", placement)]
 
 
@@ -304,6 +304,46 @@ def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json
             later, name=later.chosen, seconds=later.seconds[later.chosen]
         )
     return keys
+
+
+class CallOfProgram(AnswerPart):
+    """A call of a program, of one segment."""
+
+    collective: CollectiveName = Field(description="What it does.")
+    members: Positive = Field(description="Number of devices in each group.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    way: str = Field(min_length=1, description="Algorithm of the price: ring, tree, nvls, ...")
+    protocol: ProtocolName = Field(description="Protocol.")
+    own_way: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
+    own_protocol: ProtocolName = Field(description="Protocol.")
+
+    @classmethod
+    def of(cls, call: settings.RuntimeCall) -> Self:
+        way, protocol = call.way
+        own_way, own_protocol = call.own_way
+        return cls.like(
+            call.price,
+            collective=call.price.what,
+            members=prod(call.price.members),
+            way=way,
+            protocol=protocol,
+            own_way=own_way,
+            own_protocol=own_protocol,
+        )
+
+
+class CallsOfProgram(AnswerPart):
+    """The calls of a program, and what is to be set for them to go as priced."""
+
+    own_seconds: Seconds = Field(description="If nothing is set.")
+    environment: str = Field(
+        description="Variables to set; empty if there are none or none would do."
+    )
+    each: list[CallOfProgram] = Field(min_length=1, description="Calls of all stripes in turn.")
+
+    @classmethod
+    def of(cls, calls: settings.RuntimeCalls) -> Self:
+        return cls.like(calls, environment=calls.line)
 
 
 class TextFile(AnswerPart):

@@ -14,6 +14,7 @@ from synth.ask.answers.parts import (
     AdvicePart,
     AnswerPart,
     Axes,
+    CallsOfProgram,
     ChoiceName,
     Complete,
     DecidingRunPart,
@@ -38,7 +39,6 @@ from synth.ask.answers.parts import (
     optional_key,
     verdict_keys,
 )
-from synth.ask.answers.programs import CallsOfProgram
 from synth.collective.price.resolution import PriceEstimate
 from synth.collective.ranking import request as planned
 from synth.collective.ranking import sizes as by_size

@@ -12,8 +12,13 @@ from hierarchies import InputError, System
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
-from synth.ask.answers.training.planned import SearchVerdict, StepPlanReply
-from synth.ask.answers.training.plans import LeastMemory, PlanOfStep, thin_front
+from synth.ask.answers.training.planned import (
+    LeastMemory,
+    PlanOfStep,
+    SearchVerdict,
+    StepPlanReply,
+    thin_front,
+)
 from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
 from synth.ask.questions import notations
 from synth.ask.questions.fields import Flag

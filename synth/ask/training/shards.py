@@ -289,7 +289,8 @@ class ShardReply(ReplyModel):
         step, whole, stages = sharded.step, unsharded_share(sharded), list_shares(sharded)
         sizes = {axis: size for axis, size in sharded.axes if axis != TIME}
         own = to_device_step(replace(sharded, axes=((TIME, 1), *sizes.items())))
-        requests = list_step_requests(sharded, machine and machine.redistributor)
+        redistributor = None if machine is None else machine.redistributor
+        requests = list_step_requests(sharded, redistributor)
         inputs = zip(step.graph.inputs, own.graph.inputs, step.labels, step.roles, strict=True)
         return cls.like(
             name=step.name,

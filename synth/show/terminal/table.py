@@ -21,7 +21,6 @@ from synth.ask.answers.machine_parts import (
 from synth.ask.answers.outputs import ResultCheck, RunReply
 from synth.ask.answers.parts import Json, StepPricePart
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.programs import CheckReply, LowerReply, TimeReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.machines import (
     CatalogueReply,
@@ -30,6 +29,7 @@ from synth.ask.machines import (
     PlaceReply,
     SystemReply,
 )
+from synth.ask.programs import CheckReply, LowerReply, TimeReply
 from synth.ask.table import judge
 from synth.show.terminal.comparing import render_diff
 from synth.show.terminal.degraded import render_cost

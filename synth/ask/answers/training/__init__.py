@@ -1,6 +1,6 @@
 """What the verbs ``plan`` and ``simulate`` answer for whole training steps.
 
->>> from synth.ask.answers.training.plans import thin_front
+>>> from synth.ask.answers.training.planned import thin_front
 >>> thin_front([1.0, 2.0])
 [1.0, 2.0]
 """

@@ -2,28 +2,208 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Self, TypeVar
 
 from pydantic import Field
 
 from synth.ask.answers.machine_parts import LevelInFull, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
+    Axes,
+    Matrix,
     Number,
     Positive,
     ReplyModel,
     Seconds,
+    Signed,
+    SignedInterval,
     TextFile,
     Whole,
+    optional_key,
 )
 from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
-from synth.ask.answers.training.plans import (
-    LeastMemory,
-    MoreSeconds,
-    PlanOfFront,
-    PlanOfStep,
-    RowsOfOperations,
-)
+from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.step.search.hints import MemorySaving
+from synth.step.search.links import ComposedPlan
+from synth.step.search.operations.finer import RESOLUTION, Refinement
+from synth.step.search.planning import PlanningResult
+from synth.step.search.resolution import Difference
+
+T = TypeVar("T")
+MOST_OF_FRONT = 20
+
+
+class SourceOfError(AnswerPart):
+    """What one source of error lets a difference be."""
+
+    what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
+    less_seconds: Seconds = Field(description="How much less it may be.")
+    more_seconds: Seconds = Field(description="How much more it may be.")
+
+
+class MoreSeconds(AnswerPart):
+    """How much longer than the first a plan takes; below 0, how much less."""
+
+    seconds: Signed = Field(description="Simulated difference.")
+    interval: SignedInterval = Field(description="Its range within the prediction's uncertainty.")
+    sources: list[SourceOfError] = Field(
+        description="Sources of uncertainty that the two do not share."
+    )
+
+    @property
+    def told(self) -> bool:
+        """Whether it is longer, or shorter, whatever the errors are."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @classmethod
+    def of(cls, found: Difference) -> Self:
+        return cls.like(
+            found,
+            interval=found,
+            sources=[(what, -less, more) for what, less, more in found.sources],
+        )
+
+
+class PlanOfStep(AnswerPart):
+    """A plan, simulated."""
+
+    plan: str = Field(description="Plan, as simulate, shard and train read it.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    by_framework: bool = Field(description="Whether this is frameworks' own order of axes.")
+    seconds: Seconds = Field(description="Seconds of a step.")
+    more: MoreSeconds = Field(description="Difference from the first plan.")
+    tied: bool = Field(description="Whether it ties with the first.")
+    composed_seconds: Seconds = Field(description="Estimate of the search.")
+    tokens_per_second: Number = Field(
+        description="Tokens per second of all devices; 0 if samples are not text."
+    )
+    utilisation: Number = Field(description="Share of all devices' peak spent on matrix products.")
+    compute_seconds: Seconds = Field(description="Seconds in which the busiest rank computes.")
+    exposed_seconds: Seconds = Field(
+        description="Exposed communication: seconds in which it only communicates."
+    )
+    idle_seconds: Seconds = Field(description="Bubble: seconds in which it waits for other stages.")
+    memory: MomentOfStep = Field(description="Memory of the rank that needs the most.")
+    ranks: list[RankOfStep] = Field(
+        min_length=1,
+        description="Of the pipeline, with what each does; its streams only of the busiest.",
+    )
+    measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
+    gap: Signed = Field(
+        description="How far above what no plan can beat by rates: 0.2 is a fifth; less than 0"
+        " where a profile measured less than rates say."
+    )
+    bucket_bytes: Whole = Field(
+        description="Bytes of a gradient bucket, at most; 0 if each gradient is reduced by itself."
+    )
+    bucket_saved_seconds: Seconds = Field(
+        description="Time that its gradient buckets save; 0 where that is within the prediction's"
+        " uncertainty, or where buckets are pinned."
+    )
+    programs: list[str] = Field(
+        description="What its seconds take by a program of ours, or by a line of the environment,"
+        " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
+    )
+
+
+class PlanOfFront(AnswerPart):
+    """A plan that no other beats both in seconds and in memory, as the search prices it."""
+
+    plan: str = Field(description="Plan, as simulate reads it.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    seconds: Seconds = Field(description="Estimated seconds of a step.")
+    bytes: Whole = Field(description="Estimated bytes of the fullest device.")
+
+    @classmethod
+    def of(cls, one: ComposedPlan) -> Self:
+        candidate, size = one.candidate, round(one.size_bytes)
+        return cls.like(one, plan=str(candidate.recipe), placement=candidate.rows, bytes=size)
+
+
+def thin_front(front: Sequence[T]) -> Sequence[T]:
+    """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
+    last = len(front) - 1
+    if last < MOST_OF_FRONT:
+        return front
+    return [front[round(at * last / (MOST_OF_FRONT - 1))] for at in range(MOST_OF_FRONT)]
+
+
+class FreedMemory(AnswerPart):
+    """A change with which a plan would need less memory."""
+
+    what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
+    bytes: Whole = Field(description="Lower bound of the bytes of the fullest device then.")
+    freed_bytes: Whole = Field(description="Bytes saved.")
+
+
+class LeastMemory(AnswerPart):
+    """The plan that needs the least memory, where none fits."""
+
+    plan: str = Field(description="Plan, as simulate reads it.")
+    bytes: Whole = Field(description="Bytes of the fullest device.")
+    excess_bytes: Whole = Field(description="Excess over the device's memory.")
+    freed: list[FreedMemory] = Field(
+        description="Changes that would help, the largest effect first."
+    )
+
+    @classmethod
+    def of(
+        cls, found: PlanningResult, memory_bytes: float, helps: Sequence[MemorySaving] = ()
+    ) -> Self | None:
+        """None where something fits."""
+        if found.nearest is None:
+            return None
+        candidate, size = found.nearest
+        return cls.like(
+            plan=str(candidate.recipe),
+            bytes=round(size),
+            excess_bytes=max(0, round(size - memory_bytes)),
+            freed=[
+                (saving.what, round(saving.size_bytes), round(saving.freed_bytes))
+                for saving in helps
+            ],
+        )
+
+
+class RowsOfOperations(AnswerPart):
+    """The first plan looked at operation by operation."""
+
+    because: str = Field(description="Why rows were not chosen together; empty if they were.")
+    sums: Seconds | None = Field(description="Seconds of the chosen rows in sequence, or null.")
+    sums_gap: Number | None = Field(description="Upper limit of the gap to the optimum.")
+    recipe_sums: Seconds | None = Field(description="Seconds of the first plan in sequence.")
+    rows_seconds: Seconds | None = Field(description="Simulated seconds of a step with these rows.")
+    rows_bytes: Whole | None = Field(description="Bytes of the fullest device with them.")
+    rounded: Whole = Field(
+        description="Casts that these have sums on the other side of: added up narrower."
+    )
+    tried: Whole = Field(description="Substitutions where the first plan redistributes.")
+    substituted_seconds: Seconds = Field(
+        description="Seconds of the best of them, or of the first plan."
+    )
+    pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
+    substitutions: list[str] = Field(description="The rows that this has otherwise.")
+    better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
+
+    @classmethod
+    def of(cls, found: Refinement) -> Self:
+        """What was found."""
+        rows, tried = found.rows, found.substituted
+        return cls.like(
+            found,
+            tried,
+            sums=rows.chosen.found.seconds if rows else None,
+            sums_gap=rows.chosen.found.gap if rows else None,
+            recipe_sums=rows.recipe_seconds if rows else None,
+            rows_seconds=rows.found.seconds if rows else None,
+            rows_bytes=rows.size_bytes if rows else None,
+            substituted_seconds=tried.seconds,
+            pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
+            substitutions=tried.kept,
+            better=bool(found.text),
+        )
 
 
 class RefusedPlans(AnswerPart):
