@@ -41,24 +41,24 @@ _LENIENT = ConfigDict(extra="ignore", strict=False)
 """Files of other versions may have more keys."""
 
 
-class _GivenLevel(LevelInFull):
+class _EarlierLevel(LevelInFull):
     model_config = _LENIENT
 
 
-class _GivenException(MachineException):
+class _EarlierException(MachineException):
     model_config = _LENIENT
 
 
-class _GivenDevice(DevicePart):
+class _EarlierDevice(DevicePart):
     model_config = _LENIENT
 
 
 class _JsonMachine(BaseModel):
     name: str
     title: str
-    levels: list[_GivenLevel]
-    exceptions: list[_GivenException]
-    device: _GivenDevice
+    levels: list[_EarlierLevel]
+    exceptions: list[_EarlierException]
+    device: _EarlierDevice
     launches: bool
     calibration: CalibrationTable | None
 

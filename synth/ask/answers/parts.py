@@ -20,7 +20,7 @@ from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis
 from synth.ask.answers.spelling import AnswerPart as AnswerPart
-from synth.ask.answers.spelling import Spelling
+from synth.ask.answers.spelling import KeySpelling
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.emit.document.schema import Positive as Positive
@@ -61,14 +61,16 @@ def interval_of(interval: Any) -> list[float]:
 
 
 Signed = Annotated[float, Field(allow_inf_nan=False)]
-SignedInterval = Annotated[list[Signed], Field(min_length=2, max_length=2), Spelling(interval_of)]
-Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2), Spelling(interval_of)]
+SignedInterval = Annotated[
+    list[Signed], Field(min_length=2, max_length=2), KeySpelling(interval_of)
+]
+Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2), KeySpelling(interval_of)]
 Matrix = Annotated[
     list[Annotated[list[Positive], Field(min_length=1)]],
     Field(min_length=1),
-    Spelling(matrix_of),
+    KeySpelling(matrix_of),
 ]
-Axes = Annotated[dict[str, Positive], Field(min_length=1), Spelling(axes_of)]
+Axes = Annotated[dict[str, Positive], Field(min_length=1), KeySpelling(axes_of)]
 
 GoalName = Annotated[Goal, Field(strict=False)]
 OperationName = Annotated[ReductionKind, Field(strict=False)]

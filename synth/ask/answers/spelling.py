@@ -1,7 +1,7 @@
 """How a part of an answer is made: its keys are attributes of the domain, spelled as JSON.
 
 A key that has the name of an attribute needs no line of code: lists, pairs and parts inside are
-made by the types of the keys, and a type says by ``Spelling`` how its values are written.
+made by the types of the keys, and a type says by ``KeySpelling`` how its values are written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.collective.emit.document import schema
 
 
 @dataclass(frozen=True)
-class Spelling:
+class KeySpelling:
     """The mark of a type of keys: how a value of the domain is spelled as JSON."""
 
     spell: Callable[[Any], Any]
@@ -74,7 +74,7 @@ def _spellings(part: type[AnswerPart]) -> Mapping[str, Callable[[Any], Any]]:
 def _spelling(kind: Any, marks: Sequence[object] = ()) -> Callable[[Any], Any]:
     """How a value of the domain is spelled in a key of a type with these marks."""
     for mark in marks:
-        if isinstance(mark, Spelling):
+        if isinstance(mark, KeySpelling):
             return mark.spell
     match typing.get_origin(kind), typing.get_args(kind):
         case typing.Annotated, (inner, *more):
