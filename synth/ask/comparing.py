@@ -119,13 +119,13 @@ class _KeptMachine(_KeptPart):
         """What prices rest on, by name: ``node bandwidth_GB_per_s``."""
         found: dict[str, Scalar] = {
             "name": self.name,
-            "levels": _join_names(one.name for one in self.levels),
+            "levels": _join_names(level.name for level in self.levels),
         }
         for level in self.levels:
             numbers = _scalars_of(level.model_extra or {})
             found |= {f"{level.name} {key}": value for key, value in numbers}
         found |= {f"device {key}": value for key, value in _scalars_of(self.device)}
-        found["missing or slower"] = _join_names(one.unit for one in self.exceptions)
+        found["missing or slower"] = _join_names(fault.unit for fault in self.exceptions)
         found["calibrated by"] = _join_names(self.calibration.sources if self.calibration else ())
         return found
 
@@ -163,10 +163,10 @@ class KeptRanking(KeptAnswer):
 
     @property
     def lines(self) -> dict[str, Recommendation]:
-        several = len({one.rank for one in self.answers}) < len(self.answers)
+        several = len({answer.rank for answer in self.answers}) < len(self.answers)
         return {
-            f"rank {one.rank}{f' of {one.placement}' if several else ''}": one.told
-            for one in self.answers
+            f"rank {answer.rank}{f' of {answer.placement}' if several else ''}": answer.told
+            for answer in self.answers
         }
 
 
@@ -182,7 +182,10 @@ class KeptSweep(KeptAnswer):
 
     @property
     def lines(self) -> dict[str, Recommendation]:
-        return {f"from {format_bytes(one.from_bytes)}": one.first.told for one in self.stretches}
+        return {
+            f"from {format_bytes(stretch.from_bytes)}": stretch.first.told
+            for stretch in self.stretches
+        }
 
 
 class _Option(_KeptPart):
@@ -207,7 +210,7 @@ class KeptPlan(KeptAnswer):
         best = self.ranking[0]
         axes = ", ".join(f"{name}={size}" for name, size in best.axes.items())
         step = Recommendation(how=f"{axes} as {best.placement}", seconds=best.exposed_seconds)
-        return {"the step": step} | {one.name: one.answer.told for one in self.entries}
+        return {"the step": step} | {entry.name: entry.answer.told for entry in self.entries}
 
 
 def _scalars_of(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
@@ -302,10 +305,10 @@ def _diff_lines(first: KeptAnswer, second: KeptAnswer) -> Iterator[LineDifferenc
     """The lines that differ: prices within rounding are the same."""
     before, after = first.lines, second.lines
     for what in dict.fromkeys((*before, *after)):
-        one, other = before.get(what), after.get(what)
-        if not (one and other and _agree(one, other)):
-            yield LineDifference(what=what, first=one, second=other)
+        line, other = before.get(what), after.get(what)
+        if not (line and other and _agree(line, other)):
+            yield LineDifference(what=what, first=line, second=other)
 
 
-def _agree(one: Recommendation, other: Recommendation) -> bool:
-    return one.how == other.how and abs(one.seconds - other.seconds) <= _TOLERANCE * one.seconds
+def _agree(line: Recommendation, other: Recommendation) -> bool:
+    return line.how == other.how and abs(line.seconds - other.seconds) <= _TOLERANCE * line.seconds

@@ -74,10 +74,10 @@ def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput
     """
     reduction, size = chosen.reduction, chosen.payload_bytes
     simulator = Simulator(chosen.system, chosen.algorithm)
-    sizes = round_to_bytes([one.size_bytes for one in chosen.slices], size)
+    sizes = round_to_bytes([stripe.size_bytes for stripe in chosen.slices], size)
     parts = [
-        ProgramPart(derive_text(one.program, reduction, chosen.goal), own, one.segments)
-        for one, own in zip(chosen.slices, sizes, strict=True)
+        ProgramPart(derive_text(stripe.program, reduction, chosen.goal), own, stripe.segments)
+        for stripe, own in zip(chosen.slices, sizes, strict=True)
     ]
     prices = price_parts(simulator, parts, reduction)
     first, *others = sources = [
@@ -87,7 +87,7 @@ def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput
     told = _price_conditions(chosen, parts, prices)
     if any(price.algorithm for each in prices for price in each):
         answer = answer_of_parts(
-            simulator, reduction, parts, [one.verdict for one in sources], size
+            simulator, reduction, parts, [source.verdict for source in sources], size
         )
         told = (*filter(None, [explain_kept_default(answer)]), *told)
     return EmitInput(replace(first, beside=tuple(others), reached=told), plain)
@@ -106,7 +106,9 @@ def _price_conditions(
             return ()  # what runs them is told nothing
         several = [(p.derivation, each, p.segments) for p, each in zip(parts, prices, strict=True)]
         first, *others = RuntimeCalls.of(by_itself, chosen.reduction, several).said
-        return tuple(f"{one[0].upper()}{one[1:]}." for one in (first, "; ".join(others)))
+        return tuple(
+            f"{sentence[0].upper()}{sentence[1:]}." for sentence in (first, "; ".join(others))
+        )
     return explain_call(calls[0], defaults(by_itself, chosen.reduction, parts[0].size_bytes, goal))
 
 

@@ -81,10 +81,10 @@ class LogsQuestion(Question):
         ),
     ] = None
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why the verb cannot use a table; "" if it can."""
         try:
-            candidates(system, one.measurement)
+            candidates(system, log.measurement)
         except InputError as error:
             return error.problem
         return ""
@@ -100,13 +100,13 @@ class LogsQuestion(Question):
         check_devices(system, logs)
         given = CallerFacts(self.hosts, tuple(self.members) if self.members else None)
         found = [match_log(system, log, given) for log in logs]
-        reasons = [self.unusable(system, one) for one in found]
+        reasons = [self.unusable(system, table) for table in found]
         left_out = tuple(
-            f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
-            for one, why in zip(found, reasons, strict=True)
+            f"{table.log.source}: a table of {table.measurement.collective} is left out: {why}"
+            for table, why in zip(found, reasons, strict=True)
             if why
         )
-        runs = tuple(one for one, why in zip(found, reasons, strict=True) if not why)
+        runs = tuple(table for table, why in zip(found, reasons, strict=True) if not why)
         if not runs:
             raise InputError("; ".join(left_out), hint="give a log with a table that can be used")
         return ReadableLogs(runs, left_out)
@@ -145,11 +145,11 @@ class CalibrateQuestion(LogsQuestion):
         Flag("Only these tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why a table cannot be fitted; "" if it can."""
-        sizes = len({sample.size_bytes for sample in one.measurement.samples})
+        sizes = len({sample.size_bytes for sample in log.measurement.samples})
         few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
-        return super().unusable(system, one) or (few if sizes < FEWEST_SIZES else "")
+        return super().unusable(system, log) or (few if sizes < FEWEST_SIZES else "")
 
     def check_alone(self) -> None:
         """Raises InputError for logs beside a plan, and for names of tests without one."""
@@ -176,21 +176,21 @@ class CalibrateQuestion(LogsQuestion):
             what = system.device or system.name
             problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its"
             raise InputError(f"{problem} collectives", where="--plan", hint=by.timing)
-        found = {one.name: one for one in experiments(system)}
+        found = {test.name: test for test in experiments(system)}
         for name in self.only:
             if name not in found:
                 hint = f"one of: {', '.join(found)}"
                 raise InputError(f"there is no test {name!r}", where="--only", hint=hint)
-        return tuple(one for name, one in found.items() if name in (self.only or found))
+        return tuple(test for name, test in found.items() if name in (self.only or found))
 
 
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why a table cannot be held to a prediction and a bound; "" if it can."""
         unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
-        return super().unusable(system, one) or ("" if is_collective(one) else unbounded)
+        return super().unusable(system, log) or ("" if is_collective(log) else unbounded)
 
 
 def _source(file: NamedText) -> str:
@@ -221,7 +221,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     calibrated = fit(system, [run.measurement for run in runs])
     warnings = [f"{run.log.source}: {warning}" for run in runs for warning in run.log.warnings]
     warnings += readable.left_out
-    contradictions = [one.text for one in diagnosis.contradictions]
+    contradictions = [finding.text for finding in diagnosis.contradictions]
     comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
@@ -254,11 +254,11 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
 
 def _check_bounds(diagnosis: Diagnosis) -> None:
     """Raises InputError for rows so far below their bound that no fit can follow them."""
-    for one in diagnosis.contradictions:
-        least = 1 / MOST_SHARE if one.level else LEAST_LATENCY
-        if one.share is not None and one.share < least:
+    for finding in diagnosis.contradictions:
+        least = 1 / MOST_SHARE if finding.level else LEAST_LATENCY
+        if finding.share is not None and finding.share < least:
             hint = "describe the machine that was measured; 'doctor' shows every row by its bound"
-            raise InputError(one.text, where="SYSTEM", hint=hint)
+            raise InputError(finding.text, where="SYSTEM", hint=hint)
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:

@@ -128,7 +128,9 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
         if self.answer is None:
             raise InputError("entries of no plan", where="--entry", hint="give one with --from")
         self._check_alone()
-        return {name: self._changed(one) for name, one in read_plan_entries(self.answer).items()}
+        return {
+            name: self._changed(entry) for name, entry in read_plan_entries(self.answer).items()
+        }
 
     def _remembered(self, answer: dict[str, Any]) -> EarlierAnswer:
         if self.entry is None:
@@ -149,7 +151,8 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
             beside=tuple(
-                replace(one, segments=self.segments or one.segments) for one in found.beside
+                replace(stripe, segments=self.segments or stripe.segments)
+                for stripe in found.beside
             ),
         )
 
@@ -281,8 +284,8 @@ def _source(question: EmitQuestion, chosen: EarlierAnswer, options: EmitOptions)
 def _emit_plan(question: EmitQuestion, options: EmitOptions) -> Reply:
     """All entries of a plan, as one package or a file each."""
     entries = [
-        PackageEntry(name, _source(question, one, options))
-        for name, one in question.planned().items()
+        PackageEntry(name, _source(question, entry, options))
+        for name, entry in question.planned().items()
     ]
     return reply(EmittedPlanReply.of(entries, question.target, emit_all(question.target, entries)))
 
@@ -306,7 +309,7 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
         schedule,
         system=given.source.system.name,
         request=schedule.goal,
-        program=programs_text(str(one.program) for one in given.source.schedules),
+        program=programs_text(str(part.program) for part in given.source.schedules),
         bytes=seen.bytes,
         padded_bytes=padded_bytes(given.source, seen),
         segments=seen.segments or schedule.segments,

@@ -37,7 +37,7 @@ MOST_SHOWN = 10
 
 def best_so_far_json(best: Sequence[ProvisionalResult]) -> Json:
     """The first of them, with the keys that answers of ``top`` have for the same."""
-    shown = [LeadingAnswer.of(one) for one in best[:MOST_SHOWN]]
+    shown = [LeadingAnswer.of(result) for result in best[:MOST_SHOWN]]
     return to_json(BestSoFar(answers=shown, complete=False))
 
 

@@ -335,15 +335,15 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
     """
     unranked = UnrankedWatcher(watcher)
 
-    def answered(one: TopQuestion) -> Reply:
-        with error_context(one.system_name):
-            return rank_programs(one, unranked)
+    def answered(top: TopQuestion) -> Reply:
+        with error_context(top.system_name):
+            return rank_programs(top, unranked)
 
     at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
     replies = map_in_forks(answered, question.tops(), at_once)
     model: TypeAdapter[Any] = TypeAdapter(TopReply)
-    systems = [model.validate_python(one.body) for one in replies]
-    complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
+    systems = [model.validate_python(found.body) for found in replies]
+    complete = all(system.complete for system in systems) and len(systems) == len(question.systems)
     return reply_with_outcome(SystemsRankedReply.like(systems=systems, complete=complete))
 
 
@@ -352,8 +352,8 @@ def reply_with_outcome(
 ) -> Reply:
     """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
     others = found.elsewhere if isinstance(found, RankingReply) else []
-    answers = (*found.answers, *(one.answer for one in others))
-    refuted = any(one.proof == "refuted" for one in answers)
+    answers = (*found.answers, *(placement.answer for placement in others))
+    refuted = any(answer.proof == "refuted" for answer in answers)
     return reply_of_search(found, Outcome.NO if refuted else Outcome.OK)
 
 

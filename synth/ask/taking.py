@@ -39,9 +39,11 @@ def is_available(answer: PlacedAnswer) -> bool:
 def best_available(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
     """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
     gain = (
-        one for one in answers if one.against_best is DefaultComparison.FASTER and is_available(one)
+        answer
+        for answer in answers
+        if answer.against_best is DefaultComparison.FASTER and is_available(answer)
     )
-    return min(gain, key=lambda one: one.runtime_seconds, default=None)
+    return min(gain, key=lambda answer: answer.runtime_seconds, default=None)
 
 
 def groups_gain(reply: UnevenReply) -> bool:
@@ -52,8 +54,8 @@ def groups_gain(reply: UnevenReply) -> bool:
 
 def job_gains(reply: PlanReply) -> bool:
     """Whether entries of a job gain surely, and so that a step waits less."""
-    gains = (one.answer.against_default is DefaultComparison.FASTER for one in reply.entries)
-    had = (is_available(one.answer) for one in reply.entries)
+    gains = (entry.answer.against_default is DefaultComparison.FASTER for entry in reply.entries)
+    had = (is_available(entry.answer) for entry in reply.entries)
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     longer = default_seconds / seconds if seconds else 1.0
     return any(map(all, zip(gains, had, strict=True))) and longer > 1 + FINEST
@@ -73,7 +75,7 @@ def recommend(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Rec
         case RankingReply(answers=[_, *_]):
             if had := best_available(reply.answers):
                 return Recommendation(how=had.program, seconds=had.runtime_seconds)
-            plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+            plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
             how = f"{_DEFAULT}, {plain.default.name}" if plain.steps else "nothing to do"
             return Recommendation(how=how, seconds=plain.baseline_seconds)
     return None

@@ -140,7 +140,7 @@ class _JsonSweep(BaseModel):
                 where="--bytes",
                 hint=f"choose one: {' to '.join(ends)}",
             )
-        before = [one for one in self.stretches if one.from_bytes <= size_bytes]
+        before = [stretch for stretch in self.stretches if stretch.from_bytes <= size_bytes]
         return _JsonRanking.model_construct(
             **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
         )
@@ -205,7 +205,7 @@ class UnevenRanking(BaseModel):
     def handed(self, rank: int) -> PricedGroupProgram:
         """The program of a rank. Raises InputError if there is none."""
         [found, *_] = _filter_by_rank(self.answers, rank)
-        steps = tuple(one.step() for one in found.group_steps)
+        steps = tuple(step.step() for step in found.group_steps)
         return PricedGroupProgram(
             self.system.name,
             tuple(self.uneven.devices),
@@ -263,7 +263,7 @@ def read_plan_entries(given: Mapping[str, Any]) -> dict[str, EarlierAnswer]:
             "an entry of an answer that is no plan", where="--entry", hint="choose by --rank"
         )
     plan = _read(_JsonPlan, given, _HINT)
-    found = {one.name: _build_answer(plan, one, one.answer) for one in plan.entries}
+    found = {entry.name: _build_answer(plan, entry, entry.answer) for entry in plan.entries}
     if len(found) < len(plan.entries):
         raise InputError(
             "two entries have one name", where="from.entries", hint="choose by --rank, their number"
@@ -330,14 +330,14 @@ def _build_answer(
         reply.algorithm,
         answer.segments,
         asked.request,
-        tuple(AnswerStripe(one.program, one.bytes, one.segments) for one in several),
+        tuple(AnswerStripe(stripe.program, stripe.bytes, stripe.segments) for stripe in several),
     )
 
 
 def _choose_answer(
     answers: Sequence[_JsonAnswer], rank: int, placement: Matrix | None
 ) -> _JsonAnswer:
-    here = [one for one in answers if placement is None or one.placement == placement]
+    here = [answer for answer in answers if placement is None or answer.placement == placement]
     found = _filter_by_rank(here, rank)
     if len(found) > 1:
         hint = f"choose a placement: {', '.join(str(answer.placement) for answer in found)}"

@@ -61,15 +61,15 @@ class ExperimentPart(AnswerPart):
     srun: str = Field(description="The line that runs it with srun.")
 
     @classmethod
-    def of(cls, system: System, one: Experiment) -> Self:
-        how = launch_lines(system, one)
+    def of(cls, system: System, experiment: Experiment) -> Self:
+        how = launch_lines(system, experiment)
         return cls.like(
-            one,
-            one.groups,
-            collective=one.goal.value,
-            groups=one.groups.where,
-            mpirun=log_command(how.mpirun, one),
-            srun=log_command(how.srun, one),
+            experiment,
+            experiment.groups,
+            collective=experiment.goal.value,
+            groups=experiment.groups.where,
+            mpirun=log_command(how.mpirun, experiment),
+            srun=log_command(how.srun, experiment),
         )
 
 
@@ -143,12 +143,12 @@ class CarriedLevel(AnswerPart):
     tests: list[str] = Field(description="Test that would tell more, if any.")
 
     @classmethod
-    def of(cls, system: System, one: CarriedShare) -> Self:
-        link = system.links[system.hierarchy.index(one.level)]
-        test = isolating_experiment(system, one.level)
-        more = [test.name] if test and (one.least or not one.told) else []
+    def of(cls, system: System, carried: CarriedShare) -> Self:
+        link = system.links[system.hierarchy.index(carried.level)]
+        test = isolating_experiment(system, carried.level)
+        more = [test.name] if test and (carried.least or not carried.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
-        return cls.like(one, GB_per_s=rate, tests=more)
+        return cls.like(carried, GB_per_s=rate, tests=more)
 
 
 class AmbiguousLevels(AmbiguityPart):
@@ -159,9 +159,11 @@ class AmbiguousLevels(AmbiguityPart):
     tells: TellingTest | None = Field(description="One that suffices; null if none does.")
 
     @classmethod
-    def of(cls, system: System, one: hierarchies.UndeterminedLevels) -> Self:
-        tests = [test.name for name in one.levels if (test := isolating_experiment(system, name))]
-        return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
+    def of(cls, system: System, levels: hierarchies.UndeterminedLevels) -> Self:
+        tests = [
+            test.name for name in levels.levels if (test := isolating_experiment(system, name))
+        ]
+        return cls.like(levels, text=str(levels), tests=tests, tells=TellingTest.of(system, levels))
 
 
 SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")

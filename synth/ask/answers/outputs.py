@@ -214,10 +214,13 @@ def padded_bytes(source: EmitSource, seen: TrialResult) -> int:
     """
     schedules = source.schedules
     each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
-    cuts = (0, *slice_ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
+    cuts = (
+        0,
+        *slice_ends([schedule.payload_bytes for schedule in schedules], -(-seen.bytes // each)),
+    )
     segments = [stripe.segments for stripe in seen.stripes]
-    segments = segments or [seen.segments or one.segments for one in schedules]
+    segments = segments or [seen.segments or schedule.segments for schedule in schedules]
     return sum(
-        each * pad_length(end - begin, one.pieces // each * cut)
-        for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
+        each * pad_length(end - begin, schedule.pieces // each * cut)
+        for schedule, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
     )

@@ -72,12 +72,12 @@ class PlannedEntry(AnswerPart):
         return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
 
     @classmethod
-    def of(cls, one: PlacedEntry) -> Self:
-        entry, alone = one.entry, one.alone_seconds
+    def of(cls, placed: PlacedEntry) -> Self:
+        entry, alone = placed.entry, placed.alone_seconds
         return cls.like(
             entry,
-            one,
-            loss=one.answer.candidate.seconds / alone if alone else 1.0,
+            placed,
+            loss=placed.answer.candidate.seconds / alone if alone else 1.0,
         )
 
 
@@ -123,7 +123,7 @@ class PlanReply(ReplyModel):
     @property
     def runtime_exposed_seconds(self) -> float:
         """What a step waits as the runtime runs each entry, on the best placement."""
-        return sum(one.runtime_exposed_seconds for one in self.entries)
+        return sum(entry.runtime_exposed_seconds for entry in self.entries)
 
     @classmethod
     def of(cls, plan: JobPlan) -> Self:
@@ -164,4 +164,4 @@ class SystemsRankedReply(ReplyModel):
     @property
     def answers(self) -> list[VerdictPart]:
         """Those of all systems."""
-        return [answer for one in self.systems for answer in one.answers]
+        return [answer for reply in self.systems for answer in reply.answers]

@@ -334,7 +334,7 @@ class SweepReply(CollectiveReply):
     @property
     def answers(self) -> list[PlacedAnswer]:
         """The answers at the ends of stretches: those between have the same programs."""
-        return [end for one in self.stretches for end in (one.first, one.last)]
+        return [end for stretch in self.stretches for end in (stretch.first, stretch.last)]
 
     @classmethod
     def of(cls, sweep: by_size.Sweep) -> Self:

@@ -89,15 +89,15 @@ class BucketOfGradients(AnswerPart):
     end_seconds: Seconds = Field(description="End of its reduction.")
 
     @classmethod
-    def of(cls, found: BucketComparison, one: Bucket) -> Self:
+    def of(cls, found: BucketComparison, bucket: Bucket) -> Self:
         backward = found.replica.backward
         upto = backward.upto_elements
         return cls.like(
-            one,
-            first=backward.gradients[one.first].name,
-            last=backward.gradients[one.last - 1].name,
-            tensors=one.last - one.first,
-            elements=upto[one.last] - upto[one.first],
+            bucket,
+            first=backward.gradients[bucket.first].name,
+            last=backward.gradients[bucket.last - 1].name,
+            tensors=bucket.last - bucket.first,
+            elements=upto[bucket.last] - upto[bucket.first],
         )
 
 
@@ -120,16 +120,16 @@ class WayToFill(AnswerPart):
     buckets: list[BucketOfGradients] = Field(min_length=1, description="In order.")
 
     @classmethod
-    def of(cls, found: BucketComparison, one: PolicyResult) -> Self:
-        saved = one.saved
+    def of(cls, found: BucketComparison, policy: PolicyResult) -> Self:
+        saved = policy.saved
         told: Literal["faster", "slower"] = "faster" if saved.seconds > 0 else "slower"
         return cls.like(
-            one.timed,
-            filling=one.filling,
-            gap=max(0.0, one.timed.seconds / found.least.seconds - 1),
+            policy.timed,
+            filling=policy.filling,
+            gap=max(0.0, policy.timed.seconds / found.least.seconds - 1),
             saved_seconds=saved,
             against_default=told if saved.told else "same",
-            buckets=[BucketOfGradients.of(found, bucket) for bucket in one.timed.buckets],
+            buckets=[BucketOfGradients.of(found, bucket) for bucket in policy.timed.buckets],
         )
 
 

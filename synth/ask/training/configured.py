@@ -135,6 +135,6 @@ def _find_programs(
     if not system.device:
         return [], {}
     answers = RequestAnswers(system, stripes=False)
-    one = PlacedRecipe(recipe, placement.matrix)
-    found = simulate_candidate(step, one, answers, accelerator_of(system, None))
+    placed = PlacedRecipe(recipe, placement.matrix)
+    found = simulate_candidate(step, placed, answers, accelerator_of(system, None))
     return programs_of(system, placement, list_gains(found, answers), written)

@@ -72,7 +72,9 @@ def accelerator_of(system: System, name: str | NamedText | None) -> Device:
             problem = f"{system.name} does not say which accelerators it has"
             raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
         return device_named(system.device)
-    begun = [one for one in devices() if _normalize_name(one).startswith(_normalize_name(name))]
+    begun = [
+        device for device in devices() if _normalize_name(device).startswith(_normalize_name(name))
+    ]
     return device_named(begun[0] if len(begun) == 1 else name)
 
 

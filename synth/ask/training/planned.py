@@ -176,7 +176,8 @@ def plan_step(
         asked_why_not=str(others),
         nearest=LeastMemory.of(found, device.memory_bytes, planner.freed(pins, found)),
         rows=closer,
-        complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
+        complete=all(result.complete for result in (found, why_not) if result)
+        and not remembering.stopped,
     )
     return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 

@@ -66,21 +66,21 @@ def redistributions_of(program: StepProgram, plan: Plan) -> list[Redistributions
     places = program.places or (InstructionPlace(EVERYWHERE, StepPhase.BEFORE),) * len(
         program.instructions
     )
-    for one, place in zip(program.instructions, places, strict=True):
+    for instruction, place in zip(program.instructions, places, strict=True):
         once = place.when in (StepPhase.BEFORE, StepPhase.AFTER)
-        _count(one, plan, 1 if once else plan.microbatches, times, least)
+        _count(instruction, plan, 1 if once else plan.microbatches, times, least)
     order = sorted(times, key=lambda what: (-least[what], what))
     return [Redistributions(what=what, times=times[what], bytes=least[what]) for what in order]
 
 
 def _count(
-    one: LocalOperation | RedistributedValue | SentValue,
+    instruction: LocalOperation | RedistributedValue | SentValue,
     plan: Plan,
     often: int,
     times: Counter[str],
     least: Counter[str],
 ) -> None:
-    match one:
+    match instruction:
         case RedistributedValue(value, path):
             for move in path.requests(plan.sizes):
                 what = f"{move.how.value} over {', '.join(move.axes)}"

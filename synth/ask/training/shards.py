@@ -150,11 +150,11 @@ class RequestOfStep(AnswerPart):
     )
 
     @classmethod
-    def of(cls, one: StepRequest) -> Self:
-        answer = None if one.answered is None else one.answered.answer
+    def of(cls, request: StepRequest) -> Self:
+        answer = None if request.answered is None else request.answered.answer
         return cls.like(
-            one,
-            values=one.moved,
+            request,
+            values=request.moved,
             program=answer.candidate.text if isinstance(answer, Answer) else None,
         )
 
@@ -183,24 +183,24 @@ class RequestTotal(AnswerPart):
     def all_of(cls, requests: Sequence[StepRequest]) -> list[Self]:
         """The most bytes first."""
         groups: dict[tuple[MoveKind, tuple[str, ...]], list[StepRequest]] = {}
-        for one in requests:
-            groups.setdefault((one.how, one.axes), []).append(one)
+        for request in requests:
+            groups.setdefault((request.how, request.axes), []).append(request)
         found = [
             cls.like(
                 request=how,
                 axes=axes,
-                times=sum(one.times for one in several),
-                least_bytes=float(sum(one.least_bytes * one.times for one in several)),
+                times=sum(request.times for request in several),
+                least_bytes=float(sum(request.least_bytes * request.times for request in several)),
                 seconds=_seconds(several),
             )
             for (how, axes), several in groups.items()
         ]
-        return sorted(found, key=lambda one: -one.least_bytes)
+        return sorted(found, key=lambda request: -request.least_bytes)
 
 
 def _seconds(requests: Sequence[StepRequest]) -> float | None:
     """All of them, one after the other; None without a machine."""
-    found = [one.seconds * one.times for one in requests if one.seconds is not None]
+    found = [request.seconds * request.times for request in requests if request.seconds is not None]
     return sum(found) if len(found) == len(requests) else None
 
 
@@ -246,13 +246,13 @@ class StageTransferPart(AnswerPart):
     times: Positive = Field(description="Calls in a step.")
 
     @classmethod
-    def of(cls, one: PipelineTransfer, sizes: Mapping[str, int]) -> Self:
-        kind, lies = one.value.type, one.value.sharding
-        assert lies is not None, one
+    def of(cls, transfer: PipelineTransfer, sizes: Mapping[str, int]) -> Self:
+        kind, lies = transfer.value.type, transfer.value.sharding
+        assert lies is not None, transfer
         return cls.like(
-            one,
+            transfer,
             request="send",
-            name=one.value.name,
+            name=transfer.value.name,
             type=kind.sharded(lies),
             bytes=Type(kind.dtype, part_shape(kind, lies, sizes)).bytes,
         )

@@ -246,9 +246,13 @@ class _StepTimer:
     measured: Mapping[int, Estimate]
 
     def __post_init__(self) -> None:
-        one = self.planned
-        scores = find_scores(one.program, one.plan.parts) if self.runtime.flash else frozenset()
-        self._grouping = group_operations(one.plan, one.program, self.runtime, self.measured)
+        planned = self.planned
+        scores = (
+            find_scores(planned.program, planned.plan.parts) if self.runtime.flash else frozenset()
+        )
+        self._grouping = group_operations(
+            planned.plan, planned.program, self.runtime, self.measured
+        )
         rooflines = Rooflines(self.device, scores)
         known: dict[int, tuple[Section, Estimate]] = {}
 
@@ -259,27 +263,28 @@ class _StepTimer:
 
         self._known = known
         network = (self.network.sending, self.network.handing)
-        self.likely = Sources(lambda one: estimated(one).seconds, *network)
-        self.fast = Sources(lambda one: estimated(one).low, *network)
-        self.slow = Sources(lambda one: estimated(one).high, *network)
+        self.likely = Sources(lambda section: estimated(section).seconds, *network)
+        self.fast = Sources(lambda section: estimated(section).low, *network)
+        self.slow = Sources(lambda section: estimated(section).high, *network)
 
     @property
     def how(self) -> Provenance:
         """How the least known section is known."""
-        return sum_estimates_of_section(one for _, one in self._known.values()).how
+        return sum_estimates_of_section(estimate for _, estimate in self._known.values()).how
 
     def run(self, sources: Sources) -> StepPrediction:
-        one = self.planned
-        told = (one.step, one.plan, one.program, sources, self.runtime)
-        return predict_step(*told, self._grouping)
+        planned = self.planned
+        return predict_step(
+            planned.step, planned.plan, planned.program, sources, self.runtime, self._grouping
+        )
 
 
 def products(step: Step) -> tuple[int, str]:
     """Operations of all products of matrices, and the type that most of them are in."""
     found: Counter[str] = Counter()
-    for one, times in count_primitives(step.graph):
-        if one.primitive in MULTIPLIED:
-            found[type_of(one.operands[0]).dtype] += times * flops_of(one)
+    for operation, times in count_primitives(step.graph):
+        if operation.primitive in MULTIPLIED:
+            found[type_of(operation.operands[0]).dtype] += times * flops_of(operation)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 
@@ -301,15 +306,16 @@ def _job(step: Step, plan: Plan, found: StepPrediction) -> Workload | None:
     """The collectives as a job, which ``plan --job`` reads; None if there are none."""
     entries = tuple(
         Entry(
-            f"{one.goal.value} of {one.size_bytes} B over {', '.join(one.over)}",
-            one.goal,
-            one.over,
-            parse_amount(f"{one.size_bytes} B"),
-            parse_amount(one.times),
-            parse_amount(round(one.hidden, 6)),
+            f"{collective.goal.value} of {collective.size_bytes} B"
+            f" over {', '.join(collective.over)}",
+            collective.goal,
+            collective.over,
+            parse_amount(f"{collective.size_bytes} B"),
+            parse_amount(collective.times),
+            parse_amount(round(collective.hidden, 6)),
         )
-        for one in list_collectives(plan, found)
-        if one.times
+        for collective in list_collectives(plan, found)
+        if collective.times
     )
     if not entries:
         return None

@@ -68,11 +68,11 @@ class CollectiveOfStep(AnswerPart):
     exposed_seconds: Seconds = Field(description="Exposed: (1 - hidden) * all_seconds.")
 
     @classmethod
-    def of(cls, one: CollectiveGain) -> Self:
-        together = one.sent.times * one.seconds
+    def of(cls, gain: CollectiveGain) -> Self:
+        together = gain.sent.times * gain.seconds
         return cls.like(
-            one.sent,
-            one,
+            gain.sent,
+            gain,
             all_seconds=together,
-            exposed_seconds=(1 - one.sent.hidden) * together,
+            exposed_seconds=(1 - gain.sent.hidden) * together,
         )

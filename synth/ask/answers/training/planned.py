@@ -117,9 +117,9 @@ class PlanOfFront(AnswerPart):
     bytes: Whole = Field(description="Estimated bytes of the fullest device.")
 
     @classmethod
-    def of(cls, one: ComposedPlan) -> Self:
-        candidate, size = one.candidate, round(one.size_bytes)
-        return cls.like(one, plan=str(candidate.recipe), placement=candidate.rows, bytes=size)
+    def of(cls, plan: ComposedPlan) -> Self:
+        candidate, size = plan.candidate, round(plan.size_bytes)
+        return cls.like(plan, plan=str(candidate.recipe), placement=candidate.rows, bytes=size)
 
 
 def thin_front(front: Sequence[T]) -> Sequence[T]:

@@ -48,11 +48,11 @@ class CollectiveOfRank(AnswerPart):
     hidden: _Share = Field(description="Hidden share of it.")
 
     @classmethod
-    def of(cls, one: RequestSummary) -> Self:
+    def of(cls, summary: RequestSummary) -> Self:
         return cls.like(
-            one,
-            exposed_seconds=max(0.0, one.exposed_seconds),
-            hidden=min(1.0, max(0.0, one.hidden)),
+            summary,
+            exposed_seconds=max(0.0, summary.exposed_seconds),
+            hidden=min(1.0, max(0.0, summary.hidden)),
         )
 
 
@@ -79,9 +79,9 @@ class MomentOfStep(AnswerPart):
     largest: list[NamedBytes] = Field(description="The largest of all.")
 
     @classmethod
-    def of(cls, one: MemorySnapshot) -> Self:
-        kinds = sorted(one.by_kind, key=lambda pair: -pair[1])
-        return cls.like(one, kinds=[(kind.value, size) for kind, size in kinds])
+    def of(cls, snapshot: MemorySnapshot) -> Self:
+        kinds = sorted(snapshot.by_kind, key=lambda pair: -pair[1])
+        return cls.like(snapshot, kinds=[(kind.value, size) for kind, size in kinds])
 
 
 class RowOfStep(AnswerPart):
@@ -99,8 +99,8 @@ class RowOfStep(AnswerPart):
     )
 
     @classmethod
-    def of(cls, one: StepTimelineRow) -> Self:
-        return cls.like(one, parts={kind: round(part, 4) for kind, part in one.parts})
+    def of(cls, row: StepTimelineRow) -> Self:
+        return cls.like(row, parts={kind: round(part, 4) for kind, part in row.parts})
 
 
 class RankOfStep(AnswerPart):
