@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
 from golden_commands import GOLDEN_COMMANDS, NESTED
-from synth.ask.answers import REPLIES, judge, schema
+from synth.ask.table import VERBS, judge, schema
 from synth.cli.app import app
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -117,4 +117,4 @@ def models_of(verb: str) -> Iterator[type[BaseModel]]:
             for part in get_args(kind):
                 yield from inside(part)
 
-    yield from inside(REPLIES[verb])
+    yield from inside(VERBS[verb].reply)

@@ -20,8 +20,12 @@ from synth.collective.ranking.settings import RuntimeCalls
 from synth.collective.ranking.stripes import round_to_bytes
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive
+from synth.collective.semantics.truth_tables import check_depth
 from synth.collective.verify.rehearsal import judge_symbolically
 from synth.collective.verify.symbolic import Refuted
+
+_MOST_DIGITS = 6
+"""Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
 
 
 class WrongProgramError(InputError):
@@ -53,6 +57,15 @@ def derive_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_REDUCE) -
     return derivation
 
 
+def check_derivation(text: str, reduction: Reduction, goal: Goal) -> None:
+    """Raises InputError for a text that is no program; on a small tree, too, for a wrong one."""
+    if len(reduction.tree.digits) <= _MOST_DIGITS:
+        derive_text(text, reduction, goal)
+    else:
+        check_depth(len(reduction.tree.digits))
+        canonicalize(parse(text), reduction.tree)
+
+
 def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput:
     """Derive, replay, prove, lower and price programs, even those of an answer that says "proved".
 
@@ -61,10 +74,10 @@ def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput
     """
     reduction, size = chosen.reduction, chosen.payload_bytes
     simulator = Simulator(chosen.system, chosen.algorithm)
-    sizes = round_to_bytes([one.size_bytes for one in chosen.slices], size)
+    sizes = round_to_bytes([stripe.size_bytes for stripe in chosen.slices], size)
     parts = [
-        ProgramPart(derive_text(one.program, reduction, chosen.goal), own, one.segments)
-        for one, own in zip(chosen.slices, sizes, strict=True)
+        ProgramPart(derive_text(stripe.program, reduction, chosen.goal), own, stripe.segments)
+        for stripe, own in zip(chosen.slices, sizes, strict=True)
     ]
     prices = price_parts(simulator, parts, reduction)
     first, *others = sources = [
@@ -93,7 +106,9 @@ def _price_conditions(
             return ()  # what runs them is told nothing
         several = [(p.derivation, each, p.segments) for p, each in zip(parts, prices, strict=True)]
         first, *others = RuntimeCalls.of(by_itself, chosen.reduction, several).said
-        return tuple(f"{one[0].upper()}{one[1:]}." for one in (first, "; ".join(others)))
+        return tuple(
+            f"{sentence[0].upper()}{sentence[1:]}." for sentence in (first, "; ".join(others))
+        )
     return explain_call(calls[0], defaults(by_itself, chosen.reduction, parts[0].size_bytes, goal))
 
 

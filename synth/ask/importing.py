@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
-from hierarchies import InputError
-from hierarchies.importers import KINDS, Draft, ImportOptions, import_texts, wrap_network
+from hierarchies import InputError, importers
+from hierarchies.importers import (
+    KINDS,
+    Draft,
+    DraftLevel,
+    ImportOptions,
+    StatedValue,
+    check_beginnings,
+    draft_to_toml,
+    import_texts,
+    scale_to_unit,
+    wrap_network,
+)
+from hierarchies.importers.draft import Value
 from hierarchies.importers.models import MODELS
-from synth.ask.answers.importing import ImportReply
+from synth.ask.answers.machine_parts import DomainName
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Number,
+    OneFile,
+    Positive,
+    ReplyModel,
+    Whole,
+    optional_key,
+)
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Names, OptionalMachine
-from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
 from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
@@ -63,10 +84,109 @@ class ImportQuestion(Question):
         draft = import_texts(self.kind, self.texts(), self.options())
         return draft if self.inside is None else wrap_network(draft, system_of(self.inside))
 
+    def check_early(self) -> None:
+        texts = self.texts()
+        if self.kind not in KINDS or is_short(*texts.values()):
+            self.draft()
+        else:
+            check_beginnings(self.kind, texts)
+
+
+class DraftedLevel(AnswerPart):
+    """One level as far as it is known: null where it is blank, left out where there is no such."""
+
+    name: str = Field(description="Name of its units.")
+    count: Positive | None = optional_key("Number of units in each parent.")
+    domain: DomainName | None = Field(description="How children of one parent are connected.")
+    bandwidth_GB_per_s: Number | None = Field(description="Bandwidth of one port in one direction.")
+    latency_us: Number | None = Field(description="Latency of a message by protocol Simple.")
+    ll_latency_us: Number | None = optional_key("Latency of a message by protocol LL.")
+    ll128_latency_us: Number | None = optional_key("Latency of a message by protocol LL128.")
+    ports: Positive | None = optional_key("Ports of one child.")
+    reduces: bool | None = optional_key("Whether its switches reduce.")
+    through: list[str] = Field(description="Inner levels whose links are crossed, too.")
+    sources: dict[str, str] = Field(description="Where each known value stands, by its key.")
+
+    @classmethod
+    def of(cls, level: DraftLevel) -> Self:
+        entries = level.entries()
+        known = {key: entry for key, entry in entries.items() if isinstance(entry, StatedValue)}
+        stated = {key: scale_to_unit(key, entry.value) for key, entry in known.items()}
+        return cls.like(
+            name=level.name,
+            through=level.through,
+            sources={key: entry.source for key, entry in known.items()},
+            **dict.fromkeys(entries) | stated,
+        )
+
+
+class DraftPart(AnswerPart):
+    """Recipe that the files express."""
+
+    name: str = Field(description="Name of the description.")
+    title: str = Field(description="Title; may be empty.")
+    device: str = Field(description="The model of its devices; empty where it is not said.")
+    memory_GB_per_s: Number | None = Field(
+        description="Memory bandwidth of a device; null where it is blank."
+    )
+    levels: list[DraftedLevel] = Field(min_length=1, description="Outermost first.")
+    counted: dict[str, Whole] = Field(description="Numbers of units found, by name.")
+    warnings: list[str] = Field(description="Contradictions and faults that the files show.")
+    notes: list[str] = Field(description="What no description can hold.")
+
+    @classmethod
+    def of(cls, draft: Draft) -> Self:
+        memory = draft.memory_bytes_per_second
+        rate = (
+            scale_to_unit("memory_GB_per_s", memory.value)
+            if isinstance(memory, StatedValue)
+            else None
+        )
+        return cls.like(draft, memory_GB_per_s=rate)
+
+
+class BlankPart(AnswerPart):
+    """A value that the files do not say."""
+
+    place: str = Field(description="device, or the name of a level.")
+    key: str = Field(description="Name of the value.")
+    needed: bool = Field(description="False if it may be left out.")
+    suggestion: Value | None = Field(description="Usual value; null if unknown.")
+    reason: str = Field(description="Source of the suggestion and its reason.")
+
+    @classmethod
+    def of(cls, place: str, key: str, blank: importers.Blank) -> Self:
+        perhaps = blank.suggestion
+        return cls.like(
+            blank,
+            place=place,
+            key=key,
+            suggestion=None if perhaps is None else scale_to_unit(key, perhaps),
+            reason=blank.source,
+        )
+
+
+class ImportReply(ReplyModel):
+    """What files say of a machine, what they leave open, and the description to be completed."""
+
+    kind: str = Field(description="Kind of the files.")
+    draft: DraftPart = Field(description="The draft that the files give.")
+    blanks: list[BlankPart] = Field(description="Values that the files do not give.")
+    complete: bool = Field(description="Whether all required values are known.")
+    files: OneFile = Field(description="The description, in TOML.")
+
 
 def import_topology(question: ImportQuestion, watcher: Watcher) -> Reply:
     """What the files say, what they leave open, and the description to be completed."""
     draft = question.draft()
     if question.suggested:
         draft = draft.suggested()
-    return reply(ImportReply.of(question.kind, draft))
+    blanks = [BlankPart.of(place, key, blank) for place, key, blank in draft.blanks()]
+    answer = ImportReply.like(
+        question,
+        draft=draft,
+        blanks=blanks,
+        complete=not any(blank.needed for blank in blanks),
+        files={f"{draft.name}.toml": draft_to_toml(draft)},
+    )
+    return reply(answer)

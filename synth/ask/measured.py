@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hierarchies import InputError, System, describe_system
-from synth.ask.answers.measured import CalibratedReply, DoctorReply, TestsReply, warnings_of
+from synth.ask.answers.measured import (
+    SHORTFALLS,
+    AmbiguousLevels,
+    CalibratedReply,
+    CarriedLevel,
+    DoctorReply,
+    ExperimentPart,
+    TestsReply,
+    UnexpectedRow,
+)
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Machine, Numbers
-from synth.ask.questions.named_texts import MOST_FILES, NamedText, system_of
+from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.runtimes import runtime_of_system
@@ -22,9 +32,10 @@ from synth.measure.calibration.candidates import candidates
 from synth.measure.calibration.experiments import Experiment, experiments, script
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import FEWEST_SIZES
+from synth.measure.calibration.residuals import find_unexpected
 from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
 from synth.measure.calibration.typical import apply_typical
-from synth.measure.doctor import Diagnosis, diagnose, is_collective
+from synth.measure.doctor import Diagnosis, carried_shares, diagnose, is_collective
 from synth.measure.logs.matching import CallerFacts, MatchedLog, check_devices, match_log
 from synth.measure.logs.reading import check_log, parse_logs
 from synth.measure.logs.tables import CheckedLog
@@ -69,10 +80,10 @@ class LogsQuestion(Question):
         ),
     ] = None
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why the verb cannot use a table; "" if it can."""
         try:
-            candidates(system, one.measurement)
+            candidates(system, log.measurement)
         except InputError as error:
             return error.problem
         return ""
@@ -88,13 +99,13 @@ class LogsQuestion(Question):
         check_devices(system, logs)
         given = CallerFacts(self.hosts, tuple(self.members) if self.members else None)
         found = [match_log(system, log, given) for log in logs]
-        reasons = [self.unusable(system, one) for one in found]
+        reasons = [self.unusable(system, table) for table in found]
         left_out = tuple(
-            f"{one.log.source}: a table of {one.measurement.collective} is left out: {why}"
-            for one, why in zip(found, reasons, strict=True)
+            f"{table.log.source}: a table of {table.measurement.collective} is left out: {why}"
+            for table, why in zip(found, reasons, strict=True)
             if why
         )
-        runs = tuple(one for one, why in zip(found, reasons, strict=True) if not why)
+        runs = tuple(table for table, why in zip(found, reasons, strict=True) if not why)
         if not runs:
             raise InputError("; ".join(left_out), hint="give a log with a table that can be used")
         return ReadableLogs(runs, left_out)
@@ -111,10 +122,12 @@ class LogsQuestion(Question):
         _check_one_kind(logs)
         return logs
 
-    def check_logs(self) -> None:
-        """Raises InputError for files that can be seen to be no logs before they are read."""
-        for file in self.files:
-            check_log(file.text, _source(file))
+    def check_early(self) -> None:
+        if is_short(*(file.text for file in self.files)):
+            self.matched(system_of(self.system))
+        else:
+            for file in self.files:
+                check_log(file.text, _source(file))
 
 
 class CalibrateQuestion(LogsQuestion):
@@ -131,11 +144,11 @@ class CalibrateQuestion(LogsQuestion):
         Flag("Only these tests", ", by name", notation=notations.NAMES),
     ] = Field(default_factory=list, max_length=MOST_FILES)
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why a table cannot be fitted; "" if it can."""
-        sizes = len({sample.size_bytes for sample in one.measurement.samples})
+        sizes = len({sample.size_bytes for sample in log.measurement.samples})
         few = f"{sizes} of at least {FEWEST_SIZES} sizes that tell latency from bandwidth"
-        return super().unusable(system, one) or (few if sizes < FEWEST_SIZES else "")
+        return super().unusable(system, log) or (few if sizes < FEWEST_SIZES else "")
 
     def check_alone(self) -> None:
         """Raises InputError for logs beside a plan, and for names of tests without one."""
@@ -144,6 +157,13 @@ class CalibrateQuestion(LogsQuestion):
         if self.only and not self.plan:
             hint = "give --plan, or leave it out"
             raise InputError("tests are named, and none are asked for", where="--only", hint=hint)
+
+    def check_early(self) -> None:
+        if self.plan:
+            self.check_alone()
+            self.tests(system_of(self.system))
+        else:
+            super().check_early()
 
     def tests(self, system: System) -> tuple[Experiment, ...]:
         """The tests of a plan.
@@ -155,21 +175,21 @@ class CalibrateQuestion(LogsQuestion):
             what = system.device or system.name
             problem = f"neither nccl-tests nor rccl-tests run on {what}: {by.value} has its"
             raise InputError(f"{problem} collectives", where="--plan", hint=by.timing)
-        found = {one.name: one for one in experiments(system)}
+        found = {test.name: test for test in experiments(system)}
         for name in self.only:
             if name not in found:
                 hint = f"one of: {', '.join(found)}"
                 raise InputError(f"there is no test {name!r}", where="--only", hint=hint)
-        return tuple(one for name, one in found.items() if name in (self.only or found))
+        return tuple(test for name, test in found.items() if name in (self.only or found))
 
 
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
-    def unusable(self, system: System, one: MatchedLog) -> str:
+    def unusable(self, system: System, log: MatchedLog) -> str:
         """Why a table cannot be held to a prediction and a bound; "" if it can."""
         unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
-        return super().unusable(system, one) or ("" if is_collective(one) else unbounded)
+        return super().unusable(system, log) or ("" if is_collective(log) else unbounded)
 
 
 def _source(file: NamedText) -> str:
@@ -198,23 +218,46 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     diagnosis = diagnose(apply_typical(replace(system, calibration=None)), runs)
     _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
-    warnings = [*warnings_of(runs), *readable.left_out]
-    contradictions = [one.text for one in diagnosis.contradictions]
+    warnings = [f"{run.log.source}: {warning}" for run in runs for warning in run.log.warnings]
+    warnings += readable.left_out
+    contradictions = [finding.text for finding in diagnosis.contradictions]
     comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
         (name for run in runs for name in run.log.devices if name.isprintable()), "device"
     )
     text = "\n".join([*comments, describe_system(calibrated.system, device)])
-    return reply(CalibratedReply.of(system, calibrated, diagnosis, runs, warnings, text))
+    found, rows = calibrated.calibration, calibrated.rows
+    off = [abs(row.fitted_seconds / row.seconds - 1) for row in rows if not row.dropped]
+    answer = CalibratedReply.like(
+        found,
+        system=system,
+        rows=len(rows),
+        median_error=median(off) if off else None,
+        levels=[
+            CarriedLevel.of(system, carried)
+            for carried in carried_shares(system, [run.measurement for run in runs])
+        ],
+        worst=max(rows, key=lambda row: row.off),
+        unexpected=[
+            UnexpectedRow.of(other.row, low=other.low, high=other.high)
+            for other in find_unexpected(found, rows)
+        ],
+        untold=[AmbiguousLevels.of(system, levels) for levels in found.undetermined_levels],
+        short=[finding for finding in diagnosis.findings if finding.kind in SHORTFALLS],
+        contradicted=diagnosis.contradictions,
+        warnings=warnings,
+        files={f"{system.name}.toml": text},
+    )
+    return reply(answer)
 
 
 def _check_bounds(diagnosis: Diagnosis) -> None:
     """Raises InputError for rows so far below their bound that no fit can follow them."""
-    for one in diagnosis.contradictions:
-        least = 1 / MOST_SHARE if one.level else LEAST_LATENCY
-        if one.share is not None and one.share < least:
+    for finding in diagnosis.contradictions:
+        least = 1 / MOST_SHARE if finding.level else LEAST_LATENCY
+        if finding.share is not None and finding.share < least:
             hint = "describe the machine that was measured; 'doctor' shows every row by its bound"
-            raise InputError(one.text, where="SYSTEM", hint=hint)
+            raise InputError(finding.text, where="SYSTEM", hint=hint)
 
 
 def _plan(system: System, question: CalibrateQuestion) -> Reply:
@@ -222,7 +265,8 @@ def _plan(system: System, question: CalibrateQuestion) -> Reply:
     spec = given.name if isinstance(given, NamedText) else given
     found = question.tests(system)
     text = script(system, found, question.launcher, spec)
-    return reply(TestsReply.of(system, found, text))
+    tests = [ExperimentPart.of(system, experiment) for experiment in found]
+    return reply(TestsReply.like(system=system, experiments=tests, files={"tests.sh": text}))
 
 
 def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
@@ -231,5 +275,7 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     readable = question.matched(system)
     diagnosis = diagnose(system, readable.runs)
     wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
-    answer = DoctorReply.of(system, diagnosis, readable.left_out)
+    answer = DoctorReply.like(
+        diagnosis, system=system, prices=system.prices, left_out=readable.left_out
+    )
     return reply(answer, Outcome.NO if wrong else Outcome.OK)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import pairwise
-from math import isfinite
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -14,7 +12,6 @@ from pydantic import ConfigDict, Field
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import InputError, suggest_nearest
-from synth.ask.answers.degraded import GroupStepPart
 from synth.ask.answers.given import (
     EarlierAnswer,
     UnevenRanking,
@@ -29,16 +26,17 @@ from synth.ask.answers.outputs import (
     PayloadStripe,
     ResultCheck,
     RunReply,
+    groups_document,
+    padded_bytes,
 )
-from synth.ask.answers.parts import SCHEMA_VERSION, Json, TextFile, to_json
-from synth.ask.export import prepare_emit_input
+from synth.ask.export import check_derivation, prepare_emit_input
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Measure, OptionalBytes, OptionalMachine, ProgramText
 from synth.ask.questions.question import PricedQuestion, ProgramQuestion
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded.handing import PricedGroupProgram, run_on_arrays
+from synth.collective.degraded.handing import run_on_arrays
 from synth.collective.emit import (
     TARGETS,
     EmitOptions,
@@ -51,14 +49,16 @@ from synth.collective.emit import (
 )
 from synth.collective.emit.source import hash_digits
 from synth.collective.ranking.request import Watcher, programs_text
-from synth.collective.run import BACKENDS, TrialRequest, TrialResult, run
-from synth.collective.semantics.schedule import pad_length, slice_ends
+from synth.collective.run import BACKENDS, TrialRequest, check_trial, run
 
 MOST_HOSTS = 2**16
+_MOST_WRITTEN = 64
+_MOST_STRIPES = 4
+"""For more devices, or in more segments or stripes, a program is written for its target by the
+worker alone: up to these it takes 0.2 s.
+"""
 ALL = "all"
 """In the place of the name of an entry: every entry of the plan."""
-GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
-"""Where reductions do not add: who cannot tell must not add."""
 
 
 class EmitInputQuestion(ProgramQuestion, PricedQuestion):
@@ -128,7 +128,9 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
         if self.answer is None:
             raise InputError("entries of no plan", where="--entry", hint="give one with --from")
         self._check_alone()
-        return {name: self._changed(one) for name, one in read_plan_entries(self.answer).items()}
+        return {
+            name: self._changed(entry) for name, entry in read_plan_entries(self.answer).items()
+        }
 
     def _remembered(self, answer: dict[str, Any]) -> EarlierAnswer:
         if self.entry is None:
@@ -149,7 +151,8 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
             algorithm=self.algorithm or found.algorithm,
             segments=self.segments or found.segments,
             beside=tuple(
-                replace(one, segments=self.segments or one.segments) for one in found.beside
+                replace(stripe, segments=self.segments or stripe.segments)
+                for stripe in found.beside
             ),
         )
 
@@ -159,6 +162,15 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
             return None
         self._check_alone()
         return read_uneven_ranking(self.answer)
+
+    def check_early(self) -> None:
+        if self.groups() is None:
+            self.check_program(self.chosen())
+
+    def check_program(self, chosen: EarlierAnswer) -> None:
+        """Raises InputError for programs that are none, or not right."""
+        for stripe in chosen.slices:
+            check_derivation(stripe.program, chosen.reduction, chosen.goal)
 
     def answered_devices(self) -> int:
         """How many devices the machine of the answer has, 0 without one. Raises as ``chosen``."""
@@ -201,6 +213,19 @@ class EmitQuestion(EmitInputQuestion):
         default=None, ge=1
     )
 
+    def check_early(self) -> None:
+        target_of(self.target)
+        if self.entry == ALL and self.groups() is None:
+            self.planned()
+        else:
+            super().check_early()
+
+    def check_program(self, chosen: EarlierAnswer) -> None:
+        if _is_quickly_written(chosen):
+            emit_program(self, Watcher())
+        else:
+            super().check_program(chosen)
+
 
 class RunQuestion(EmitInputQuestion):
     """Execute a program here, check it, and print measured beside predicted time."""
@@ -216,9 +241,18 @@ class RunQuestion(EmitInputQuestion):
 
     def trial(self, payload_bytes: int) -> TrialRequest:
         """How it is run."""
-        return TrialRequest(
-            payload_bytes, self.dtype, self.repeat, self.check, self.timeout_seconds
-        )
+        return self.fill(TrialRequest, payload_bytes=payload_bytes)
+
+    def check_program(self, chosen: EarlierAnswer) -> None:
+        super().check_program(chosen)
+        check_trial(self.backend, chosen.system.devices, self.trial(chosen.payload_bytes))
+
+
+def _is_quickly_written(chosen: EarlierAnswer) -> bool:
+    """Whether to write a program for a target takes no longer than to look at it."""
+    segments = sum(stripe.segments for stripe in chosen.beside) or chosen.segments
+    few = max(chosen.system.devices, segments) <= _MOST_WRITTEN
+    return few and len(chosen.beside) <= _MOST_STRIPES
 
 
 def emit_program(question: EmitQuestion, watcher: Watcher) -> Reply:
@@ -250,8 +284,8 @@ def _source(question: EmitQuestion, chosen: EarlierAnswer, options: EmitOptions)
 def _emit_plan(question: EmitQuestion, options: EmitOptions) -> Reply:
     """All entries of a plan, as one package or a file each."""
     entries = [
-        PackageEntry(name, _source(question, one, options))
-        for name, one in question.planned().items()
+        PackageEntry(name, _source(question, entry, options))
+        for name, entry in question.planned().items()
     ]
     return reply(EmittedPlanReply.of(entries, question.target, emit_all(question.target, entries)))
 
@@ -267,22 +301,19 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
     schedule = given.source.schedule
     trial = question.trial(given.source.payload_bytes)
     seen = run(question.backend, given.source, trial, watcher.go_on)
-    checked = _result_check_of(seen)
+    checked = ResultCheck.of(seen)
     same = checked.bitwise_equal or not BACKENDS[question.backend].same_bits
     wrong = question.check and not (checked.equal and same)
-    found = RunReply(
-        schema_version=SCHEMA_VERSION,
+    found = RunReply.like(
+        question,
+        schedule,
         system=given.source.system.name,
         request=schedule.goal,
-        op=schedule.op,
-        program=programs_text(str(one.program) for one in given.source.schedules),
-        backend=question.backend,
-        devices=schedule.devices,
+        program=programs_text(str(part.program) for part in given.source.schedules),
         bytes=seen.bytes,
-        padded_bytes=_padded_bytes(given.source, seen),
+        padded_bytes=padded_bytes(given.source, seen),
         segments=seen.segments or schedule.segments,
         stripes=PayloadStripe.all_of(given.source),
-        dtype=question.dtype,
         check=checked if question.check else None,
         measured_seconds=seen.seconds,
         measured_plain_seconds=seen.plain_seconds,
@@ -290,15 +321,6 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
         predicted_plain_seconds=given.plain_seconds,
     )
     return reply(found, Outcome.NO if wrong else Outcome.OK)
-
-
-def _result_check_of(seen: TrialResult) -> ResultCheck:
-    """How the result compared; an infinite or NaN error becomes None, as JSON has neither."""
-    return ResultCheck(
-        equal=seen.equal,
-        error=seen.error if seen.error is not None and isfinite(seen.error) else None,
-        bitwise_equal=seen.bitwise_equal,
-    )
 
 
 def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
@@ -321,26 +343,9 @@ def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
         op=question.op,
         proof="proved",
         proved_for=len(found.devices),
-        files=[TextFile(name=f"groups_{hash_digits(text)}.json", text=text)],
+        files={f"groups_{hash_digits(text)}.json": text},
     )
     return reply(emitted)
-
-
-def groups_document(handed: PricedGroupProgram, op: ReductionKind = ReductionKind.SUM) -> Json:
-    """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
-    return {
-        "format": GROUPS_FORMAT,
-        "version": GROUPS_VERSION,
-        "system": handed.system,
-        "devices": list(handed.devices),
-        **({} if op is ReductionKind.SUM else {"op": op.value}),
-        "program": handed.program.text,
-        "bytes": handed.payload_bytes,
-        "chunks": handed.program.chunks,
-        "segments": handed.segments,
-        "proved_for": len(handed.devices),
-        "steps": [to_json(GroupStepPart.of(step)) for step in handed.program.steps],
-    }
 
 
 def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
@@ -355,22 +360,19 @@ def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     size = question.bytes or 2**20
     chosen = ranking.handed(question.rank)
     seen = run_on_arrays(chosen, question.dtype, size, question.repeat, question.op)
-    checked = _result_check_of(seen)
+    checked = ResultCheck.of(seen)
     chunks = chosen.program.chunks
     each = -(-seen.bytes // chunks)
-    found = RunReply(
-        schema_version=SCHEMA_VERSION,
+    found = RunReply.like(
+        question,
         system=chosen.system,
         request=Goal.ALL_REDUCE,
-        op=question.op,
         program=chosen.program.text,
-        backend="numpy",
         devices=len(chosen.devices),
         bytes=seen.bytes,
         padded_bytes=max(seen.bytes, each * chunks),
         segments=1,
         stripes=[],
-        dtype=question.dtype,
         check=checked if question.check else None,
         measured_seconds=seen.seconds,
         measured_plain_seconds=seen.plain_seconds,
@@ -379,19 +381,3 @@ def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
     )
     wrong = question.check and not (checked.equal and checked.bitwise_equal)
     return reply(found, Outcome.NO if wrong else Outcome.OK)
-
-
-def _padded_bytes(source: EmitSource, seen: TrialResult) -> int:
-    """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
-
-    Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
-    """
-    schedules = source.schedules
-    each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
-    cuts = (0, *slice_ends([one.payload_bytes for one in schedules], -(-seen.bytes // each)))
-    segments = [stripe.segments for stripe in seen.stripes]
-    segments = segments or [seen.segments or one.segments for one in schedules]
-    return sum(
-        each * pad_length(end - begin, one.pieces // each * cut)
-        for one, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
-    )

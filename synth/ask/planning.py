@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from grammar import Goal
-from hierarchies import MOST_AXES, InputError, System, error_context
-from synth.ask.answers import judge
+from hierarchies import (
+    InputError,
+    Placement,
+    Reduction,
+    System,
+    error_context,
+    placements,
+)
 from synth.ask.answers.degraded import CostReply, UnevenReply
-from synth.ask.answers.planning import JobReply, PlanReply, SystemsRankedReply
+from synth.ask.answers.planning import PlanReply, SystemsRankedReply, TopReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
-from synth.ask.questions import notations
 from synth.ask.questions.collectives import Collectives, job_of_collectives
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import (
@@ -23,9 +27,7 @@ from synth.ask.questions.flags import (
     Axes,
     Bytes,
     Collapse,
-    Figure,
     MaxSteps,
-    Measure,
     OneOrMoreBytes,
     OnePlacement,
     OptionalReducedAxes,
@@ -44,22 +46,20 @@ from synth.ask.questions.question import (
     matrix_of,
     segment_counts,
 )
-from synth.ask.reply import Outcome, Reply, reply, reply_of_search
+from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.planned import StepPlanQuestion, plan_step
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.degraded import uneven_answers
-from synth.collective.degraded.comparison import compare_machines
-from synth.collective.degraded.ranking import check_uneven
+from synth.collective.degraded import Survivors, uneven_answers
+from synth.collective.degraded.comparison import compare_machines, fit_request
+from synth.collective.degraded.ranking import check_uneven, only_axis
 from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
 from synth.collective.ranking.sizes import check_range, sweep
 from synth.collective.semantics.programs import Language
-from synth.collective.workload.files import parse_sizes
+from synth.collective.workload.assignments import assignments
 from synth.collective.workload.job import Workload
-from synth.collective.workload.planner import SearchSettings, plan_job
-from synth.collective.workload.shapes import StateSharding, Training, TransformerShape
-from synth.collective.workload.transformer import transformer_job
+from synth.collective.workload.planner import SearchSettings, plan_job, settle_on_placement
 from synth.search.forks import map_in_forks
 
 MOST_SYSTEMS = 1024
@@ -134,19 +134,15 @@ class RankedQuestion(FaultyQuestion, PricedQuestion):
                     where="--per-placement",
                     hint="give one size, or one --placement",
                 )
-        return Request(
+        return self.fill(
+            Request,
             axes=axes_of(self.axes),
             over=tuple(self.reduce or ()),
             payload_bytes=self.bytes if isinstance(self.bytes, int) else max(self.bytes),
-            k=self.k,
             language=Language(self.max_steps, self.across, self.request),
             choice=self.algorithm,
-            collapse=self.collapse,
             placement=matrix_of(self.placement) if self.placement is not None else None,
-            per_placement=self.per_placement,
             segments=segment_counts(self.segments),
-            stripes=self.stripes,
-            exact=self.exact,
         )
 
 
@@ -173,6 +169,18 @@ class TopQuestion(RankedQuestion, MachineQuestion):
         check_uneven(asked)
         return asked
 
+    def check_early(self) -> None:
+        system = self.machine()
+        if self.collectives:
+            _check_job(self, self.job())
+        elif system.missing:
+            asked = self.uneven()
+            only_axis(asked.axes, asked.over, Survivors(system))
+        else:
+            request = self.asked()
+            _check_request(system, request)
+            fix_placement(system, request)
+
     @property
     def system_name(self) -> str:
         """What the system is called in the question."""
@@ -197,6 +205,11 @@ class SweepQuestion(RankedQuestion):
         given = {name: getattr(self, name) for name in RankedQuestion.model_fields}
         return [TopQuestion(system=system, **given) for system in self.systems]
 
+    def check_early(self) -> None:
+        for question in self.tops():
+            with error_context(question.system_name):
+                question.check_early()
+
 
 class CostQuestion(MachineQuestion):
     """Tell what it costs that something is missing or slower, and what to do about it."""
@@ -215,6 +228,11 @@ class CostQuestion(MachineQuestion):
         """The question as the planner's request. Raises InputError for what makes no sense."""
         shared = RankedQuestion.model_fields.keys() & type(self).model_fields
         return RankedQuestion(k=1, **{name: getattr(self, name) for name in shared}).asked()
+
+    def check_early(self) -> None:
+        whole, request = self.priced(system_of(self.system)).healthy, self.asked()
+        _check_request(whole, request)
+        fit_request(whole, self.machine(), request)
 
 
 class JobPlanQuestion(Question):
@@ -253,70 +271,40 @@ class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
                 raise InputError(f"{name} beside a {about}", where=name, hint=hint)
         return self
 
+    def check_early(self) -> None:
+        if self.job is None:
+            self.check_plans(self.machine())
+        else:
+            _check_job(self, job_of(self.job))
 
-class JobQuestion(Question):
-    """Derive a job file for plan: what a transformer's training step communicates."""
 
-    axes: Annotated[
-        dict[str, str | Figure],
-        Field(max_length=MOST_AXES),
-        Flag("Sizes", ", as in data=any,tensor=1|2|4|8,pipeline=4", notation=notations.OPEN_AXES),
-    ]
-    layers: Annotated[Figure, Flag("Layers of the transformer")]
-    hidden: Annotated[Figure, Flag("Width of the model")]
-    heads: Annotated[Figure, Flag("Attention heads")]
-    vocabulary: Annotated[Figure, Flag("Size of the vocabulary")]
-    sequence: Annotated[Figure, Flag("Tokens per sequence")]
-    name: Annotated[str, Flag("Name of the job")] = "transformer"
-    micro_batch: Annotated[Figure, Flag("Sequences per micro-batch")] = 1
-    batch: Annotated[Figure | None, Flag("Sequences per step, over all devices")] = None
-    micro_batches: Annotated[Figure | None, Flag("Micro-batches per step on each device")] = None
-    kv_heads: Annotated[Figure, Flag("Key and value heads, if fewer")] = 0
-    feed_forward: Annotated[
-        Figure, Flag("Width of the feed-forward network, unless 4 x hidden")
-    ] = 0
-    gated: Annotated[bool, Flag("A gated network, as in Llama", also={"classic": False})] = False
-    classic: bool = True
-    experts: Annotated[Figure, Flag("Experts per layer")] = 0
-    experts_per_token: Annotated[Figure, Flag("Experts per token")] = 2
-    sharding: Annotated[
-        StateSharding,
-        Field(strict=False),
-        Flag("none, optimizer, fsdp or hsdp"),
-    ] = StateSharding.NONE
-    sequence_parallel: bool = True
-    recompute: Annotated[bool, Flag("Recompute activations")] = False
-    memory_GB: Annotated[  # noqa: N815 - the unit
-        Measure | None, Flag("GB per device for the training state", spelled="--memory")
-    ] = Field(default=None, strict=False)
-    most_bubble: Measure | None = Field(default=None, strict=False)
+def _check_request(system: System, request: Request) -> None:
+    """Raises InputError for axes or a placement that the system has not."""
+    if request.placement is not None:
+        first = Placement(system.hierarchy, request.axes, request.placement)
+    else:
+        first = next(placements(system.hierarchy, request.axes))
+    Reduction(first, request.over, request.collapse)
 
-    def job(self) -> Workload:
-        """The job. Raises InputError for numbers that make no transformer."""
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        shape = {one.name: given[one.name] for one in fields(TransformerShape) if one.name in given}
-        training = {one.name: given[one.name] for one in fields(Training) if one.name in given}
-        sizes = {name: parse_sizes(_parse_whole(size)) for name, size in self.axes.items()}
-        return transformer_job(
-            TransformerShape(**shape), Training(**training), sizes, name=self.name
-        )
+
+def _check_job(question: PlanQuestion | TopQuestion, job: Workload) -> None:
+    """Raises InputError for a job that no placement fits."""
+    system, placement = question.machine().check_even(), search_settings(question).placement
+    if placement is None:
+        assignments(job, system.devices)
+    else:
+        settle_on_placement(system, job, placement)
 
 
 def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
     """How programs for a job are looked for. Raises InputError for what makes no sense."""
-    return SearchSettings(
-        question.k,
-        Language(question.max_steps, question.across),
-        question.algorithm,
-        question.collapse,
-        segment_counts(question.segments),
-        question.stripes,
-        None if question.placement is None else matrix_of(question.placement),
+    return question.fill(
+        SearchSettings,
+        language=Language(question.max_steps, question.across),
+        choice=question.algorithm,
+        segments=segment_counts(question.segments),
+        placement=None if question.placement is None else matrix_of(question.placement),
     )
-
-
-def _parse_whole(size: str | int) -> str | int:
-    return int(size) if isinstance(size, str) and size.isdecimal() else size
 
 
 def rank_programs(
@@ -348,14 +336,15 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
     """
     unranked = UnrankedWatcher(watcher)
 
-    def answered(one: TopQuestion) -> Reply:
-        with error_context(one.system_name):
-            return rank_programs(one, unranked)
+    def answered(top: TopQuestion) -> Reply:
+        with error_context(top.system_name):
+            return rank_programs(top, unranked)
 
     at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
     replies = map_in_forks(answered, question.tops(), at_once)
-    systems = [judge("top").validate_python(one.body) for one in replies]
-    complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
+    model: TypeAdapter[Any] = TypeAdapter(TopReply)
+    systems = [model.validate_python(found.body) for found in replies]
+    complete = all(system.complete for system in systems) and len(systems) == len(question.systems)
     return reply_with_outcome(SystemsRankedReply.like(systems=systems, complete=complete))
 
 
@@ -364,8 +353,8 @@ def reply_with_outcome(
 ) -> Reply:
     """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
     others = found.elsewhere if isinstance(found, RankingReply) else []
-    answers = (*found.answers, *(one.answer for one in others))
-    refuted = any(one.proof == "refuted" for one in answers)
+    answers = (*found.answers, *(placement.answer for placement in others))
+    refuted = any(answer.proof == "refuted" for answer in answers)
     return reply_of_search(found, Outcome.NO if refuted else Outcome.OK)
 
 
@@ -383,11 +372,6 @@ def _plan_job(
     return reply_with_outcome(
         PlanReply.of(plan_job(system.check_even(), job, search_settings(question), watcher))
     )
-
-
-def derive_job(question: JobQuestion, watcher: Watcher) -> Reply:
-    """A job file for ``plan``, from the shape of a transformer and how it is trained."""
-    return reply(JobReply.of(question.job()))
 
 
 def price_faults(question: CostQuestion, watcher: Watcher) -> Reply:

@@ -5,27 +5,35 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from grammar import Goal, Program, canonicalize, parse
-from hierarchies import Digit, InputError, Reduction, Tree
-from synth.ask.answers.machine_parts import LevelInBrief, MachineException
+from grammar import Goal, Program, canonicalize, instructions, parse
+from hierarchies import Digit, InputError, Reduction, System, Tree
+from synth.ask.answers.machine_parts import LevelInBrief, MachineException, PricesName
 from synth.ask.answers.parts import (
+    DEFAULTS,
     SCHEMA_VERSION,
+    VERDICT,
+    AnswerPart,
+    Axes,
+    DefaultsPart,
+    GoalName,
+    Interval,
+    LimitedBy,
+    Matrix,
+    OrderedPart,
+    Positive,
+    PredictedSeconds,
+    ReplyModel,
+    Seconds,
     StepPricePart,
+    VerdictPart,
+    Version,
+    Whole,
     default_keys,
-    interval_of,
     verdict_keys,
 )
-from synth.ask.answers.programs import (
-    CheckReply,
-    LowerReply,
-    RefusalPart,
-    ReplayPart,
-    TimeReply,
-    TreePart,
-)
-from synth.ask.answers.ranked import axes_of, matrix_of
-from synth.ask.export import derive_text
+from synth.ask.export import check_derivation, derive_text
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import (
@@ -47,6 +55,7 @@ from synth.ask.questions.question import (
 )
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.emit.document import schema
 from synth.collective.emit.document.writing import document
 from synth.collective.price.bound import bound
 from synth.collective.price.defaults import defaults
@@ -56,8 +65,9 @@ from synth.collective.price.steps import limiting_resource, total_seconds
 from synth.collective.ranking.answers import choose_segments, price_phases
 from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.lowering import lower
-from synth.collective.semantics.rules import Derivation, Refusal, derive, derive_on
+from synth.collective.semantics.rules import DemandKind, Derivation, Refusal, derive, derive_on
 from synth.collective.semantics.states import holdings
+from synth.collective.semantics.truth_tables import check_depth
 from synth.collective.verify.replay import Failure, compare, expected_multiplicities, multiplicities
 from synth.collective.verify.symbolic import Proved, Refuted, prove
 
@@ -97,11 +107,24 @@ class CheckQuestion(ProgramQuestion):
             return Tree.of(*self.tree)
         return self.place(self.program)[1]
 
+    def check_early(self) -> None:
+        found = self.reduction()
+        tree = found if isinstance(found, Tree) else found.tree
+        check_depth(len(tree.digits))
+        instructions(canonicalize(parse(self.program), tree), tree, self.request)
+
 
 class LowerQuestion(PlacedQuestion):
     """Print the schedule: for each step the groups of real devices, and the bytes."""
 
     bytes: Bytes = 2**30
+
+    def machine(self) -> System:
+        """The system. Raises InputError for one that cannot be."""
+        return system_of(self.system)
+
+    def check_early(self) -> None:
+        check_derivation(self.program, self.reduction(self.machine()), self.request)
 
 
 class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
@@ -109,6 +132,105 @@ class TimeQuestion(LowerQuestion, FaultyQuestion, PricedQuestion):
 
     algorithm: Algorithm = Choice.AUTO
     segments: Segments = "auto"
+
+    def machine(self) -> System:
+        return self.priced(self.changed(system_of(self.system)))
+
+
+class TreePart(AnswerPart):
+    """The tree a program is over."""
+
+    names: list[str] = Field(description="Of its digits, outermost first.")
+    sizes: list[Positive] = Field(description="Of its digits.")
+
+
+class RefusalPart(AnswerPart):
+    """Where the rules refuse a program."""
+
+    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    kind: Annotated[DemandKind, Field(strict=False)] = Field(description="Kind of mistake.")
+    reason: str = Field(min_length=1, description="In a sentence.")
+
+
+class ReplayPart(AnswerPart):
+    """What was seen when a program was carried out on arrays."""
+
+    devices: Positive = Field(description="Number of them.")
+    elements: Positive = Field(description="Number of elements on each device.")
+    equal: bool = Field(description="Whether the result is right.")
+    reason: str | None = Field(description="What went wrong; else null.")
+
+
+class CheckReply(ReplyModel, VerdictPart):
+    """Whether a program does what is requested, or what goes wrong and where."""
+
+    last = (*VERDICT, "replay")
+
+    request: GoalName = Field(description="Request of the program.")
+    given: str = Field(description="The program as it was read.")
+    program: str = Field(description="Its canonical spelling.")
+    tree: TreePart = Field(description="The tree it is over.")
+    valid: bool = Field(description="Derived by the rules, and proved by z3.")
+    states: list[list[str]] = Field(description="States before and after each step.")
+    refused: RefusalPart | None = Field(description="Why the rules refuse it; else null.")
+    replay: ReplayPart | None = Field(description="Null unless it was asked for.")
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing speaks against the program: a proof, and the replay if there was one."""
+        return self.valid and (self.replay is None or self.replay.equal)
+
+
+class LowerReply(schema.StripePart, schema.Head, OrderedPart):
+    """The schedule of a program for the real devices, as a document."""
+
+    last = (
+        *("system", "levels", "axes", "placement", "reduce", "request", "collapse"),
+        *("program", "devices", "payload_bytes", "padded_bytes", "pieces", "segments"),
+        *("reduction_groups", "steps"),
+    )
+
+    schema_version: Version  # type: ignore[assignment]  # never left out
+    # A literal takes True, too, as it equals 1.
+    version: int = Field(  # type: ignore[assignment]
+        ge=1, le=1, description="The version of the document."
+    )
+    system: str = Field(description="The name of the machine.")
+
+
+class TimeReply(ReplyModel, DefaultsPart):
+    """What each step of a program costs and why."""
+
+    last = (
+        *DEFAULTS,
+        *("interval_seconds", "baseline_interval_seconds"),
+        *("bound_seconds", "bound_by", "limited_by"),
+    )
+
+    system: str = Field(description="The name of the machine.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Of the machine.")
+    axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
+    prices: PricesName = Field(description="Basis of prices: see --prices.")
+    exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
+    request: GoalName = Field(description="Request of the program.")
+    program: str = Field(description="Its canonical spelling.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    segments: Positive = Field(description="Number of pieces the payload is cut into.")
+    steps: list[StepPricePart] = Field(description="Steps of one segment.")
+    seconds: PredictedSeconds
+    barrier_seconds: Seconds = Field(description="In one segment.")
+    baseline_seconds: Seconds = Field(description="Seconds of the default on the same placement.")
+    interval_seconds: Interval | None = Field(
+        description="Interval of a calibrated system, or null."
+    )
+    baseline_interval_seconds: Interval | None = Field(
+        description="Interval of the default, or null."
+    )
+    bound_seconds: Seconds = Field(description="Lower bound over all schedules on this placement.")
+    bound_by: str = Field(description="The level whose links impose the bound.")
+    limited_by: LimitedBy
 
 
 def check(question: CheckQuestion, watcher: Watcher) -> Reply:
@@ -119,10 +241,11 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
     program = canonicalize(given, tree)
     verdict = prove(program, tree, question.request)
     states: list[list[str]] = []
-    refused, replay = None, None
+    refused: Refusal | None = None
+    replay: ReplayPart | None = None
     match derive(program, tree, question.request):
         case Refusal() as refusal:
-            refused = RefusalPart.like(refusal)
+            refused = refusal
             if question.replay:
                 sizes = verdict.sizes if isinstance(verdict, Refuted) else tree.sizes
                 replay = _count_contributions(program, tree, sizes, question.request)
@@ -134,7 +257,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
         question,
         given=str(given),
         program=str(program),
-        tree=TreePart.like(tree),
+        tree=tree,
         valid=refused is None and isinstance(verdict, Proved),
         states=states,
         refused=refused,
@@ -149,7 +272,7 @@ def check(question: CheckQuestion, watcher: Watcher) -> Reply:
 
 def lower_program(question: LowerQuestion, watcher: Watcher) -> Reply:
     """The schedule: per step the groups of real devices in order, and the bytes."""
-    system = system_of(question.system)
+    system = question.machine()
     reduction = question.reduction(system)
     schedule = lower(
         derive_text(question.program, reduction, question.request), reduction, question.bytes
@@ -160,7 +283,7 @@ def lower_program(question: LowerQuestion, watcher: Watcher) -> Reply:
 
 def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     """What each phase of a program costs and why."""
-    system = question.priced(question.changed(system_of(question.system)))
+    system = question.machine()
     reduction = question.reduction(system)
     derivation = derive_text(question.program, reduction, question.request)
     simulator = Simulator(system, question.algorithm)
@@ -170,24 +293,25 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     )
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
+    usual = interval_of_program(system, plain.baseline)
     barriers = price_phases(simulator, derivation, reduction, question.bytes)
     found = TimeReply.like(
         question,
+        system.hierarchy,
         system=system.name,
-        levels=LevelInBrief.all_of(system.hierarchy),
-        axes=axes_of(reduction.placement.axes),
-        placement=matrix_of(reduction.placement),
         prices=system.prices,
+        axes=reduction.placement.axes,
+        placement=reduction.placement,
         exceptions=MachineException.all_of(system),
         program=str(derivation.program),
         segments=segments,
-        steps=[StepPricePart.of(price) for price in prices],
+        steps=prices,
         seconds=taken,
         barrier_seconds=total_seconds(barriers),
         baseline_seconds=total_seconds(plain.baseline),
-        **default_keys(plain, interval_of_program(system, plain.baseline)),
-        interval_seconds=interval_of(interval_of_program(system, prices * segments, taken)),
-        baseline_interval_seconds=interval_of(interval_of_program(system, plain.baseline)),
+        **default_keys(plain, usual),
+        interval_seconds=interval_of_program(system, prices * segments, taken),
+        baseline_interval_seconds=usual,
         bound_seconds=least.seconds,
         bound_by=least.level,
         limited_by=limiting_resource(prices, segments),
@@ -210,7 +334,10 @@ def _replay(derivation: Derivation, where: Reduction | Tree) -> ReplayPart:
             hint=f"at most {MOST_REPLAYED} in all; the proof holds for every size",
         )
     failure = compare(schedule, elements)
-    return ReplayPart.of(schedule.devices, elements, failure.reason if failure else None)
+    reason = failure.reason if failure else None
+    return ReplayPart(
+        devices=schedule.devices, elements=elements, equal=failure is None, reason=reason
+    )
 
 
 def _count_contributions(
@@ -232,4 +359,5 @@ def _count_contributions(
         device, chunk, contributor = wrong[0].tolist()
         times = int(counts[device, chunk, contributor])
         reason = f"device {device} has device {contributor}'s chunk {chunk} {times} times"
-    return ReplayPart.of(small.devices, small.devices, reason)
+    devices = small.devices
+    return ReplayPart(devices=devices, elements=devices, equal=reason is None, reason=reason)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.ask.answers.comparing import Recommendation
+from pydantic import Field
+
 from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.parts import AnswerPart, Seconds
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.resolution import FINEST
@@ -17,6 +19,13 @@ from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
 
 _DEFAULT = "the default"
+
+
+class Recommendation(AnswerPart):
+    """One line of an answer: what is recommended, and what it takes."""
+
+    how: str = Field(description="Placement and program.")
+    seconds: Seconds = Field(description="Predicted.")
 
 
 def is_available(answer: PlacedAnswer) -> bool:
@@ -30,9 +39,11 @@ def is_available(answer: PlacedAnswer) -> bool:
 def best_available(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
     """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
     gain = (
-        one for one in answers if one.against_best is DefaultComparison.FASTER and is_available(one)
+        answer
+        for answer in answers
+        if answer.against_best is DefaultComparison.FASTER and is_available(answer)
     )
-    return min(gain, key=lambda one: one.runtime_seconds, default=None)
+    return min(gain, key=lambda answer: answer.runtime_seconds, default=None)
 
 
 def groups_gain(reply: UnevenReply) -> bool:
@@ -43,8 +54,8 @@ def groups_gain(reply: UnevenReply) -> bool:
 
 def job_gains(reply: PlanReply) -> bool:
     """Whether entries of a job gain surely, and so that a step waits less."""
-    gains = (one.answer.against_default is DefaultComparison.FASTER for one in reply.entries)
-    had = (is_available(one.answer) for one in reply.entries)
+    gains = (entry.answer.against_default is DefaultComparison.FASTER for entry in reply.entries)
+    had = (is_available(entry.answer) for entry in reply.entries)
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     longer = default_seconds / seconds if seconds else 1.0
     return any(map(all, zip(gains, had, strict=True))) and longer > 1 + FINEST
@@ -64,7 +75,7 @@ def recommend(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Rec
         case RankingReply(answers=[_, *_]):
             if had := best_available(reply.answers):
                 return Recommendation(how=had.program, seconds=had.runtime_seconds)
-            plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+            plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
             how = f"{_DEFAULT}, {plain.default.name}" if plain.steps else "nothing to do"
             return Recommendation(how=how, seconds=plain.baseline_seconds)
     return None

@@ -19,14 +19,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError, error_context
-from synth.ask.answers import judge
 from synth.ask.answers.parts import TextFile
 from synth.ask.export import WrongProgramError
 from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flag_of, lists_of
 from synth.ask.questions.question import Question, parse_question
 from synth.ask.reply import Outcome, Reply
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.cli.collected import collect_items
 from synth.cli.inputs import READERS, skip_files, strip_texts
 from synth.cli.outputs import deliver, flush_stdout

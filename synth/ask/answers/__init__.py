@@ -4,7 +4,7 @@
 model spells an answer, writes it and reads it back, so that no two places can disagree on a key.
 Units are in the keys' names: ``seconds``, ``bytes``, ``bandwidth_GB_per_s``.
 
->>> from synth.ask.answers import judge
+>>> from synth.ask.table import judge
 >>> found = judge("count").validate_json(
 ...     '{"schema_version": 1, "request": "all-reduce", "digits": 1, "by_length": [0, 2],'
 ...     ' "instructions": 5, "complete": true}'
@@ -12,7 +12,3 @@ Units are in the keys' names: ``seconds``, ``bytes``, ``bandwidth_GB_per_s``.
 >>> found.request, found.by_length
 (<Goal.ALL_REDUCE: 'all-reduce'>, [0, 2])
 """
-
-from synth.ask.answers.table import REPLIES as REPLIES
-from synth.ask.answers.table import judge as judge
-from synth.ask.answers.table import schema as schema

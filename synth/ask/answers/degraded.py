@@ -7,7 +7,6 @@ from typing import Literal, Self
 from pydantic import Field
 
 from grammar import Goal
-from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
@@ -24,17 +23,10 @@ from synth.ask.answers.parts import (
     Whole,
     verdict_keys,
 )
-from synth.ask.answers.ranked import (
-    LAID_OUT_BY,
-    Against,
-    CollectiveReply,
-    LaidOutBy,
-    axes_of,
-    matrix_of,
-)
+from synth.ask.answers.ranked import LAID_OUT_BY, Against, CollectiveReply, LaidOutBy
 from synth.collective import degraded
 from synth.collective.degraded import UnevenReport
-from synth.collective.degraded.comparison import Cost, SimulatedProgram
+from synth.collective.degraded.comparison import Cost
 from synth.collective.degraded.ranking import EvenChoice
 from synth.collective.ranking import request as planned
 from synth.collective.verify import concrete
@@ -65,7 +57,7 @@ class GroupStepPart(AnswerPart):
         return cls.like(
             step,
             collective=step.collective.value,
-            pieces=None if pieces is None else [[sorted(p) for p in some] for some in pieces],
+            pieces=pieces and [list(map(sorted, kept)) for kept in pieces],
         )
 
 
@@ -94,12 +86,12 @@ class UnevenAnswerPart(VerdictPart):
         return cls.like(
             answer,
             candidate,
-            axes=axes_of([report.axis]),
+            candidate.program,
+            axes=[report.axis],
             program=candidate.program.text,
-            chunks=candidate.program.chunks,
             speedup=flat / candidate.seconds if candidate.seconds else 1.0,
-            steps=[StepPricePart.of(price) for price in candidate.prices],
-            group_steps=[GroupStepPart.of(step) for step in candidate.program.steps],
+            steps=candidate.prices,
+            group_steps=candidate.program.steps,
             proved_for=report.axis.size,
             **verdict_keys(answer.verdict),
         )
@@ -146,20 +138,17 @@ class UnevenReply(CollectiveReply):
 
     @classmethod
     def of(cls, report: UnevenReport) -> Self:
-        survivors, request = report.survivors, report.request
+        survivors = report.survivors
         return cls.like(
             report,
-            system=MachineInFull.of(report.system),
+            report.request,
             request=Goal.ALL_REDUCE,
             reduce=[report.axis.name],
-            bytes=request.payload_bytes,
-            algorithm=request.choice,
             uneven=RemainingMachine.like(survivors, left=survivors.units_left()),
             answers=[UnevenAnswerPart.of(answer, report) for answer in report.answers],
-            choices=[EvenMachine.of(choice) for choice in report.choices],
             bound_seconds=report.bound.seconds,
             bound_by=report.bound.level,
-            considered=ProgramsConsidered.like(report),
+            considered=report,
         )
 
 
@@ -175,13 +164,13 @@ class BestAnswer(VerdictPart):
 
     @classmethod
     def of(cls, answer: planned.Answer) -> Self:
-        placement = answer.candidate.reduction.placement
+        candidate = answer.candidate
         return cls.like(
             answer,
-            answer.candidate,
-            axes=axes_of(placement.axes),
-            placement=matrix_of(placement),
-            program=answer.candidate.text,
+            candidate,
+            candidate.reduction,
+            candidate.reduction.placement,
+            program=candidate.text,
             bound_seconds=answer.bound.seconds,
             **verdict_keys(answer.verdict),
         )
@@ -191,7 +180,7 @@ class BestAnswer(VerdictPart):
         [answer, *_] = report.answers
         return cls.like(
             answer.candidate,
-            axes=axes_of([report.axis]),
+            axes=[report.axis],
             placement=None,
             program=answer.candidate.program.text,
             baseline_seconds=report.flat_seconds,
@@ -216,11 +205,6 @@ class FollowedProgram(AnswerPart):
     seconds: Seconds = Field(description="Figures of the machine with its faults.")
     busiest: list[BusyLink] = Field(description="The links that are busy most.")
 
-    @classmethod
-    def of(cls, followed: SimulatedProgram) -> Self:
-        busiest = [BusyLink(link=name, busy_share=share) for name, share in followed.busiest]
-        return cls.like(followed, busiest=busiest)
-
 
 class CostReply(CollectiveReply):
     """What it costs that something is missing or slower."""
@@ -240,24 +224,14 @@ class CostReply(CollectiveReply):
     @classmethod
     def of(cls, cost: Cost) -> Self:
         before, now = cost.healthy, cost.now
-        choices: list[EvenMachine] = []
         by_framework = isinstance(now, planned.Report) and now.request.by_framework
-        if isinstance(now, UnevenReport):
-            best = BestAnswer.of_uneven(now)
-            choices = [EvenMachine.of(choice) for choice in now.choices]
-        else:
-            best = BestAnswer.of(now.answers[0])
         return cls.like(
             cost,
-            system=MachineInFull.of(cost.system),
-            request=before.goal,
-            reduce=list(before.candidate.reduction.over),
-            bytes=before.payload_bytes,
-            healthy=BestAnswer.of(before),
+            before,
+            before.candidate.reduction,
             same_program_seconds=cost.same_seconds,
-            best=best,
+            best=BestAnswer.of_uneven(now) if isinstance(now, UnevenReport) else now.answers[0],
             lost_seconds=cost.seconds - before.candidate.seconds,
-            choices=choices,
-            followed=FollowedProgram.of(cost.followed) if cost.followed else None,
+            choices=now.choices if isinstance(now, UnevenReport) else [],
             **({"laid_out_by": "framework"} if by_framework else {}),
         )

@@ -9,27 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grammar import Collective, Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import (
     Axis,
     CalibrationTable,
-    Domain,
-    Fault,
     Hierarchy,
     InputError,
     Level,
-    Link,
     Placement,
     Reduction,
     System,
     calibration_of,
     error_context,
-    parse_fault,
 )
 from hierarchies.units import format_bytes
+from synth.ask.answers.machine_parts import DevicePart, LevelInFull, MachineException
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
 from synth.collective.degraded.handing import PricedGroupProgram
@@ -40,68 +37,28 @@ Segments = Annotated[int, Field(ge=1, le=4096)]
 Payload = Annotated[int, Field(ge=1)]
 
 
-class _JsonLevel(BaseModel):
-    name: str
-    count: int
-    domain: Domain
-    medium: str
-    bandwidth_GB_per_s: float
-    latency_us: float
-    ll_latency_us: float | None
-    ll128_latency_us: float | None
-    reduces: bool
-    ports: int
-    wraps: bool
-    through: list[str]
-    sources: dict[str, str]
-    unconfirmed: list[str]
-
-    def link(self) -> Link:
-        """The links of the level."""
-        return Link(
-            self.domain,
-            self.bandwidth_GB_per_s * 1e9,
-            self.latency_us * 1e-6,
-            self.ports,
-            tuple(self.through),
-            self.sources,
-            tuple(self.unconfirmed),
-            self.reduces,
-            _seconds(self.ll_latency_us),
-            _seconds(self.ll128_latency_us),
-            self.medium,
-            self.wraps,
-        )
+_LENIENT = ConfigDict(extra="ignore", strict=False)
+"""Files of other versions may have more keys."""
 
 
-def _seconds(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds * 1e-6
+class _EarlierLevel(LevelInFull):
+    model_config = _LENIENT
 
 
-class _JsonException(BaseModel):
-    unit: str
-    missing: bool
-    bandwidth_share: float | None
-    source: str
-
-    def fault(self, hierarchy: Hierarchy) -> Fault:
-        """The same of a machine."""
-        share = 0.0 if self.missing else self.bandwidth_share or 1.0
-        return parse_fault(self.unit, hierarchy, share, self.source)
+class _EarlierException(MachineException):
+    model_config = _LENIENT
 
 
-class _JsonDevice(BaseModel):
-    memory_GB_per_s: float
-    source: str
-    unconfirmed: list[str]
+class _EarlierDevice(DevicePart):
+    model_config = _LENIENT
 
 
 class _JsonMachine(BaseModel):
     name: str
     title: str
-    levels: list[_JsonLevel]
-    exceptions: list[_JsonException]
-    device: _JsonDevice
+    levels: list[_EarlierLevel]
+    exceptions: list[_EarlierException]
+    device: _EarlierDevice
     launches: bool
     calibration: CalibrationTable | None
 
@@ -119,7 +76,7 @@ class _JsonMachine(BaseModel):
             calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
             launches=self.launches,
         )
-        faults = [one.fault(hierarchy) for one in self.exceptions]
+        faults = [exception.fault(hierarchy) for exception in self.exceptions]
         return healthy.with_faults(faults) if faults else healthy
 
 
@@ -183,7 +140,7 @@ class _JsonSweep(BaseModel):
                 where="--bytes",
                 hint=f"choose one: {' to '.join(ends)}",
             )
-        before = [one for one in self.stretches if one.from_bytes <= size_bytes]
+        before = [stretch for stretch in self.stretches if stretch.from_bytes <= size_bytes]
         return _JsonRanking.model_construct(
             **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
         )
@@ -248,7 +205,7 @@ class UnevenRanking(BaseModel):
     def handed(self, rank: int) -> PricedGroupProgram:
         """The program of a rank. Raises InputError if there is none."""
         [found, *_] = _filter_by_rank(self.answers, rank)
-        steps = tuple(one.step() for one in found.group_steps)
+        steps = tuple(step.step() for step in found.group_steps)
         return PricedGroupProgram(
             self.system.name,
             tuple(self.uneven.devices),
@@ -306,7 +263,7 @@ def read_plan_entries(given: Mapping[str, Any]) -> dict[str, EarlierAnswer]:
             "an entry of an answer that is no plan", where="--entry", hint="choose by --rank"
         )
     plan = _read(_JsonPlan, given, _HINT)
-    found = {one.name: _build_answer(plan, one, one.answer) for one in plan.entries}
+    found = {entry.name: _build_answer(plan, entry, entry.answer) for entry in plan.entries}
     if len(found) < len(plan.entries):
         raise InputError(
             "two entries have one name", where="from.entries", hint="choose by --rank, their number"
@@ -373,14 +330,14 @@ def _build_answer(
         reply.algorithm,
         answer.segments,
         asked.request,
-        tuple(AnswerStripe(one.program, one.bytes, one.segments) for one in several),
+        tuple(AnswerStripe(stripe.program, stripe.bytes, stripe.segments) for stripe in several),
     )
 
 
 def _choose_answer(
     answers: Sequence[_JsonAnswer], rank: int, placement: Matrix | None
 ) -> _JsonAnswer:
-    here = [one for one in answers if placement is None or one.placement == placement]
+    here = [answer for answer in answers if placement is None or answer.placement == placement]
     found = _filter_by_rank(here, rank)
     if len(found) > 1:
         hint = f"choose a placement: {', '.join(str(answer.placement) for answer in found)}"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 import hierarchies
-from hierarchies import Domain, Hierarchy, Level, Link, System, table_of
+from hierarchies import Domain, Fault, Hierarchy, Level, Link, System, parse_fault, table_of
 from synth.ask.answers.parts import (
     AnswerPart,
     NonEmptyText,
@@ -29,11 +29,6 @@ DomainName = Annotated[Domain, Field(strict=False)]
 
 class LevelInBrief(LevelPart, AnswerPart):
     """One level of a machine."""
-
-    @classmethod
-    def all_of(cls, hierarchy: Hierarchy) -> list[LevelInBrief]:
-        """The levels of a machine, outermost first."""
-        return [LevelInBrief.like(one, count=one.cardinality) for one in hierarchy.levels]
 
 
 class LevelInFull(LevelInBrief):
@@ -63,12 +58,28 @@ class LevelInFull(LevelInBrief):
         return cls.like(
             level,
             link,
-            count=level.cardinality,
             bandwidth_GB_per_s=link.bandwidth_bytes_per_second / 1e9,
             latency_us=link.latency_seconds * 1e6,
             ll_latency_us=_microseconds(link.ll_latency_seconds),
             ll128_latency_us=_microseconds(link.ll128_latency_seconds),
-            sources=dict(link.sources or {}),
+            sources=link.sources or {},
+        )
+
+    def link(self) -> Link:
+        """The links of the level, as ``of`` was given them."""
+        return Link(
+            self.domain,
+            self.bandwidth_GB_per_s * 1e9,
+            self.latency_us * 1e-6,
+            self.ports,
+            tuple(self.through),
+            self.sources,
+            tuple(self.unconfirmed),
+            self.reduces,
+            _seconds(self.ll_latency_us),
+            _seconds(self.ll128_latency_us),
+            self.medium,
+            self.wraps,
         )
 
     @classmethod
@@ -79,6 +90,10 @@ class LevelInFull(LevelInBrief):
 
 def _microseconds(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e6
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds * 1e-6
 
 
 class DevicePart(AnswerPart):
@@ -98,6 +113,11 @@ class MachineException(AnswerPart):
         description="Remaining share of its bandwidth; null if it is missing."
     )
     source: str = Field(description="Source of the information.")
+
+    def fault(self, hierarchy: Hierarchy) -> Fault:
+        """The same of a machine."""
+        share = 0.0 if self.missing else self.bandwidth_share or 1.0
+        return parse_fault(self.unit, hierarchy, share, self.source)
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:
@@ -221,7 +241,7 @@ class MachineInBrief(AnswerPart):
 
     @classmethod
     def of(cls, system: System) -> Self:
-        return cls.like(system, levels=LevelInBrief.all_of(system.hierarchy))
+        return cls.like(system, system.hierarchy)
 
 
 class TellingTest(AnswerPart):
@@ -241,17 +261,17 @@ class TellingTest(AnswerPart):
         """None where no group of ranks has that level alone."""
         inner = max(untold.levels, key=system.hierarchy.index)
         whole = replace(system, faults=())
-        one = isolating_experiment(whole, inner)
-        if one is None:
+        experiment = isolating_experiment(whole, inner)
+        if experiment is None:
             return None
-        line = launch_lines(whole, one).mpirun
-        return cls.like(untold, test=one.name, where=one.groups.where, line=line)
+        line = launch_lines(whole, experiment).mpirun
+        return cls.like(untold, experiment.groups, test=experiment.name, line=line)
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:
         """Those of all levels that a calibration of the machine does not tell apart."""
         known = system.calibration.undetermined_levels if system.calibration else ()
-        return [test for one in known if (test := cls.of(system, one))]
+        return [test for levels in known if (test := cls.of(system, levels))]
 
 
 class MachineInFull(AnswerPart):

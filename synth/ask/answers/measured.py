@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
@@ -19,7 +18,6 @@ from synth.ask.answers.parts import (
     ProtocolName,
     ReplyModel,
     Seconds,
-    TextFile,
     Whole,
     discriminate_by,
 )
@@ -29,18 +27,14 @@ from synth.measure.calibration.experiments import (
     launch_lines,
     log_command,
 )
-from synth.measure.calibration.fit import FitResult
-from synth.measure.calibration.residuals import FittedRow, find_unexpected
+from synth.measure.calibration.residuals import FittedRow
 from synth.measure.doctor import (
     CarriedShare,
-    Diagnosis,
     Finding,
     FindingKind,
     MeasuredRun,
     SizeReading,
-    carried_shares,
 )
-from synth.measure.logs.matching import MatchedLog
 
 
 class ExperimentPart(AnswerPart):
@@ -67,15 +61,15 @@ class ExperimentPart(AnswerPart):
     srun: str = Field(description="The line that runs it with srun.")
 
     @classmethod
-    def of(cls, system: System, one: Experiment) -> Self:
-        how = launch_lines(system, one)
+    def of(cls, system: System, experiment: Experiment) -> Self:
+        how = launch_lines(system, experiment)
         return cls.like(
-            one,
-            one.groups,
-            collective=one.goal.value,
-            groups=one.groups.where,
-            mpirun=log_command(how.mpirun, one),
-            srun=log_command(how.srun, one),
+            experiment,
+            experiment.groups,
+            collective=experiment.goal.value,
+            groups=experiment.groups.where,
+            mpirun=log_command(how.mpirun, experiment),
+            srun=log_command(how.srun, experiment),
         )
 
 
@@ -85,14 +79,6 @@ class TestsReply(ReplyModel):
     system: MachineInBrief = Field(description="The machine.")
     experiments: list[ExperimentPart] = Field(description="The tests, innermost level first.")
     files: OneFile = Field(description="The script that runs them all.")
-
-    @classmethod
-    def of(cls, system: System, found: Sequence[Experiment], script: str) -> Self:
-        return cls.like(
-            system=MachineInBrief.of(system),
-            experiments=[ExperimentPart.of(system, one) for one in found],
-            files=[TextFile(name="tests.sh", text=script)],
-        )
 
 
 class ClassResidual(AnswerPart):
@@ -131,7 +117,7 @@ class OffRow(AnswerPart):
 
     @classmethod
     def of(cls, row: FittedRow, **rest: float) -> Self:
-        return cls.like(row.measurement, row, bytes=row.size_bytes, **rest)
+        return cls.like(row.measurement, row, **rest)
 
 
 class UnexpectedRow(OffRow):
@@ -157,12 +143,12 @@ class CarriedLevel(AnswerPart):
     tests: list[str] = Field(description="Test that would tell more, if any.")
 
     @classmethod
-    def of(cls, system: System, one: CarriedShare) -> Self:
-        link = system.links[system.hierarchy.index(one.level)]
-        test = isolating_experiment(system, one.level)
-        more = [test.name] if test and (one.least or not one.told) else []
+    def of(cls, system: System, carried: CarriedShare) -> Self:
+        link = system.links[system.hierarchy.index(carried.level)]
+        test = isolating_experiment(system, carried.level)
+        more = [test.name] if test and (carried.least or not carried.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
-        return cls.like(one, GB_per_s=rate, shares=dict(one.shares), tests=more)
+        return cls.like(carried, GB_per_s=rate, tests=more)
 
 
 class AmbiguousLevels(AmbiguityPart):
@@ -173,9 +159,11 @@ class AmbiguousLevels(AmbiguityPart):
     tells: TellingTest | None = Field(description="One that suffices; null if none does.")
 
     @classmethod
-    def of(cls, system: System, one: hierarchies.UndeterminedLevels) -> Self:
-        tests = [test.name for name in one.levels if (test := isolating_experiment(system, name))]
-        return cls.like(one, text=str(one), tests=tests, tells=TellingTest.of(system, one))
+    def of(cls, system: System, levels: hierarchies.UndeterminedLevels) -> Self:
+        tests = [
+            test.name for name in levels.levels if (test := isolating_experiment(system, name))
+        ]
+        return cls.like(levels, text=str(levels), tests=tests, tells=TellingTest.of(system, levels))
 
 
 SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")
@@ -227,53 +215,6 @@ class CalibratedReply(ReplyModel):
     warnings: list[str] = Field(description="Faulty parts of logs that were left out.")
     files: OneFile = Field(description="The calibrated description.")
 
-    @classmethod
-    def of(
-        cls,
-        system: System,
-        calibrated: FitResult,
-        diagnosis: Diagnosis,
-        matched: Sequence[MatchedLog],
-        warnings: Sequence[str],
-        description: str,
-    ) -> Self:
-        """What was fitted, to how many rows, how far off they are, and what they cannot tell.
-
-        ``diagnosis`` is of the same logs, by the prices before the fit.
-        """
-        found = calibrated.calibration
-        kept = [row for row in calibrated.rows if not row.dropped]
-        off = [abs(row.fitted_seconds / row.seconds - 1) for row in kept]
-        return cls.like(
-            found,
-            system=MachineInBrief.of(system),
-            rows=len(calibrated.rows),
-            median_error=median(off) if off else None,
-            levels=[
-                CarriedLevel.of(system, one)
-                for one in carried_shares(system, [one.measurement for one in matched])
-            ],
-            worst=OffRow.of(max(calibrated.rows, key=lambda row: row.off)),
-            unexpected=[
-                UnexpectedRow.of(one.row, low=one.low, high=one.high)
-                for one in find_unexpected(found, calibrated.rows)
-            ],
-            residuals=[ClassResidual.like(one) for one in found.residuals],
-            strays=[ClassStray.like(one) for one in found.strays],
-            untold=[AmbiguousLevels.of(system, one) for one in found.undetermined_levels],
-            short=[FindingPart.of(one) for one in diagnosis.findings if one.kind in SHORTFALLS],
-            contradicted=[FindingPart.of(one) for one in diagnosis.contradictions],
-            warnings=list(warnings),
-            files=[TextFile(name=f"{system.name}.toml", text=description)],
-        )
-
-
-def warnings_of(matched: Sequence[MatchedLog]) -> Iterator[str]:
-    """What was wrong with logs, each beside its source."""
-    for one in matched:
-        for warning in one.log.warnings:
-            yield f"{one.log.source}: {warning}"
-
 
 CalibrateReply = Annotated[
     Annotated[TestsReply, Tag("experiments")] | Annotated[CalibratedReply, Tag("")],
@@ -314,7 +255,6 @@ class RunRow(AnswerPart):
 
         return cls.like(
             reading,
-            bytes=size,
             predicted_seconds=predicted.seconds,
             predicted_low_seconds=margin.low_seconds if margin else None,
             predicted_high_seconds=margin.high_seconds if margin else None,
@@ -374,13 +314,3 @@ class DoctorReply(ReplyModel):
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="Findings over all runs.")
     left_out: list[str] = Field(description="Tables that cannot be compared, and why.")
-
-    @classmethod
-    def of(cls, system: System, diagnosis: Diagnosis, left_out: Sequence[str]) -> Self:
-        return cls.like(
-            system=MachineInBrief.of(system),
-            prices=system.prices,
-            runs=[DiagnosedRun.of(run) for run in diagnosis.runs],
-            findings=[FindingPart.of(finding) for finding in diagnosis.findings],
-            left_out=list(left_out),
-        )

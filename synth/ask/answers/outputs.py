@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
+from grammar.tensors.sharding import ReductionKind
+from synth.ask.answers.degraded import GroupStepPart
 from synth.ask.answers.parts import (
-    SCHEMA_VERSION,
     AnswerPart,
     BinaryFile,
     GoalName,
+    Json,
     Number,
     OneFile,
     OperationName,
@@ -22,14 +26,21 @@ from synth.ask.answers.parts import (
     Seconds,
     TextFile,
     discriminate_by,
+    to_json,
 )
+from synth.collective.degraded.handing import PricedGroupProgram
 from synth.collective.emit import EmitSource, Files, PackageEntry
 from synth.collective.ranking.request import programs_text
+from synth.collective.run import TrialResult
+from synth.collective.semantics.schedule import pad_length, slice_ends
 
 AnyFile = Annotated[
     Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
     Discriminator(discriminate_by("base64")),
 ]
+
+GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
+"""Where reductions do not add: who cannot tell must not add."""
 
 
 def _file(name: str, content: str | bytes) -> TextFile | BinaryFile:
@@ -51,10 +62,7 @@ class PayloadStripe(AnswerPart):
     @classmethod
     def all_of(cls, source: EmitSource) -> list[Self]:
         """The schedules that share the payload: what each carries out, on how much of it."""
-        return [
-            cls.like(schedule, program=str(schedule.program), bytes=schedule.payload_bytes)
-            for schedule in source.schedules
-        ]
+        return [cls.like(schedule, program=str(schedule.program)) for schedule in source.schedules]
 
 
 class EmittedReply(ReplyModel):
@@ -110,8 +118,8 @@ class EmittedEntry(AnswerPart):
         source = entry.source
         return cls.like(
             source,
+            source.schedule,
             name=entry.name,
-            request=source.schedule.goal,
             program=programs_text(str(schedule.program) for schedule in source.schedules),
             proof="proved" if source.proved else "unknown",
         )
@@ -127,11 +135,10 @@ class EmittedPlanReply(ReplyModel):
 
     @classmethod
     def of(cls, entries: Sequence[PackageEntry], target: str, files: Files) -> Self:
-        return cls(
-            schema_version=SCHEMA_VERSION,
+        return cls.like(
             target=target,
             system=entries[0].source.system.name,
-            entries=[EmittedEntry.of(entry) for entry in entries],
+            entries=entries,
             files=[_file(name, content) for name, content in files.items()],
         )
 
@@ -152,6 +159,12 @@ class ResultCheck(AnswerPart):
     bitwise_equal: bool | None = Field(
         description="Whether all devices hold identical bits where required."
     )
+
+    @classmethod
+    def of(cls, seen: TrialResult) -> Self:
+        """An infinite or NaN error becomes None, as JSON has neither."""
+        finite = seen.error is not None and isfinite(seen.error)
+        return cls.like(seen, error=seen.error if finite else None)
 
 
 class RunReply(ReplyModel):
@@ -174,4 +187,40 @@ class RunReply(ReplyModel):
     predicted_seconds: Seconds = Field(description="For the system that was asked about.")
     predicted_plain_seconds: Seconds = Field(
         description="Predicted seconds of the plain collective."
+    )
+
+
+def groups_document(handed: PricedGroupProgram, op: ReductionKind = ReductionKind.SUM) -> Json:
+    """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
+    return {
+        "format": GROUPS_FORMAT,
+        "version": GROUPS_VERSION,
+        "system": handed.system,
+        "devices": list(handed.devices),
+        **({} if op is ReductionKind.SUM else {"op": op.value}),
+        "program": handed.program.text,
+        "bytes": handed.payload_bytes,
+        "chunks": handed.program.chunks,
+        "segments": handed.segments,
+        "proved_for": len(handed.devices),
+        "steps": [to_json(GroupStepPart.of(step)) for step in handed.program.steps],
+    }
+
+
+def padded_bytes(source: EmitSource, seen: TrialResult) -> int:
+    """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
+
+    Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
+    """
+    schedules = source.schedules
+    each = source.schedule.pieces if source.schedule.goal.in_pieces else 1
+    cuts = (
+        0,
+        *slice_ends([schedule.payload_bytes for schedule in schedules], -(-seen.bytes // each)),
+    )
+    segments = [stripe.segments for stripe in seen.stripes]
+    segments = segments or [seen.segments or schedule.segments for schedule in schedules]
+    return sum(
+        each * pad_length(end - begin, schedule.pieces // each * cut)
+        for schedule, cut, (begin, end) in zip(schedules, segments, pairwise(cuts), strict=True)
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -18,14 +18,16 @@ from pydantic import (
 
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
+from hierarchies import Axis
+from synth.ask.answers.spelling import AnswerPart as AnswerPart
+from synth.ask.answers.spelling import KeySpelling
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.emit.document import schema
 from synth.collective.emit.document.schema import Positive as Positive
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
 from synth.collective.price.steps import InstructionPrice as PricedStep
-from synth.collective.ranking import how_to_get
+from synth.collective.ranking import how_to_get, settings
 from synth.collective.ranking.how_to_get import KEEP_DEFAULT, AdviceKind
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.collective.verify.verdict import Violation
@@ -37,9 +39,38 @@ Whole = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2)]
-Matrix = Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(min_length=1)]
-Axes = Annotated[dict[str, Positive], Field(min_length=1)]
+
+
+def axes_of(axes: Mapping[str, int] | Sequence[Axis] | Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The sizes of axes by name."""
+    if isinstance(axes, Mapping):
+        return dict(axes)
+    return dict((axis.name, axis.size) if isinstance(axis, Axis) else axis for axis in axes)
+
+
+def matrix_of(placement: Any) -> list[list[int]]:
+    """The rows of a placement, or of its matrix."""
+    return [list(row) for row in getattr(placement, "matrix", placement)]
+
+
+def interval_of(interval: Any) -> list[float]:
+    """The two ends of an interval, or of a difference, in seconds."""
+    if isinstance(interval, Sequence):
+        return list(interval)
+    return [interval.low_seconds, interval.high_seconds]
+
+
+Signed = Annotated[float, Field(allow_inf_nan=False)]
+SignedInterval = Annotated[
+    list[Signed], Field(min_length=2, max_length=2), KeySpelling(interval_of)
+]
+Interval = Annotated[list[Seconds], Field(min_length=2, max_length=2), KeySpelling(interval_of)]
+Matrix = Annotated[
+    list[Annotated[list[Positive], Field(min_length=1)]],
+    Field(min_length=1),
+    KeySpelling(matrix_of),
+]
+Axes = Annotated[dict[str, Positive], Field(min_length=1), KeySpelling(axes_of)]
 
 GoalName = Annotated[Goal, Field(strict=False)]
 OperationName = Annotated[ReductionKind, Field(strict=False)]
@@ -76,35 +107,14 @@ PredictedSeconds = Annotated[Seconds, Field(description="Predicted.")]
 Complete = Annotated[bool, Field(description="True if nothing better can exist.")]
 
 
-class AnswerPart(schema.DocumentPart):
-    """What all parts of answers have in common: how one is made of what was found."""
-
-    @classmethod
-    def like(cls, *found: object, **rest: Any) -> Self:
-        """A part made of what was ``found``: under each key the attribute of that name.
-
-        Of several the first that has it; tuples become lists. ``rest`` has what is called otherwise
-        there, or is in another unit.
-        """
-        for name in cls.model_fields:
-            for one in found:
-                if name not in rest and (value := getattr(one, name, ...)) is not ...:
-                    rest[name] = _to_lists(value)
-        return cls(**rest)
-
-
-def _to_lists(value: Any) -> Any:
-    return [_to_lists(one) for one in value] if isinstance(value, tuple) else value
-
-
 class ReplyModel(AnswerPart):
     """What every answer begins with."""
 
     schema_version: Version
 
     @classmethod
-    def like(cls, *found: object, **rest: Any) -> Self:
-        return super().like(*found, schema_version=SCHEMA_VERSION, **rest)
+    def like(cls, *values: object, **others: Any) -> Self:
+        return super().like(*values, schema_version=SCHEMA_VERSION, **others)
 
 
 class StepPricePart(AnswerPart):
@@ -129,8 +139,6 @@ class StepPricePart(AnswerPart):
             collective=price.what,
             protocol=price.protocol if price.algorithm else None,
             members=prod(price.members),
-            bytes=price.size_bytes,
-            bytes_per_port=dict(price.bytes_per_port),
         )
 
 
@@ -244,12 +252,8 @@ class DecidingRunPart(AnswerPart):
 
     @classmethod
     def of(cls, found: how_to_get.SuggestedRun) -> Self:
-        return cls.like(
-            found,
-            speedup_interval=list(found.between),
-            decides_speedup=how_to_get.DECIDING_RATIO,
-            advice=AdvicePart.like(found.advice),
-        )
+        ratio = how_to_get.DECIDING_RATIO
+        return cls.like(found, speedup_interval=found.between, decides_speedup=ratio)
 
     @property
     def emits(self) -> bool:
@@ -288,28 +292,60 @@ class DefaultsPart(OrderedPart):
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
-    """The runtime's choices as the keys of ``DefaultsPart``: seconds by name, and the one "
-    "chosen."""
-    chosen = DefaultChoice(
-        name=cast(DefaultName, found.chosen),
-        protocol=found.protocol,
+    """The runtime's choices as the keys of ``DefaultsPart``: all seconds, and the chosen one."""
+    chosen = DefaultChoice.like(
+        found,
+        name=found.chosen,
         seconds=found.seconds[found.chosen],
-        interval_seconds=interval_of(interval),
-        advice=AdvicePart.like(KEEP_DEFAULT),
+        interval_seconds=interval,
+        advice=KEEP_DEFAULT,
     )
     keys: Json = {"defaults": found.seconds, "default": chosen}
     if later := found.later:
-        keys["later_default"] = LaterDefault(
-            name=cast(DefaultName, later.chosen),
-            protocol=later.protocol,
-            seconds=later.seconds[later.chosen],
+        keys["later_default"] = LaterDefault.like(
+            later, name=later.chosen, seconds=later.seconds[later.chosen]
         )
     return keys
 
 
-def interval_of(interval: PriceInterval | None) -> list[float] | None:
-    """The two ends of a price's interval in seconds, as JSON has them; None stays None."""
-    return None if interval is None else [interval.low_seconds, interval.high_seconds]
+class CallOfProgram(AnswerPart):
+    """A call of a program, of one segment."""
+
+    collective: CollectiveName = Field(description="What it does.")
+    members: Positive = Field(description="Number of devices in each group.")
+    bytes: Number = Field(description="The larger of a member's buffers before and after.")
+    way: str = Field(min_length=1, description="Algorithm of the price: ring, tree, nvls, ...")
+    protocol: ProtocolName = Field(description="Protocol.")
+    own_way: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
+    own_protocol: ProtocolName = Field(description="Protocol.")
+
+    @classmethod
+    def of(cls, call: settings.RuntimeCall) -> Self:
+        way, protocol = call.way
+        own_way, own_protocol = call.own_way
+        return cls.like(
+            call.price,
+            collective=call.price.what,
+            members=prod(call.price.members),
+            way=way,
+            protocol=protocol,
+            own_way=own_way,
+            own_protocol=own_protocol,
+        )
+
+
+class CallsOfProgram(AnswerPart):
+    """The calls of a program, and what is to be set for them to go as priced."""
+
+    own_seconds: Seconds = Field(description="If nothing is set.")
+    environment: str = Field(
+        description="Variables to set; empty if there are none or none would do."
+    )
+    each: list[CallOfProgram] = Field(min_length=1, description="Calls of all stripes in turn.")
+
+    @classmethod
+    def of(cls, calls: settings.RuntimeCalls) -> Self:
+        return cls.like(calls, environment=calls.line)
 
 
 class TextFile(AnswerPart):

@@ -16,21 +16,15 @@ from synth.ask.answers.parts import (
     Interval,
     Matrix,
     Number,
-    OneFile,
     Positive,
     ReplyModel,
     Seconds,
-    TextFile,
     VerdictPart,
     Whole,
     discriminate_by,
-    interval_of,
 )
-from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply, axes_of, matrix_of
+from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.workload.assignments import SettledTraffic
-from synth.collective.workload.files import write
-from synth.collective.workload.job import Workload
 from synth.collective.workload.planner import JobPlacement, JobPlan, PlacedEntry
 
 
@@ -49,9 +43,6 @@ class PlacementOption(AnswerPart):
     def of(cls, plan: JobPlan, option: JobPlacement) -> Self:
         return cls.like(
             option,
-            axes=axes_of(option.axes),
-            placement=matrix_of(option.placement),
-            interval_seconds=interval_of(option.interval),
             tied=not plan.ranking[0].estimate.told_from(option.estimate),
         )
 
@@ -81,18 +72,12 @@ class PlannedEntry(AnswerPart):
         return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
 
     @classmethod
-    def of(cls, one: PlacedEntry) -> Self:
-        entry, alone = one.entry, one.alone_seconds
+    def of(cls, placed: PlacedEntry) -> Self:
+        entry, alone = placed.entry, placed.alone_seconds
         return cls.like(
             entry,
-            one,
-            request=entry.goal,
-            bytes=entry.payload_bytes,
-            times=float(entry.times),
-            hidden=float(entry.hidden),
-            alone_placement=matrix_of(one.alone_placement),
-            loss=one.answer.candidate.seconds / alone if alone else 1.0,
-            answer=PlacedAnswer.of(one.answer),
+            placed,
+            loss=placed.answer.candidate.seconds / alone if alone else 1.0,
         )
 
 
@@ -104,10 +89,6 @@ class UnpricedEntry(AnswerPart):
     bytes: Positive = Field(description="The largest buffer of a device.")
     times: Number = Field(description="Calls in one step.")
     why: str = Field(description="Why it has no price.")
-
-    @classmethod
-    def of(cls, one: SettledTraffic) -> Self:
-        return cls.like(one, bytes=one.payload_bytes, times=float(one.times))
 
 
 class PlacementsConsidered(AnswerPart):
@@ -142,7 +123,7 @@ class PlanReply(ReplyModel):
     @property
     def runtime_exposed_seconds(self) -> float:
         """What a step waits as the runtime runs each entry, on the best placement."""
-        return sum(one.runtime_exposed_seconds for one in self.entries)
+        return sum(entry.runtime_exposed_seconds for entry in self.entries)
 
     @classmethod
     def of(cls, plan: JobPlan) -> Self:
@@ -150,14 +131,10 @@ class PlanReply(ReplyModel):
             plan,
             plan.job,
             plan.how,
-            system=MachineInFull.of(plan.system),
             job=plan.job.name,
-            algorithm=plan.how.choice,
             ranking=[PlacementOption.of(plan, option) for option in plan.ranking],
-            default_exposed_seconds=sum(one.default_exposed_seconds for one in plan.entries),
-            entries=[PlannedEntry.of(one) for one in plan.entries],
-            unpriced=[UnpricedEntry.of(one) for one in plan.job.unpriced],
-            considered=PlacementsConsidered.like(plan),
+            default_exposed_seconds=sum(entry.default_exposed_seconds for entry in plan.entries),
+            considered=plan,
         )
 
 
@@ -187,18 +164,4 @@ class SystemsRankedReply(ReplyModel):
     @property
     def answers(self) -> list[VerdictPart]:
         """Those of all systems."""
-        return [answer for one in self.systems for answer in one.answers]
-
-
-class JobReply(ReplyModel):
-    """A job file for ``plan``."""
-
-    job: str = Field(description="The job's name.")
-    files: OneFile = Field(description="The job file, in TOML.")
-
-    @classmethod
-    def of(cls, job: Workload) -> Self:
-        return cls.like(
-            job=job.name,
-            files=[TextFile(name="job.toml", text=write(job))],
-        )
+        return [answer for reply in self.systems for answer in reply.answers]

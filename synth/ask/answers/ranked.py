@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from hierarchies import Axis, Placement, System
+from hierarchies import System
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
     DEFAULTS,
@@ -15,6 +14,7 @@ from synth.ask.answers.parts import (
     AdvicePart,
     AnswerPart,
     Axes,
+    CallsOfProgram,
     ChoiceName,
     Complete,
     DecidingRunPart,
@@ -36,11 +36,9 @@ from synth.ask.answers.parts import (
     VerdictPart,
     Whole,
     default_keys,
-    interval_of,
     optional_key,
     verdict_keys,
 )
-from synth.ask.answers.programs import CallsOfProgram
 from synth.collective.price.resolution import PriceEstimate
 from synth.collective.ranking import request as planned
 from synth.collective.ranking import sizes as by_size
@@ -66,7 +64,6 @@ class RankedStripe(VerdictPart):
             part,
             program=str(part.program),
             share=part.size_bytes / payload_bytes,
-            bytes=part.size_bytes,
             steps=len(stripe.prices),
             **verdict_keys(stripe.verdict),
         )
@@ -131,43 +128,29 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
     def of(cls, answer: planned.Answer, best: PriceEstimate | None = None, **more: Any) -> Self:
         """An answer; a run is worth it over the default on its placement, or over the ``best``."""
         if found := find_deciding_run(answer, best):
-            more["worth_measuring"] = DecidingRunPart.of(found)
+            more["worth_measuring"] = found
         if answer.called and answer.called.each and not answer.plain:
-            more["calls"] = CallsOfProgram.of(answer.called)
+            more["calls"] = answer.called
         if answer.not_measured:
             more["unmeasured"] = answer.not_measured
         candidate, seconds = answer.candidate, answer.runtime_seconds
-        placement = candidate.reduction.placement
         payload_bytes = sum(part.size_bytes for part in candidate.parts)
         return cls.like(
             answer,
             candidate,
-            axes=axes_of(placement.axes),
-            placement=matrix_of(placement),
+            candidate.reduction,
+            candidate.reduction.placement,
             program=candidate.text,
             speedup=answer.baseline_seconds / seconds if seconds else 1.0,
             bound_seconds=answer.bound.seconds,
-            steps=[StepPricePart.of(price) for stripe in answer.stripes for price in stripe.prices],
+            steps=[price for stripe in answer.stripes for price in stripe.prices],
             stripes=[RankedStripe.of(stripe, payload_bytes) for stripe in answer.stripes],
-            interval_seconds=interval_of(answer.interval),
-            baseline_interval_seconds=interval_of(answer.baseline_interval),
             why=explain_answer(answer),
-            against_default=answer.against_default,
-            advice=AdvicePart.like(advise(answer)),
+            advice=advise(answer),
             **default_keys(answer.defaults, answer.baseline_interval),
             **verdict_keys(answer.verdict),
             **more,
         )
-
-
-def axes_of(axes: Sequence[Axis]) -> dict[str, int]:
-    """The sizes of axes by name."""
-    return {axis.name: axis.size for axis in axes}
-
-
-def matrix_of(placement: Placement) -> list[list[int]]:
-    """The rows of a placement."""
-    return [list(row) for row in placement.matrix]
 
 
 class RankedAnswer(PlacedAnswer):
@@ -205,10 +188,8 @@ class CollectiveReply(ReplyModel):
 def _request_keys(system: System, request: planned.Request) -> Json:
     """What of a question rankings and sweeps repeat, but for its bytes."""
     return {
-        "system": MachineInFull.of(system),
+        "system": system,
         "request": request.goal,
-        "reduce": list(request.over),
-        "algorithm": request.choice,
         **({"laid_out_by": "framework"} if request.by_framework else {}),
     }
 
@@ -232,7 +213,7 @@ class FasterPlacement(AnswerPart):
     @classmethod
     def of(cls, first: planned.Answer, answer: planned.Answer) -> Self:
         gain = first.candidate.seconds / answer.candidate.seconds
-        return cls(gain=gain, answer=PlacedAnswer.of(answer))
+        return cls.like(gain=gain, answer=answer)
 
 
 LaidOutBy = Literal["framework"]
@@ -262,19 +243,18 @@ class RankingReply(CollectiveReply):
     @classmethod
     def of(cls, report: planned.Report, explain: bool) -> Self:
         first, others = report.answers[0], {}
-        defaults = (one.baseline_estimate for one in report.answers)
-        best = min(defaults, key=lambda one: one.ticks)
+        defaults = (answer.baseline_estimate for answer in report.answers)
+        best = min(defaults, key=lambda estimate: estimate.ticks)
         if report.request.by_framework:
-            found = [FasterPlacement.of(first, one) for one in report.faster_elsewhere]
+            found = [FasterPlacement.of(first, answer) for answer in report.faster_elsewhere]
             others = {"elsewhere": found}
         return cls.like(
             report,
             report.looked,
             report.request,
             **_request_keys(report.system, report.request),
-            bytes=report.request.payload_bytes,
-            answers=[RankedAnswer.beside(first, best, one) for one in report.answers],
-            considered=CandidatesConsidered.like(report.looked),
+            answers=[RankedAnswer.beside(first, best, answer) for answer in report.answers],
+            considered=report.looked,
             explain=explain,
             **others,
         )
@@ -290,8 +270,7 @@ class StretchTrial(AnswerPart):
     def of(cls, answer: planned.Answer) -> Self | None:
         """Of an answer to that size, if it is worth a run."""
         found = find_deciding_run(answer)
-        worth = found and DecidingRunPart.of(found)
-        return cls(bytes=answer.payload_bytes, worth_measuring=worth) if worth else None
+        return cls.like(answer, worth_measuring=found) if found else None
 
 
 class StretchPart(AnswerPart):
@@ -306,13 +285,6 @@ class StretchPart(AnswerPart):
     first: PlacedAnswer = Field(description="The answer at the smallest size.")
     last: PlacedAnswer = Field(description="The answer at the largest size.")
     trial: StretchTrial | None = optional_key("Run worth measuring, if any.")
-
-    @classmethod
-    def of(cls, stretch: by_size.SizeRange) -> Self:
-        """A stretch, with the answers at its ends."""
-        trial = stretch.trial and StretchTrial.of(stretch.trial)
-        first, last = PlacedAnswer.of(stretch.first), PlacedAnswer.of(stretch.last)
-        return cls.like(stretch, first=first, last=last, **({"trial": trial} if trial else {}))
 
     @property
     def keeps_default(self) -> bool:
@@ -362,7 +334,7 @@ class SweepReply(CollectiveReply):
     @property
     def answers(self) -> list[PlacedAnswer]:
         """The answers at the ends of stretches: those between have the same programs."""
-        return [end for one in self.stretches for end in (one.first, one.last)]
+        return [end for stretch in self.stretches for end in (stretch.first, stretch.last)]
 
     @classmethod
     def of(cls, sweep: by_size.Sweep) -> Self:
@@ -370,7 +342,7 @@ class SweepReply(CollectiveReply):
             sweep.request,
             **_request_keys(sweep.system, sweep.request),
             bytes=[sweep.smallest_bytes, sweep.largest_bytes],
-            stretches=[StretchPart.of(one) for one in sweep.stretches],
+            stretches=sweep.stretches,
             sizes=[SizeFigures.of(size, PlacedAnswer.of(answer)) for size, answer in sweep.sizes],
             complete=sweep.complete,
         )
@@ -388,7 +360,7 @@ class LeadingAnswer(AnswerPart):
 
     @classmethod
     def of(cls, best: planned.ProvisionalResult) -> Self:
-        return cls.like(best, axes=axes_of(best.axes), proof="not yet")
+        return cls.like(best, proof="not yet")
 
 
 class BestSoFar(AnswerPart):

@@ -70,13 +70,13 @@ def job_of_collectives(
         axes,
         [
             Sent(
-                tuple(one.reduce),
-                one.bytes,
-                _plain_number(one.times),
-                one.request,
-                _plain_number(one.hidden),
+                tuple(collective.reduce),
+                collective.bytes,
+                _plain_number(collective.times),
+                collective.request,
+                _plain_number(collective.hidden),
             )
-            for one in collectives
+            for collective in collectives
         ],
     )
 

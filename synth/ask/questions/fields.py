@@ -201,18 +201,19 @@ def flags_of(question: type[BaseModel]) -> list[FlagEntry]:
     """The flags of a question: arguments first, then required ones, then its own before inherited
     ones.
     """
-    kin = {name: age for age, one in enumerate(question.__mro__) for name in get_annotations(one)}
+    kin = {name: age for age, base in enumerate(question.__mro__) for name in get_annotations(base)}
     flags = {name: flag_of(question, name) for name in question.model_fields}
     found = {
         name: _flag_entry(question, name, flag) for name, flag in flags.items() if flag is not None
     }
     for key, each in lists_of(question).items():
-        for one in flags_of(each.item):
-            begins = one.name == each.begins
-            found[one.name] = replace(found.get(one.name, one), required=begins, each=key)
-            kin.setdefault(one.name, kin[key])
+        for flag in flags_of(each.item):
+            begins = flag.name == each.begins
+            found[flag.name] = replace(found.get(flag.name, flag), required=begins, each=key)
+            kin.setdefault(flag.name, kin[key])
     return sorted(
-        found.values(), key=lambda one: (not one.is_argument, not one.required, kin[one.name])
+        found.values(),
+        key=lambda entry: (not entry.is_argument, not entry.required, kin[entry.name]),
     )
 
 
@@ -267,7 +268,7 @@ def _plain_type(annotation: Any) -> Any:
     """The type inside ``Annotated`` and ``| None``: of ``Annotated[int, ...] | None`` it is int."""
     if get_origin(annotation) is Annotated:
         return _plain_type(get_args(annotation)[0])
-    parts = [one for one in get_args(annotation) if one is not NoneType]
+    parts = [part for part in get_args(annotation) if part is not NoneType]
     return _plain_type(parts[0]) if get_origin(annotation) in (Union, UnionType) else annotation
 
 
@@ -288,6 +289,6 @@ def limited_fields(question: BaseModel) -> Iterator[tuple[CostLimit, str, Any]]:
         if isinstance(mark, CostLimit)
     ]
     order = list(CostLimit)
-    for mark, key, given in sorted(found, key=lambda one: order.index(one[0])):
+    for mark, key, given in sorted(found, key=lambda row: order.index(row[0])):
         if given is not None:
             yield mark, key, given

@@ -16,6 +16,8 @@ from synth.collective.workload.files import load_shipped_job, read_job
 from synth.collective.workload.job import Workload
 
 LONGEST_NAME = 4096
+_MOST_READ = 2**18
+"""Longer texts, in characters, are read by the worker alone."""
 MOST_FILES = 4096
 _A_TEXT = 'One of your own is given as {"name": "my.toml", "text": "..."}'
 
@@ -49,6 +51,11 @@ def _parse_content(value: object) -> object:
 
 
 NameOrText = Annotated[str | NamedText, BeforeValidator(_parse_content)]
+
+
+def is_short(*texts: str) -> bool:
+    """Whether texts are so short that they are read before a question waits for its turn."""
+    return sum(map(len, texts)) <= _MOST_READ
 
 
 def system_of(given: str | NamedText) -> System:

@@ -47,7 +47,7 @@ def size_in_bytes(text: str | int, otherwise: str = "") -> int:
 
 def size_text(size: int) -> str:
     """A size in the largest unit it is a whole number of: ``size_in_bytes`` reads it back."""
-    unit = next((one for one in _WRITTEN_UNITS if size % _UNITS[one] == 0), "")
+    unit = next((unit for unit in _WRITTEN_UNITS if size % _UNITS[unit] == 0), "")
     return f"{size // _UNITS[unit]}{unit}"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -43,6 +44,11 @@ from synth.ask.questions.plain import check_plain, input_error_of, shorten_value
 from synth.collective.price.segments import SEGMENTS
 from synth.measure.calibration.typical import apply_typical
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
+
 
 class Question(BaseModel):
     """What all questions have in common: nothing is guessed, unknown keys are refused."""
@@ -50,6 +56,18 @@ class Question(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, allow_inf_nan=False, str_max_length=LONGEST_NAME
     )
+
+    def check_early(self) -> None:
+        """Raises InputError for what the verb would refuse before it begins to search.
+
+        A service says it at once, before the question waits for its turn.
+        """
+
+    def fill(self, settings: type[S], **others: Any) -> S:
+        """Settings whose fields are the question's of the same names, and ``others``."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        names = {field.name for field in fields(settings)} & given.keys()
+        return settings(**{name: given[name] for name in names} | others)
 
 
 class FaultyQuestion(Question):

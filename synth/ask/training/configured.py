@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
+
+from pydantic import Field
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, Placement, System
-from synth.ask.answers.parts import TextFile
-from synth.ask.answers.training.configured import ConfiguredReply
+from synth.ask.answers.parts import Axes, Matrix, ReplyModel, TextFile
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.reply import Reply, reply
 from synth.ask.training.gaining import programs_of
@@ -36,16 +37,28 @@ _RUNTIME_NAMES = {"mesh": "jax"}
 """Runtimes that are frameworks of another name."""
 
 
+class ConfiguredReply(ReplyModel):
+    """A plan of a step as the files of a framework that runs it."""
+
+    model: str = Field(description="Model.")
+    framework: str = Field(description="Framework and the version it is written for.")
+    system: str = Field(description="The name of the machine.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    plan: str = Field(description="Plan as requested.")
+    recipe: str = Field(description="Recipe that the files express.")
+    notes: list[str] = Field(
+        description="Differences from the requested plan, noted in the files as well."
+    )
+    programs: list[ProgramOfPlan] = Field(description="Programs that gain, the largest gain first.")
+    files: list[TextFile] = Field(min_length=1, description="Files to save.")
+
+
 def runtime_of(framework: str) -> str:
     """What a question calls a framework."""
     return next(
         (runtime for runtime, name in _RUNTIME_NAMES.items() if name == framework), framework
     )
-
-
-def is_framework(runtime: str) -> bool:
-    """Whether it is no runtime whose file holds the step itself."""
-    return runtime in get_args(Framework)
 
 
 def check_model_and_machine(question: StepOnMachineQuestion) -> str:
@@ -77,12 +90,12 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
             model=model,
             framework=FRAMEWORKS[name].title,
             system=system.name,
-            placement=[list(row) for row in placement.matrix],
-            axes=dict(recipe.axes),
+            placement=placement,
+            axes=recipe.axes,
             plan=str(recipe),
             recipe=str(written.recipe),
             programs=programs,
-            files=[TextFile(name=file, text=str(text)) for file, text in files.items()],
+            files={file: str(text) for file, text in files.items()},
         )
     )
 
@@ -110,10 +123,9 @@ def _write_files(
 
 
 def _place_axes(question: StepOnMachineQuestion, recipe: Recipe) -> tuple[System, Placement]:
-    found = question.placed(dict(recipe.axes))
-    assert found is not None
-    system, placement, _ = found
-    return system, placement
+    machine = question.placed(dict(recipe.axes))
+    assert machine is not None
+    return machine.system, machine.placement
 
 
 def _find_programs(
@@ -123,6 +135,6 @@ def _find_programs(
     if not system.device:
         return [], {}
     answers = ProgramPrices(system, stripes=False)
-    one = PlacedRecipe(recipe, placement.matrix)
-    found = simulate_candidate(step, one, answers, accelerator_of(system, None))
+    placed = PlacedRecipe(recipe, placement.matrix)
+    found = simulate_candidate(step, placed, answers, accelerator_of(system, None))
     return programs_of(system, placement, list_gains(found, answers), written)

@@ -28,45 +28,45 @@ def programs_of(
     """
     found: list[ProgramOfPlan] = []
     files: dict[str, str] = {}
-    for one in gains:
-        how = advise(one.answer)
+    for gain in gains:
+        how = advise(gain.answer)
         if how.by is AdviceKind.FILE:
-            own = _files(system, placement, one, written)
+            own = _files(system, placement, gain, written)
             if own:
-                plan = execution_plans_of(system, placement, one)
+                plan = execution_plans_of(system, placement, gain)
                 because = plan if isinstance(plan, str) else ""
                 own |= {} if isinstance(plan, str) else plan
                 files |= own
-                found.append(ProgramOfPlan.of(one, "", list(own), because))
+                found.append(ProgramOfPlan.of(gain, "", list(own), because))
         elif how.by is AdviceKind.ENVIRONMENT:
-            found.append(ProgramOfPlan.of(one, how.text, []))
+            found.append(ProgramOfPlan.of(gain, how.text, []))
     return found, files
 
 
 def _files(
-    system: System, placement: Placement, one: CollectiveGain, written: Configurations
+    system: System, placement: Placement, gain: CollectiveGain, written: Configurations
 ) -> dict[str, str]:
     """In the order of ranks in which each framework is started."""
     return {
         f"{framework}/programs/{name}": text
         for framework, found in written.written.items()
         for name, text in emit_files(
-            earlier_answer_of(system, placement, one),
+            earlier_answer_of(system, placement, gain),
             "jax" if framework == "jax" else "torch",
             found.order,
-            _name(one),
+            _name(gain),
         )
     }
 
 
 def execution_plans_of(
-    system: System, placement: Placement, one: CollectiveGain
+    system: System, placement: Placement, gain: CollectiveGain
 ) -> dict[str, str] | str:
     """The program as an execution plan for MSCCL++, device by device; or why there is none.
 
     Such a plan has no segments, without which a program may take longer than the runtime's own.
     """
-    chosen = earlier_answer_of(system, placement, one)
+    chosen = earlier_answer_of(system, placement, gain)
     if chosen.beside:
         return f"it is split over {len(chosen.beside)} programs side by side"
     found = prepare_emit_input(replace(chosen, segments=1), _options(RankOrder.MACHINE))
@@ -81,7 +81,7 @@ def execution_plans_of(
         files = emit("mscclpp", found.source)
     except CannotExpressError as error:
         return error.problem
-    return {f"mscclpp/programs/{_name(one)}/{file}": str(text) for file, text in files.items()}
+    return {f"mscclpp/programs/{_name(gain)}/{file}": str(text) for file, text in files.items()}
 
 
 def _options(order: RankOrder) -> EmitOptions:
@@ -100,25 +100,25 @@ def emit_files(
         yield f"{name}/{file}", str(text)
 
 
-def _name(one: CollectiveGain) -> str:
+def _name(gain: CollectiveGain) -> str:
     """``reduce_scatter_data_16384``: the goal, its axes, and bytes of the largest buffer."""
-    goal = one.sent.goal.value.replace("-", "_")
-    return "_".join([goal, *one.sent.over, str(one.sent.size_bytes)])
+    goal = gain.sent.goal.value.replace("-", "_")
+    return "_".join([goal, *gain.sent.over, str(gain.sent.size_bytes)])
 
 
-def earlier_answer_of(system: System, placement: Placement, one: CollectiveGain) -> EarlierAnswer:
+def earlier_answer_of(system: System, placement: Placement, gain: CollectiveGain) -> EarlierAnswer:
     """Its programs on the plan's own placement, whose axes the answer may call otherwise."""
-    parts = [stripe.part for stripe in one.answer.stripes]
+    parts = [stripe.part for stripe in gain.answer.stripes]
     several = tuple(
         AnswerStripe(str(part.program), part.size_bytes, part.segments) for part in parts
     )
     return EarlierAnswer(
         system,
-        Reduction(placement, one.sent.over),
+        Reduction(placement, gain.sent.over),
         several[0].program,
-        one.sent.size_bytes,
+        gain.sent.size_bytes,
         Choice.AUTO,
         several[0].segments,
-        one.sent.goal,
+        gain.sent.goal,
         several if len(several) > 1 else (),
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Annotated
 
@@ -15,12 +17,16 @@ from hierarchies import (
     row_major_placement,
 )
 from hierarchies.devices import Device, device_named, devices, read_device
+from synth.ask.answers.parts import Json
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import OnePlacement, OptionalMachine
 from synth.ask.questions.named_texts import NamedText, NameOrText, system_of
 from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
+from synth.collective.ranking.oracle import ProgramPrices
 from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
+from synth.step.redistribution.seconds import NetworkPrices
+from synth.step.sharding import Recipe
 
 Accelerator = Annotated[
     NameOrText | None,
@@ -67,7 +73,9 @@ def accelerator_of(system: System, name: str | NamedText | None) -> Device:
             problem = f"{system.name} does not say which accelerators it has"
             raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
         return device_named(system.device)
-    begun = [one for one in devices() if _normalize_name(one).startswith(_normalize_name(name))]
+    begun = [
+        device for device in devices() if _normalize_name(device).startswith(_normalize_name(name))
+    ]
     return device_named(begun[0] if len(begun) == 1 else name)
 
 
@@ -76,17 +84,49 @@ def _normalize_name(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
+@dataclass(frozen=True)
+class TargetMachine:
+    """Where a step is to run; ``by_framework``: nobody asked for the placement."""
+
+    system: System
+    placement: Placement
+    by_framework: bool
+
+    @cached_property
+    def network(self) -> NetworkPrices:
+        """Prices of redistributions over all axes, that of pipeline stages included."""
+        return NetworkPrices(ProgramPrices(self.system), self.placement, without=())
+
+    @property
+    def keys(self) -> Json:
+        """What answers say of it."""
+        return {
+            "system": self.system.name,
+            "levels": self.system.hierarchy.levels,
+            "placement": self.placement,
+            "prices": self.system.prices,
+            **({"laid_out_by": "framework"} if self.by_framework else {}),
+        }
+
+
 class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
     """A training step, the plan that cuts it, and where it runs, if that is said."""
 
     system: Annotated[OptionalMachine, Flag("System to run on", ", to have seconds, too")] = None
     placement: OnePlacement = None
 
-    def placed(self, axes: Mapping[str, int]) -> tuple[System, Placement, bool] | None:
-        """The machine, the placement, and whether nobody asked for it; None without a machine.
+    def check_recipe(self) -> Recipe | None:
+        recipe = super().check_recipe()
+        if recipe is not None:
+            self.placed(dict(recipe.axes))
+        return recipe
 
-        It is the one that is given, the only one, or that of frameworks. Raises InputError for
-        axes that do not multiply to the devices, and where frameworks have no placement.
+    def placed(self, axes: Mapping[str, int]) -> TargetMachine | None:
+        """The machine with the placement of these axes; None without a machine.
+
+        The placement is the one that is given, the only one, or that of frameworks. Raises
+        InputError for axes that do not multiply to the devices, and where frameworks have no
+        placement.
         """
         if self.system is None:
             if self.placement is not None:
@@ -100,7 +140,7 @@ class StepOnMachineQuestion(PlannedQuestion, PricedQuestion):
                 f"the axes multiply to {world} devices, and {system.name} has {system.devices}"
             )
             raise InputError(problem, where="--plan", hint="give axes that multiply to as many")
-        return system, *self._placement(system, axes)
+        return TargetMachine(system, *self._placement(system, axes))
 
     def _placement(self, system: System, axes: Mapping[str, int]) -> tuple[Placement, bool]:
         named = axes_of(dict(axes))

@@ -8,7 +8,14 @@ from typing import Annotated
 from pydantic import Field
 
 from hierarchies import InputError, error_context, suggest_nearest
-from synth.ask.answers.training.orders import OrderReply
+from synth.ask.answers.parts import (
+    AnswerPart,
+    OneFile,
+    Positive,
+    ReplyModel,
+    Seconds,
+    Whole,
+)
 from synth.ask.questions.fields import File, Flag
 from synth.ask.questions.flags import Measure
 from synth.ask.questions.question import Question
@@ -30,6 +37,7 @@ from synth.step.schedules import (
     parse_comm_schedule,
     parse_schedule,
     time_schedule,
+    to_csv,
     zero_bubble,
 )
 
@@ -38,7 +46,7 @@ MOST_RANKS = 256
 SEARCHED_SCHEDULE = "zero-bubble"
 _NAME = re.compile(r"[a-z0-9_-]+")
 Count = Annotated[int, Field(ge=1, le=MOST_ACTIONS)]
-Seconds = Annotated[Measure, Field(ge=0, strict=False)]
+Duration = Annotated[Measure, Field(ge=0, strict=False)]
 
 
 class OrderQuestion(Question):
@@ -61,14 +69,14 @@ class OrderQuestion(Question):
     microbatches: Annotated[Count | None, Flag("Microbatches per step")] = None
     chunks: Annotated[Count | None, Flag("Stages per rank of an interleaved schedule")] = None
     forward: Annotated[
-        Seconds, Flag("Seconds of a microbatch's forward pass on all stages of a rank")
+        Duration, Flag("Seconds of a microbatch's forward pass on all stages of a rank")
     ] = 1.0
-    backward: Annotated[Seconds, Flag("Seconds of its backward pass")] = 2.0
+    backward: Annotated[Duration, Flag("Seconds of its backward pass")] = 2.0
     weight: Annotated[
-        Seconds | None,
+        Duration | None,
         Flag("Seconds of it for weight gradients, if it is split in halves", "; else half"),
     ] = None
-    transfer: Annotated[Seconds, Flag("Seconds of a transfer between ranks")] = 0.0
+    transfer: Annotated[Duration, Flag("Seconds of a transfer between ranks")] = 0.0
     protocol: Annotated[
         TransferProtocol | None,
         Field(strict=False),
@@ -108,7 +116,7 @@ class OrderQuestion(Question):
                 raise InputError(f"{given}, and the order has {there}", where=flag)
         return found
 
-    def check(self) -> None:
+    def check_early(self) -> None:
         """Raises InputError as ``chosen`` and ``timed``; no order is searched."""
         if self.durations and self.order == SEARCHED_SCHEDULE:
             self.check_named()
@@ -174,9 +182,75 @@ class OrderQuestion(Question):
         return Durations(self.forward, self.backward, self.weight)
 
 
+_Idle = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class ActionOfOrder(AnswerPart):
+    """One pass of one microbatch on one stage."""
+
+    action: str = Field(description="In PyTorch's notation: stage, F, B, I or W, microbatch.")
+    begin_seconds: Seconds = Field(description="Start.")
+    end_seconds: Seconds = Field(description="End.")
+
+
+class RankOfOrder(AnswerPart):
+    """What one rank of a pipeline does."""
+
+    stages: list[Whole] = Field(min_length=1, description="Its stages.")
+    held: Positive = Field(
+        description="Maximal number of microbatches, stage by stage, whose activations it holds."
+    )
+    waiting: Whole = Field(
+        description="Maximal number of pending weight gradients (I done, W not)."
+    )
+    idle_share: _Idle = Field(description="Share of the time in which it is in a bubble.")
+    actions: list[ActionOfOrder] = Field(min_length=1, description="In order.")
+
+
+class OrderReply(ReplyModel):
+    """A pipeline schedule on a clock."""
+
+    schedule: str | None = Field(description="Its name; null for an order given as text.")
+    stages: Positive = Field(description="Stages of the model.")
+    microbatches: Positive = Field(description="Microbatches per step.")
+    forward_seconds: Seconds = Field(description="Seconds of a microbatch on all stages of a rank.")
+    backward_seconds: Seconds = Field(description="Seconds of its backward pass, both halves.")
+    weight_seconds: Seconds = Field(description="Part of it for weight gradients.")
+    transfer_seconds: Seconds = Field(description="Seconds of a transfer between ranks.")
+    protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
+        description="When a transfer between ranks may start."
+    )
+    communication: bool = Field(
+        description="Whether the order has sends and receives, where transfers then are."
+    )
+    seconds: Seconds = Field(description="Seconds until all is done.")
+    idle_share: _Idle = Field(description="Bubble as a share of all ranks' time.")
+    ranks: list[RankOfOrder] = Field(
+        min_length=1, description="Actions of each rank, rank 0 first."
+    )
+    files: OneFile = Field(description="The CSV for PyTorch's _PipelineScheduleRuntime.")
+
+
 def show_schedule(question: OrderQuestion, watcher: Watcher) -> Reply:
     """An order with its times, what each rank holds, and the file that PyTorch reads."""
-    order = question.chosen()
-    found = question.timed(order)
-    name = question.order if question.order in SCHEDULES else None
-    return reply(OrderReply.of(name, order, found, question.durations, question.transfers))
+    chosen = question.chosen()
+    found = question.timed(chosen)
+    order = chosen.order if isinstance(chosen, CommSchedule) else chosen
+    stages = [sorted({action.stage for action in row}) for row in order.ranks]
+    actions = [
+        [(str(span.action), span.begin_seconds, span.end_seconds) for span in row]
+        for row in found.ranks
+    ]
+    answer = OrderReply.like(
+        order,
+        found,
+        question.durations,
+        question.transfers,
+        schedule=question.order if question.order in SCHEDULES else None,
+        weight_seconds=question.durations.weight,
+        transfer_seconds=question.transfers.seconds,
+        communication=isinstance(chosen, CommSchedule),
+        ranks=zip(stages, order.held(), order.waiting(), found.idle_shares, actions, strict=True),
+        files={"order.csv": chosen.csv() if isinstance(chosen, CommSchedule) else to_csv(chosen)},
+    )
+    return reply(answer)

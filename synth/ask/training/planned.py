@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from math import gcd
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from hierarchies import System
-from synth.ask.answers.training.planned import PlanContext, PlanOutputs, StepPlanReply
+from hierarchies import InputError, System
+from synth.ask.answers.machine_parts import LevelInFull
+from synth.ask.answers.parts import Json
+from synth.ask.answers.training.gained import describe_gain
+from synth.ask.answers.training.planned import (
+    LeastMemory,
+    PlanOfStep,
+    SearchVerdict,
+    StepPlanReply,
+    thin_front,
+)
+from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
 from synth.ask.questions import notations
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Figure
@@ -22,20 +33,31 @@ from synth.ask.training.machines import (
     profile_of,
 )
 from synth.ask.training.simulated import products, size_of
+from synth.collective.emit import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
-from synth.search.space import Budget
+from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
-from synth.step.models import ModelSettings
+from synth.step.models import ModelSettings, check_zoo_sizes
 from synth.step.profiles import check_dtype
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
-from synth.step.search.pins import Pins
-from synth.step.search.planning import Planner
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.operations.finer import Refinement
+from synth.step.search.pins import AXES, Pins
+from synth.step.search.planning import Planner, PlanningResult
+from synth.step.search.resolution import Difference, compare_seconds
+from synth.step.simulation.spans import list_spans
 from synth.step.zoo.sizes import apart, sizes_of
 
 SUBSTITUTIONS = 20
 """Plans that are tried where the first redistributes, with --rows."""
+
+_ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
+"""Of timelines: at most so many of each plan, and so many of all but the first together."""
+
+ROWS = "rows.plan"
+"""A plan in full, as simulate, shard and train take it."""
 
 
 class StepPlanQuestion(Question):
@@ -83,6 +105,15 @@ class StepPlanQuestion(Question):
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
         return Pins.parse(self.pin), Pins.parse(self.explain)
 
+    def check_plans(self, system: System) -> None:
+        """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
+        assert self.model is not None
+        check_zoo_sizes(self.model, self.changes(), self.spelling())
+        device = accelerator_of(system, self.device)
+        profile_of(self.profile, device, system.devices)
+        for pins in self.pins():
+            _check_pins(pins, system.check_even().devices, self.batch)
+
     def changes(self) -> dict[str, int]:
         """Other sizes than the model has."""
         length = {} if self.sequence is None else {"sequence": self.sequence}
@@ -90,7 +121,20 @@ class StepPlanQuestion(Question):
 
     def spelling(self) -> ModelSettings:
         """How the model is written down."""
-        return ModelSettings(batch=self.batch, dtype=self.dtype, optimizer=self.optimizer)
+        return self.fill(ModelSettings)
+
+
+def _check_pins(pins: Pins, devices: int, batch: int) -> None:
+    """Raises InputError for axes that do not divide the devices, or microbatches the samples."""
+    sizes = {name: int(size) for name, size in pins.said.items() if name in AXES}
+    if devices % prod(sizes.values()):
+        said = " ".join(f"{name}={size}" for name, size in sizes.items())
+        hint = "pinned axes, one times the other, divide the devices"
+        raise InputError(f"{said} on {devices} devices", where="pin", hint=hint)
+    count = int(pins.said.get("microbatches", 1))
+    if batch % count:
+        problem = f"{batch} samples in {count} microbatches"
+        raise InputError(problem, where="pin", hint="as many in each")
 
 
 def plan_step(
@@ -118,42 +162,173 @@ def plan_step(
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
-    samples, tokens = size_of(job.step)
     closer = None
     if question.rows and found.finalists and remembering.go_on():
         closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
-    written = None
-    if found.finalists:
-        written = _write_outputs(planner, found.finalists[found.advised(device.memory_bytes)])
-    asked = PlanContext(
-        job,
-        name,
-        flops,
-        dtype,
-        samples,
-        tokens,
-        str(pins),
-        str(others),
-        written,
-        planner.gaining,
-        closer,
-        planner.freed(pins, found),
-        question.profile.name if question.profile else "",
-        complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
+    profiled = question.profile.name if question.profile else ""
+    plans = _FoundPlans(planner, flops, dtype, size_of(job.step)[1], profiled, found, why_not)
+    answer = StepPlanReply.like(
+        **plans.keys,
+        **_keys_of_outputs(planner, plans.best, closer),
+        system=name,
+        samples=size_of(job.step)[0],
+        pins=str(pins),
+        asked_why_not=str(others),
+        nearest=LeastMemory.of(found, device.memory_bytes, planner.freed(pins, found)),
+        rows=closer,
+        complete=all(result.complete for result in (found, why_not) if result)
+        and not remembering.stopped,
     )
-    answer = StepPlanReply.of(asked, found, why_not)
     return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
-def _write_outputs(planner: Planner, best: Finalist) -> PlanOutputs:
-    """The best plan as the files of frameworks, with programs for what gains by them."""
-    job = planner.job
-    sizes, spelled = sizes_of(job.model, job.changes), job.spelling
-    found = write_configurations(
-        best.candidate.recipe,
-        ModelSpec(job.model, sizes, job.step),
-        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
-        PlacedSystem(job.system, best.placement),
-    )
-    programs, files = programs_of(job.system, best.placement, planner.gaining(best), found)
-    return PlanOutputs({**found.files, **files}, found.refused, programs, planner.sending(best))
+@dataclass(frozen=True)
+class _FoundPlans:
+    """What a search found, and what is known of the step without a plan."""
+
+    planner: Planner
+    flops: int
+    dtype: str
+    tokens: int
+    profile: str
+    found: PlanningResult
+    why_not: PlanningResult | None
+
+    @property
+    def advised(self) -> int | None:
+        """The number of the plan to be taken; None if nothing fits."""
+        memory = self.planner.job.device.memory_bytes
+        return self.found.advised(memory) if self.found.finalists else None
+
+    @property
+    def best(self) -> Finalist | None:
+        """The plan to be taken; None if nothing fits."""
+        return None if self.advised is None else self.found.finalists[self.advised]
+
+    @property
+    def keys(self) -> Json:
+        """What an answer says of the step, the machine and all plans."""
+        job, found, why_not = self.planner.job, self.found, self.why_not
+        device = job.device
+        proved, above = _search_verdict(found.verdict(device.memory_bytes))
+        rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
+        differences = [compare_seconds(found.likely[0], seconds) for seconds in found.likely]
+        beside = None
+        if why_not and why_not.finalists:
+            first = (found.likely or why_not.likely)[0]
+            than_first = compare_seconds(first, why_not.likely[0])
+            beside = self._plan(why_not.finalists[0], why_not, than_first, rest)
+        return {
+            "model": job.model,
+            "sizes": job.changes,
+            "computed_in": job.spelling.dtype,
+            "optimizer": job.spelling.optimizer,
+            "levels": LevelInFull.of_all(job.system),
+            "devices": job.system.devices,
+            "prices": job.system.prices,
+            "device": device.name,
+            "device_bytes": round(device.memory_bytes),
+            "peak_flops_per_second": device.peak(self.dtype),
+            "dtype": self.dtype,
+            "tokens": self.tokens,
+            "proved": proved,
+            "above": above,
+            "plans": [
+                self._plan(plan, found, than_first, _ROWS if number == self.advised else rest)
+                for number, (plan, than_first) in enumerate(
+                    zip(found.finalists, differences, strict=True)
+                )
+            ],
+            "advised": self.advised,
+            "front": thin_front(list(found.front)),
+            "least_seconds": found.least_seconds,
+            "considered": found.search.plans,
+            "fitting": found.search.fitting,
+            "priced": found.search.priced,
+            "usual_seconds": found.usual and found.usual.seconds,
+            "usual_more": found.laid_out and compare_seconds(found.likely[0], found.laid_out),
+            "refused": found.refused,
+            "why_not": beside,
+            "why_not_nearest": why_not and LeastMemory.of(why_not, device.memory_bytes),
+            "assumed": job.assumed,
+        }
+
+    def _plan(
+        self, plan: Finalist, among: PlanningResult, than_first: Difference, most: int
+    ) -> PlanOfStep:
+        """A plan, with what the search had expected of it, and how much longer it takes.
+
+        Its timeline has at most so many rows.
+        """
+        job, run, recipe = self.planner.job, plan.found, plan.candidate.recipe
+        busiest, alone = run.ranks[run.busiest], plan.candidate.alone
+        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
+        peak = job.system.devices * job.device.peak(self.dtype)
+        return PlanOfStep.like(
+            plan,
+            recipe,
+            busiest,
+            plan=str(recipe),
+            seconds=run.seconds,
+            more=than_first,
+            tied=not than_first.told,
+            composed_seconds=composed,
+            tokens_per_second=self.tokens / run.seconds,
+            utilisation=self.flops / run.seconds / peak,
+            exposed_seconds=max(0.0, busiest.exposed_seconds),
+            memory=run.ranks[run.fullest].moment,
+            ranks=[
+                RankOfStep.of(run, rank, rows)
+                for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
+            ],
+            measured=MeasuredOfStep.of(self.profile, plan.kinds, run, recipe.microbatches),
+            gap=run.seconds / among.least_seconds - 1,
+            bucket_saved_seconds=plan.saved_seconds,
+            programs=[describe_gain(gain) for gain in self.planner.gaining(plan)],
+        )
+
+
+def _keys_of_outputs(planner: Planner, best: Finalist | None, closer: Refinement | None) -> Json:
+    """The best plan as the files of frameworks, with programs for what gains by them.
+
+    And all that it sends, and a better plan in full if there is one.
+    """
+    files: Files = {}
+    keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "not_said": []}
+    if best is not None:
+        job = planner.job
+        sizes, spelled = sizes_of(job.model, job.changes), job.spelling
+        written = write_configurations(
+            best.candidate.recipe,
+            ModelSpec(job.model, sizes, job.step),
+            Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
+            PlacedSystem(job.system, best.placement),
+        )
+        programs, more = programs_of(job.system, best.placement, planner.gaining(best), written)
+        sent = planner.sending(best)
+        files = {**written.files, **more}
+        keys = {
+            "programs": programs,
+            "sent": sent,
+            "perhaps_saved_seconds": sum(gain.perhaps_saved_seconds for gain in sent),
+            "not_said": [(framework, str(why)) for framework, why in written.refused.items()],
+        }
+    if closer and closer.text:
+        files[ROWS] = closer.text
+    texts = {
+        name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()
+    }
+    return {"files": texts, **keys}
+
+
+def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | None]:
+    match found:
+        case Optimal():
+            return "optimal", None
+        case BestFound():
+            return "best-found", found.gap
+        case Infeasible():
+            return "infeasible", None
+        case NoneFound():
+            return "none-found", None
+    assert_never(found)

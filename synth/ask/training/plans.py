@@ -14,18 +14,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from hierarchies import InputError
 from synth.ask.questions.fields import File, Flag
 from synth.ask.questions.flags import OptionalAxes
 from synth.ask.questions.question import axes_of
-from synth.ask.training.traces import ModelQuestion
+from synth.ask.training.traces import MOST_READ, ModelQuestion
 from synth.step.sharded_step import check_known
 from synth.step.sharding import (
     Plan,
     Recipe,
     StepProgram,
     apply,
+    check,
     parse_plan,
     parse_recipe,
     plan_of,
@@ -99,6 +100,34 @@ class PlannedQuestion(ModelQuestion):
         """The plan as a recipe, None where it is in full. Raises InputError as ``planned``."""
         text = self.text()
         return None if _FULL_PLAN.match(text) else parse_recipe(text)
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        if recipe := self.check_recipe():
+            self._check_samples(recipe)
+        if isinstance(step, Step) and len(self.text()) <= MOST_READ:
+            check(step, self.cut(step)[0])
+
+    def check_recipe(self) -> Recipe | None:
+        """The recipe, None for a plan in full: that is read together with the step.
+
+        Raises InputError for one that is none, or too large.
+        """
+        recipe = self.recipe()
+        if recipe is not None:
+            check_axes(dict(recipe.axes))
+            check_passes(recipe.stages, recipe.microbatches)
+        return recipe
+
+    def _check_samples(self, recipe: Recipe) -> None:
+        """Raises InputError where a model's samples are not as many in each part.
+
+        The verb says so of an input of the step, which is not traced here.
+        """
+        parts = recipe.microbatches * recipe.replicas
+        if isinstance(self.model, str) and self.batch % parts:
+            problem = f"{self.batch} samples in {parts} parts"
+            hint = f"as many in each: --batch {parts * max(1, round(self.batch / parts))}"
+            raise InputError(problem, where="--batch", hint=hint)
 
     def text(self) -> str:
         """The plan with its axes. Raises InputError as ``planned``."""

@@ -10,21 +10,28 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_step
 from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.ask.answers.parts import TextFile
-from synth.ask.answers.training import shards
-from synth.ask.answers.training.simulated import SimulateReply, SimulationContext
+from synth.ask.answers.training.simulated import (
+    Limit,
+    MachineOfSimulation,
+    MeasuredOfStep,
+    RankOfStep,
+    SimulateReply,
+    share_of,
+)
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Measure, OptionalMachine
+from synth.ask.questions.named_texts import system_of
 from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.machines import (
     Accelerator,
     PerhapsProfile,
     StepOnMachineQuestion,
+    TargetMachine,
     accelerator_of,
     profile_of,
 )
@@ -36,7 +43,7 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of, type_of
-from synth.step.profiles import known
+from synth.step.profiles import Kinds, known
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
@@ -44,16 +51,23 @@ from synth.step.simulation import Overlap
 from synth.step.simulation.collected import list_collectives
 from synth.step.simulation.gains import simulate_gains
 from synth.step.simulation.groups import find_scores
+from synth.step.simulation.pipeline import PASSES
 from synth.step.simulation.predicting import (
+    PipelineRank,
     Sources,
     StepPrediction,
     StepRuntime,
     group_operations,
     predict_step,
 )
+from synth.step.simulation.simulation import StepTimelineRow
 from synth.step.simulation.sources import Rooflines
+from synth.step.simulation.spans import split_communication
 from synth.step.simulation.trace import write_trace
 from synth.step.work import count_primitives
+
+MOST_ROWS = 2_000
+"""Rows of a timeline in an answer: of more, the longest."""
 
 
 class SimulateQuestion(StepOnMachineQuestion):
@@ -114,46 +128,113 @@ class SimulateQuestion(StepOnMachineQuestion):
         if self.system is None:
             raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
 
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        self.check_machine()
+        super().check_step(step)
+        assert self.system is not None
+        system = system_of(self.system)
+        profile_of(self.profile, accelerator_of(system, self.device), system.devices)
+
 
 def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     """A step on the clock, and what would make it faster."""
     question.check_machine()
     step = question.step()
-    found = question.planned(step)
-    lies = question.placed(dict(found.plan.axes))
-    assert lies is not None
-    system, placement, by_framework = lies
-    device = accelerator_of(system, question.device)
-    flops, dtype = products(step)
-    profile = profile_of(question.profile, device, system.devices, dtype)
-    measured = profile and known(profile, found.step, found.program, found.plan.parts)
-    network = NetworkPrices(ProgramPrices(system, stripes=False), placement)
-    clock = _StepTimer(
-        found, question.runtime, network, device, measured.seconds if measured else {}
-    )
-    whole = clock.run(clock.likely)
-    asked = SimulationContext(
-        step,
-        found.plan,
-        found.text,
-        shards.TargetMachine(network, by_framework),
-        device.name,
-        round(device.memory_bytes),
-        device.peak(dtype),
-        dtype,
-        question.protocol,
-        clock.how,
-        (clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
-        *size_of(step),
-        flops,
-        question.profile.name if question.profile else "",
-        measured.kinds if measured else None,
-    )
-    gained = list(simulate_gains(whole, clock.likely, clock.run))
-    files = [TextFile(name=f"{step.name}.trace.json", text=write_trace(step.name, whole))]
-    files += _job(step, found.plan, whole)
-    answer = SimulateReply.of(asked, whole, gained, files)
+    planned = question.planned(step)
+    machine = question.placed(dict(planned.plan.axes))
+    assert machine is not None
+    device = accelerator_of(machine.system, question.device)
+    _, dtype = products(step)
+    profile = profile_of(question.profile, device, machine.system.devices, dtype)
+    measured = profile and known(profile, planned.step, planned.program, planned.plan.parts)
+    network = NetworkPrices(ProgramPrices(machine.system, stripes=False), machine.placement)
+    seconds = measured.seconds if measured else {}
+    clock = _StepTimer(planned, question.runtime, network, device, seconds)
+    answer = _answer(question, step, machine, clock, measured.kinds if measured else None)
     return reply(answer, Outcome.OK if answer.fits else Outcome.NO)
+
+
+def _answer(
+    question: SimulateQuestion,
+    step: Step,
+    machine: TargetMachine,
+    clock: _StepTimer,
+    kinds: Kinds | None,
+) -> SimulateReply:
+    """All that is to be said of a step on the clock."""
+    plan, device, found = clock.planned.plan, clock.device, clock.run(clock.likely)
+    ranks, seconds = found.ranks, found.seconds
+    busiest, moment = ranks[found.busiest], ranks[found.fullest].moment
+    (flops, dtype), (samples, tokens) = products(step), size_of(step)
+    rate = flops / seconds if seconds else 0.0
+    files = {f"{step.name}.trace.json": write_trace(step.name, found)}
+    if job := _job(step, plan, found):
+        files[f"{step.name}.job.toml"] = write(job)
+    gains = sorted(simulate_gains(found, clock.likely, clock.run), key=lambda gain: gain.seconds)
+    profile = question.profile.name if question.profile else ""
+    return SimulateReply.like(
+        found,
+        plan,
+        question.runtime,
+        name=step.name,
+        plan=clock.planned.text,
+        machine=MachineOfSimulation.like(
+            device=device.name,
+            device_bytes=round(device.memory_bytes),
+            peak_flops_per_second=device.peak(dtype),
+            dtype=dtype,
+            **machine.keys,
+        ),
+        how=clock.how,
+        measured=MeasuredOfStep.of(profile, kinds, found, plan.microbatches),
+        interval=(clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
+        samples=samples,
+        tokens=tokens,
+        tokens_per_second=tokens / seconds if seconds else 0.0,
+        flops=flops,
+        utilisation=rate / (plan.devices * device.peak(dtype)),
+        limit=_limit(busiest),
+        idle_share=share_of(sum(rank.idle_seconds for rank in ranks) / len(ranks), seconds),
+        sent=busiest.sent,
+        handed_bytes=max(found.device.handed.values(), default=0),
+        memory=moment,
+        fits=moment.size_bytes <= round(device.memory_bytes),
+        gains=[
+            (gain.what, gain.seconds, seconds / gain.seconds - 1 if gain.seconds else 0.0)
+            for gain in gains
+        ],
+        ranks=[
+            RankOfStep.of(found, rank, _longest_rows(found, number))
+            for number, rank in enumerate(ranks)
+        ],
+        files=files,
+    )
+
+
+def _limit(rank: PipelineRank) -> Limit:
+    parts: dict[Limit, float] = {
+        "computing": rank.compute_seconds,
+        "communication": rank.exposed_seconds,
+        "idle": rank.idle_seconds,
+    }
+    return max(parts, key=lambda limit: parts[limit])
+
+
+def _longest_rows(found: StepPrediction, rank: int) -> list[StepTimelineRow]:
+    """The rows of a rank; of very many the longest. Where passes are, what is in them may wait."""
+    most = MOST_ROWS // len(found.ranks)
+    rows = list(found.passes(rank))
+    if len(rows) <= most:
+        rows = list(split_communication(found.rows(rank)))
+    if len(rows) > most:
+        rows = sorted(rows, key=_row_order, reverse=True)[:most]
+        rows.sort(key=lambda row: (row.stream, row.begin_seconds))
+    return rows
+
+
+def _row_order(row: StepTimelineRow) -> tuple[bool, float]:
+    """Passes before what they are made of, then the longest."""
+    return row.stream == PASSES, row.end_seconds - row.begin_seconds
 
 
 @dataclass
@@ -167,9 +248,13 @@ class _StepTimer:
     measured: Mapping[int, Estimate]
 
     def __post_init__(self) -> None:
-        one = self.planned
-        scores = find_scores(one.program, one.plan.parts) if self.runtime.flash else frozenset()
-        self._grouping = group_operations(one.plan, one.program, self.runtime, self.measured)
+        planned = self.planned
+        scores = (
+            find_scores(planned.program, planned.plan.parts) if self.runtime.flash else frozenset()
+        )
+        self._grouping = group_operations(
+            planned.plan, planned.program, self.runtime, self.measured
+        )
         rooflines = Rooflines(self.device, scores)
         known: dict[int, tuple[Section, Estimate]] = {}
 
@@ -180,27 +265,28 @@ class _StepTimer:
 
         self._known = known
         network = (self.network.sending, self.network.handing)
-        self.likely = Sources(lambda one: estimated(one).seconds, *network)
-        self.fast = Sources(lambda one: estimated(one).low, *network)
-        self.slow = Sources(lambda one: estimated(one).high, *network)
+        self.likely = Sources(lambda section: estimated(section).seconds, *network)
+        self.fast = Sources(lambda section: estimated(section).low, *network)
+        self.slow = Sources(lambda section: estimated(section).high, *network)
 
     @property
     def how(self) -> Provenance:
         """How the least known section is known."""
-        return sum_estimates_of_section(one for _, one in self._known.values()).how
+        return sum_estimates_of_section(estimate for _, estimate in self._known.values()).how
 
     def run(self, sources: Sources) -> StepPrediction:
-        one = self.planned
-        told = (one.step, one.plan, one.program, sources, self.runtime)
-        return predict_step(*told, self._grouping)
+        planned = self.planned
+        return predict_step(
+            planned.step, planned.plan, planned.program, sources, self.runtime, self._grouping
+        )
 
 
 def products(step: Step) -> tuple[int, str]:
     """Operations of all products of matrices, and the type that most of them are in."""
     found: Counter[str] = Counter()
-    for one, times in count_primitives(step.graph):
-        if one.primitive in MULTIPLIED:
-            found[type_of(one.operands[0]).dtype] += times * flops_of(one)
+    for operation, times in count_primitives(step.graph):
+        if operation.primitive in MULTIPLIED:
+            found[type_of(operation.operands[0]).dtype] += times * flops_of(operation)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 
@@ -218,23 +304,24 @@ def size_of(step: Step) -> tuple[int, int]:
     return batch[0][1].type.shape[0], tokens[0] if tokens else 0
 
 
-def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
-    """The collectives as a job, which ``plan --job`` reads."""
+def _job(step: Step, plan: Plan, found: StepPrediction) -> Workload | None:
+    """The collectives as a job, which ``plan --job`` reads; None if there are none."""
     entries = tuple(
         Entry(
-            f"{one.goal.value} of {one.size_bytes} B over {', '.join(one.over)}",
-            one.goal,
-            one.over,
-            parse_amount(f"{one.size_bytes} B"),
-            parse_amount(one.times),
-            parse_amount(round(one.hidden, 6)),
+            f"{collective.goal.value} of {collective.size_bytes} B"
+            f" over {', '.join(collective.over)}",
+            collective.goal,
+            collective.over,
+            parse_amount(f"{collective.size_bytes} B"),
+            parse_amount(collective.times),
+            parse_amount(round(collective.hidden, 6)),
         )
-        for one in list_collectives(plan, found)
-        if one.times
+        for collective in list_collectives(plan, found)
+        if collective.times
     )
     if not entries:
-        return []
-    job = Workload(
+        return None
+    return Workload(
         step.name,
         f"The collectives of a step of {step.name}, as simulated",
         ("collsynth simulate: hidden shares are computed on the clock",),
@@ -243,4 +330,3 @@ def _job(step: Step, plan: Plan, found: StepPrediction) -> list[TextFile]:
         (),
         entries,
     )
-    return [TextFile(name=f"{step.name}.job.toml", text=write(job))]

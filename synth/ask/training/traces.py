@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import check_beginning, parse_step
 from hierarchies import InputError
-from synth.ask.answers.training.traces import TraceReply
+from synth.ask.answers.parts import AnswerPart, OneFile, ReplyModel, Whole
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag, LimitExemption
 from synth.ask.questions.named_texts import NamedText, NameOrText
@@ -18,8 +19,13 @@ from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
 from synth.step.models import ModelSettings, check_zoo_sizes, zoo_step
+from synth.step.work import list_repetitions, peak_bytes, work_of
 from synth.step.zoo.sizes import apart, sizes_of
 
+MOST_READ = 2**17
+"""Longer texts, in characters, are read by the worker alone: to read one, and to write a plan out
+for it, takes half a second. Steps of transformers have half of it, those that convolve twice it.
+"""
 SHAPE = LimitExemption("shapes grow with it, operations do not, and unrolled layers have a limit")
 
 
@@ -74,14 +80,7 @@ class ModelQuestion(Question):
 
     def spelling(self) -> ModelSettings:
         """How a model of the zoo is written down."""
-        return ModelSettings(
-            batch=self.batch,
-            optimizer=self.optimizer,
-            dtype=self.dtype,
-            unrolled=self.unrolled,
-            remat=self.remat,
-            infer=self.infer,
-        )
+        return self.fill(ModelSettings)
 
     def step(self) -> Step:
         """The step. Raises InputError for what is wrong in a text, or with the sizes."""
@@ -101,10 +100,25 @@ class ModelQuestion(Question):
         else:
             check_zoo_sizes(self.model, self.sizes, self.spelling())
 
-    def check_beginning(self) -> None:
-        """Raises InputError for a text that can be seen to be no step before it is read."""
+    def check_early(self) -> None:
+        self.check_model()
+        step: Step | ShardedStep | None = None
         if isinstance(self.model, NamedText):
-            check_beginning(self.model.text, where=self.model.name)
+            if len(self.model.text) <= MOST_READ:
+                step = self.read_short()
+            else:
+                check_beginning(self.model.text, where=self.model.name)
+        self.check_step(step)
+
+    def read_short(self) -> Step | ShardedStep:
+        """The step of a short text. Raises InputError for what is wrong in it."""
+        return self.step()
+
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        """Raises InputError for what does not go with the step.
+
+        It is None of a model of the zoo, which is not traced here, and of a text that takes long.
+        """
 
     def read(self, parse: StepParser[S], replicas: int = 1) -> S | Step:
         """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""
@@ -125,6 +139,76 @@ class TraceQuestion(ModelQuestion):
     """Trace a training step: what it computes, and its text, which other verbs take."""
 
 
+class WorkOfPrimitive(AnswerPart):
+    """All that one primitive does in a step."""
+
+    primitive: str = Field(min_length=1, description="Its name in JAX.")
+    kind: Literal["products", "elementwise", "reductions", "movement", "unknown"] = Field(
+        description="Matrix products and convolutions, arithmetic by element, sums, or moves."
+    )
+    times: Whole = Field(description="How often it is done, in loops as often as they go round.")
+    flops: Whole = Field(description="Floating-point operations, all times together.")
+
+
+class LoopPart(AnswerPart):
+    """A body that is repeated, such as a layer."""
+
+    count: Whole = Field(description="Iterations in a step.")
+    operations: Whole = Field(description="Number of operations.")
+    line: str = Field(description="Where its user wrote it; empty if that is not known.")
+
+
+class BytesByRole(AnswerPart):
+    """What a step takes in, and what lives while it runs, on one device that does all of it."""
+
+    parameter: Whole = Field(description="Parameters.")
+    moment: Whole = Field(description="State of the optimizer.")
+    state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
+    batch: Whole = Field(description="A batch.")
+    values: Whole = Field(
+        description="The most of all other values at once, in the order of the text, unfused."
+    )
+
+
+class TraceReply(ReplyModel):
+    """A training step in numbers, and its text."""
+
+    name: str = Field(description="Name of the model.")
+    sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
+    operations: Whole = Field(description="Operations in the text, those of loops once.")
+    parameters: Whole = Field(description="Number of parameters.")
+    arrays: Whole = Field(description="Number of parameter arrays.")
+    bytes: BytesByRole = Field(description="Bytes by role.")
+    flops: Whole = Field(description="Floating-point operations of a step.")
+    work: list[WorkOfPrimitive] = Field(description="By primitive, the most operations first.")
+    loops: list[LoopPart] = Field(
+        description="In the order of the text, those inside others later."
+    )
+    files: OneFile = Field(description="The text of the step.")
+
+
 def trace(question: TraceQuestion, watcher: Watcher) -> Reply:
     """The step in numbers, and its text."""
-    return reply(TraceReply.of(question.step(), question.all_sizes()))
+    step = question.step()
+    work = work_of(step)
+    by_role: Counter[str] = Counter()
+    held: list[int] = []
+    for role, value in zip(step.roles, step.graph.inputs, strict=True):
+        by_role[role] += value.type.bytes
+        if role == "parameter":
+            held.append(value.type.elements)
+    by_role["state"] += by_role["cache"]
+    roles = {role: by_role[role] for role in ("parameter", "moment", "state", "batch")}
+    answer = TraceReply.like(
+        name=step.name,
+        sizes=question.all_sizes(),
+        operations=sum(1 for _ in step.graph.everywhere()),
+        parameters=sum(held),
+        arrays=len(held),
+        bytes=BytesByRole(**roles, values=peak_bytes(step)),
+        flops=sum(primitive.flops for primitive in work),
+        work=work,
+        loops=list_repetitions(step),
+        files={f"{step.name}.step": str(step)},
+    )
+    return reply(answer)

@@ -5,27 +5,52 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import ShardedStep, Step
 from hierarchies import InputError
-from synth.ask.answers.training.trained import TrainReply, TrialReport, trial_report_of
+from synth.ask.answers.parts import (
+    AnswerPart,
+    Axes,
+    Matrix,
+    Number,
+    Positive,
+    ReplyModel,
+    TextFile,
+    discriminate_by,
+)
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.flags import Measure, OptionalMachine
 from synth.ask.questions.named_texts import NamedText
 from synth.ask.reply import Outcome, Reply, reply
-from synth.ask.training.configured import Framework, check_model_and_machine, configure_framework
+from synth.ask.training.configured import (
+    ConfiguredReply,
+    Framework,
+    check_configured,
+    check_model_and_machine,
+    configure_framework,
+)
 from synth.ask.training.machines import StepOnMachineQuestion
 from synth.ask.training.plans import StepWithPlan
+from synth.ask.training.redistributions import (
+    MemoryByRole,
+    Redistributions,
+    memory_by_role,
+    redistributions_of,
+)
 from synth.collective.ranking.request import Watcher
 from synth.step.emit import Programs, add_statement, programs_for, write
 from synth.step.models import own_function
-from synth.step.sharding import Plan
+from synth.step.sharding import (
+    Plan,
+)
 from synth.step.trials import (
     SingleDeviceRun,
+    StepDifference,
     TrialSettings,
     Values,
     check,
@@ -103,6 +128,14 @@ class TrainQuestion(StepOnMachineQuestion):
                 problem = f"{name} beside --runtime {self.runtime}"
                 raise InputError(problem, where=name, hint="leave it out: the framework does it")
 
+    def check_step(self, step: Step | ShardedStep | None) -> None:
+        self.check_runtime()
+        if self.runtime in _RUNTIMES:
+            super().check_step(step)
+        else:
+            self.check_recipe()
+            check_configured(self, self.runtime)
+
     def overlaps(self) -> bool:
         """Whether what is made is sent beside compute. Raises InputError where it cannot be."""
         if self.overlap == "none":
@@ -115,6 +148,75 @@ class TrainQuestion(StepOnMachineQuestion):
             hint = "leave it out, or SYSTEM"
             raise InputError("programs for a machine are waited for", where="--overlap", hint=hint)
         return True
+
+
+_Files = Annotated[list[TextFile], Field(min_length=1)]
+_Loss = Annotated[float | None, Field(allow_inf_nan=False)]
+_Deviation = Annotated[Number | None, Field(description="Null where something is no number.")]
+
+
+class StepRow(AnswerPart):
+    """One step on one device and on many."""
+
+    loss_alone: _Loss = Field(description="On one device; null where there is none.")
+    loss_sharded: _Loss = Field(description="On all of them.")
+    difference: _Deviation = Field(
+        description="The largest of a parameter, as a share of its array's largest element."
+    )
+    rounding: _Deviation = Field(
+        description="The same between the step on one device and itself in wider numbers."
+    )
+
+    @classmethod
+    def of(cls, row: StepDifference) -> Self:
+        numbers = {name: getattr(row, name) for name in cls.model_fields}
+        return cls(
+            **{
+                name: None if number is None or not isfinite(number) else number
+                for name, number in numbers.items()
+            }
+        )
+
+
+class TrialReport(AnswerPart):
+    """Steps that were trained in processes, beside those of one."""
+
+    alone: str = Field(min_length=1, description="Reference of the comparison.")
+    processes: Positive = Field(description="Number of them.")
+    steps: list[StepRow] = Field(min_length=1, description="Each of them.")
+    equal: bool = Field(description="Whether rounding explains all differences.")
+    unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
+
+
+class TrainReply(ReplyModel):
+    """A training step cut by a plan."""
+
+    name: str = Field(description="Name of the step.")
+    plan: str = Field(description="The plan.")
+    axes: Axes = Field(description="The axes and their sizes.")
+    devices: Positive = Field(description="The product of the axes.")
+    runtime: Literal["jax", "torch"] = Field(description="Runtime of the file.")
+    held: MemoryByRole = Field(description="Bytes that one device holds.")
+    redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    placement: Matrix | None = Field(
+        description="How the axes lie: one row an axis, one column a level; null on no machine."
+    )
+    ranks_by_axes: bool = Field(
+        description="Whether a launcher must be told that ranks count along the axes."
+    )
+    programs: dict[str, str] = Field(
+        description="By module: what a machine's requests are carried out by, if not in one step."
+    )
+    check: TrialReport | None = Field(
+        description="Null unless asked for: the files were not executed then."
+    )
+    files: _Files = Field(description="What every device does, and modules that it needs.")
+
+
+TrainAnswer = Annotated[
+    Annotated[TrainReply, Tag("")] | Annotated[ConfiguredReply, Tag("framework")],
+    Discriminator(discriminate_by("framework")),
+]
 
 
 def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
@@ -145,15 +247,18 @@ def train_step(question: TrainQuestion, watcher: Watcher) -> Reply:
     if question.check:
         seen = _try_training(question, step, found, files, watcher)
         files[next(iter(files))] = add_statement(text, _statement(question.runtime, seen))
-    answer = TrainReply.of(
-        found.step,
-        found.program,
+    answer = TrainReply.like(
         plan,
-        text=found.text,
+        name=step.name,
+        plan=found.text,
         runtime=question.runtime,
-        files=files,
-        programs=programs,
+        held=memory_by_role(found),
+        redistributions=redistributions_of(found.program, plan),
+        placement=programs.placement if programs else None,
+        ranks_by_axes=programs is not None and programs.reordered,
+        programs=programs.texts if programs else {},
         check=seen,
+        files=files,
     )
     return reply(answer, Outcome.OK if seen is None or seen.equal else Outcome.NO)
 
@@ -164,14 +269,13 @@ def _programs(question: TrainQuestion, plan: Plan, made_by: str) -> Programs | N
     Raises InputError for a machine of another size, and for stages in JAX, where a program would
     have to be for the devices of one stage.
     """
-    found = question.placed(dict(plan.axes))
-    if found is None:
+    machine = question.placed(dict(plan.axes))
+    if machine is None:
         return None
     if question.runtime == "jax" and plan.order is not None:
         hint = "ask for --runtime torch, or leave SYSTEM out"
         raise InputError("stages in JAX call no programs for a machine", where="SYSTEM", hint=hint)
-    system, placement, _ = found
-    return programs_for(question.runtime, system, placement, plan.parts, made_by)
+    return programs_for(question.runtime, machine.system, machine.placement, plan.parts, made_by)
 
 
 def _try_training(
@@ -201,7 +305,7 @@ def _try_training(
     alone = _train_alone(question, step, inputs, trial)
     axes = dict(planned.plan.axes)
     found = compare_runs(ready, planned.program, axes, alone.of(ready), sharded)
-    return trial_report_of(alone.what, trial.processes, found)
+    return TrialReport.like(found, alone=alone.what, processes=trial.processes, steps=found.rows)
 
 
 def _statement(runtime: str, seen: TrialReport) -> str:

@@ -13,7 +13,6 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from synth.ask.answers import REPLIES
 from synth.ask.answers.ranked import BestSoFar
 from synth.ask.identity.edition import edition
 from synth.ask.table import VERBS
@@ -101,7 +100,7 @@ def question_responses(verb: str) -> Responses:
                 "The answer, as the command line prints it with --json. If the budget ended"
                 " first, the best found by then: complete is false, and the outcome partial."
             ),
-            "model": REPLIES[verb] | BestSoFar,
+            "model": VERBS[verb].reply | BestSoFar,
             "headers": {
                 "Collsynth-Outcome": _header("ok, no, or partial: how the command line would exit"),
                 "Collsynth-Cache": _header("hit or miss: whether it was known before"),

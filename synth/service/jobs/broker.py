@@ -15,7 +15,6 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from synth.ask.partition import NOTHING_YET
-from synth.ask.refusals import check
 from synth.ask.reply import Outcome
 from synth.ask.table import VERBS
 from synth.service.auth.identity import Caller
@@ -268,7 +267,7 @@ class Broker:
         Raises InputError if the question exceeds a limit or cannot have an answer.
         """
         self.settings.limits.check(prepared.question)
-        check(prepared.question)
+        prepared.question.check_early()
         return name_of(prepared.verb, question_in(prepared.text))
 
     async def _submit(

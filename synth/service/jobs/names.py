@@ -28,33 +28,7 @@ from hierarchies.units import format_bytes
 from synth.ask.table import VERBS
 from synth.show.terminal.style import pluralize
 
-VERB_PHRASES: Mapping[str, str] = {
-    "systems": "Show a machine",
-    "import": "Import a topology",
-    "graph": "Draw a machine",
-    "place": "List placements",
-    "count": "Count programs",
-    "top": "Ask for a collective",
-    "sweep": "Compare machines",
-    "cost": "What a fault costs",
-    "plan": "Plan a step or place a job",
-    "job": "Derive a job",
-    "order": "Look at a pipeline",
-    "diff": "Tell answers apart",
-    "check": "Prove a program",
-    "lower": "List the groups of a program",
-    "time": "Price a program",
-    "emit": "Write code",
-    "run": "Run a program",
-    "calibrate": "Calibrate",
-    "doctor": "Check measurements",
-    "trace": "Trace a step",
-    "shard": "Shard a step",
-    "simulate": "Simulate a step",
-    "buckets": "Find buckets for DDP",
-    "train": "Train by a plan",
-    "profile": "Measure local work",
-}
+VERB_PHRASES: Mapping[str, str] = {name: verb.phrase for name, verb in VERBS.items()}
 """What each verb does, in plain words."""
 _SUBJECT = ("kind", "order", "digits", "model", "job", "program", "collectives", "systems")
 """Keys of a question's subject, in the order of the name; the machine follows them."""

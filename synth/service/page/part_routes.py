@@ -14,10 +14,10 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from hierarchies import InputError
-from synth.ask.answers import judge
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.parts import BinaryFile, TextFile
 from synth.ask.answers.ranked import PlacedAnswer, SweepReply
+from synth.ask.table import judge
 from synth.collective.emit import TARGETS
 from synth.collective.emit.nccl_tuner import BUILD, MOST_CHANNELS
 from synth.service.auth.identity import Caller

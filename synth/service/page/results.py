@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from grammar import Goal
 from hierarchies.units import format_duration
-from synth.ask.answers import judge
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlanReply
@@ -26,6 +25,7 @@ from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.planning import TopQuestion
 from synth.ask.questions.notations import A_RANGE_BYTES
+from synth.ask.table import judge
 from synth.collective.emit import TARGETS, nccl_tuner
 from synth.collective.emit.mscclpp.homes import REFUSED
 from synth.collective.price.defaults import ALGORITHMS

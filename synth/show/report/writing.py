@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from hierarchies import InputError
 from hierarchies.units import format_bytes
-from synth.ask.answers import judge
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json, StepPricePart
@@ -21,7 +20,7 @@ from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
 from synth.show.report.curves import Curves, draw_curves
 from synth.show.report.details import (

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.comparing import DiffReply, LineDifference, Recommendation, ValueDifference
+from synth.ask.comparing import DiffReply, LineDifference, ValueDifference
+from synth.ask.taking import Recommendation
 from synth.show.terminal.style import paragraphs, table, table_of
 
 UNNAMED_HEADS = ("first", "second")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies import Domain
-from synth.ask.answers.importing import BlankPart, DraftPart, ImportReply
+from synth.ask.importing import BlankPart, DraftPart, ImportReply
 from synth.show.terminal.style import paragraphs, table, table_of
 
 _KEYS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies import Domain
-from synth.ask.answers.graphs import GraphReply, LevelOfGraph, Nodes
+from synth.ask.machines import GraphReply, LevelOfGraph, Nodes
 from synth.show.terminal.style import faults_text, paragraphs, pluralize, shape, table_of
 
 _MIDDLES = {Domain.SWITCH: ("switch", "switches"), Domain.BUS: ("bus", "buses")}

@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers import judge
 from synth.ask.answers.degraded import CostReply, UnevenReply
 from synth.ask.answers.measured import (
     SHORTFALLS,
@@ -20,7 +19,7 @@ from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import BestSoFar, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.price.resolution import WORTH
 from synth.measure.calibration.experiments import describe_total
 from synth.measure.logs.tables import busbw_factor

@@ -12,25 +12,25 @@ from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Domain
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers import judge
 from synth.ask.answers.machine_parts import (
     CalibrationPart,
     LevelInFull,
     MachineInBrief,
     MachineInFull,
 )
-from synth.ask.answers.machines import (
+from synth.ask.answers.outputs import ResultCheck, RunReply
+from synth.ask.answers.parts import Json, StepPricePart
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.machines import (
     CatalogueReply,
     CountReply,
     PlacementInWords,
     PlaceReply,
     SystemReply,
 )
-from synth.ask.answers.outputs import ResultCheck, RunReply
-from synth.ask.answers.parts import Json, StepPricePart
-from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.programs import CheckReply, LowerReply, TimeReply
-from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.programs import CheckReply, LowerReply, TimeReply
+from synth.ask.table import judge
 from synth.show.terminal.comparing import render_diff
 from synth.show.terminal.degraded import render_cost
 from synth.show.terminal.drafts import render_draft

@@ -14,12 +14,10 @@ from typer.testing import CliRunner
 from hierarchies import InputError
 from plain_text import printed
 from replying import body_of
-from synth.ask.answers import judge
-from synth.ask.answers.comparing import LineDifference, Recommendation
-from synth.ask.comparing import DiffQuestion, diff
+from synth.ask.comparing import DiffQuestion, LineDifference, Recommendation, diff
 from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.comparing import UNNAMED_HEADS, heads, line_cells, ratio

@@ -12,10 +12,9 @@ from rich.console import Console
 
 from asked_plans import ASKED
 from exhaustive import Sample, sampled
-from synth.ask.answers import judge
 from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
 from synth.show.report.plans import plans_view
 from synth.show.terminal.headlines import headline

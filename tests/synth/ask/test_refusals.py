@@ -12,9 +12,8 @@ import pytest
 pytest.importorskip("fastapi", reason="the examples are of the extra server")
 
 from hierarchies import InputError
-from synth.ask import refusals
+from synth.ask import outputs
 from synth.ask.questions.question import Question, parse_question
-from synth.ask.refusals import check
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
@@ -200,7 +199,7 @@ def refusal(verb: str, change: dict[str, Any]) -> str:
     try:
         question = put(verb, change)
         Limits().check(question)
-        check(question)
+        question.check_early()
     except InputError as error:
         return str(error)
     return "nothing"
@@ -249,17 +248,17 @@ def test_what_takes_long_to_write_is_written_by_the_worker_alone(
 ) -> None:
     """A timeline of 4,096 segments took nine seconds."""
     written: list[object] = []
-    monkeypatch.setattr(refusals, "emit_program", lambda *given: written.append(given))
-    check(put("emit", {"target": "trace", **much}))
+    monkeypatch.setattr(outputs, "emit_program", lambda *given: written.append(given))
+    put("emit", {"target": "trace", **much}).check_early()
     assert not written
-    check(put("emit", {"target": "trace", "segments": 64}))
+    put("emit", {"target": "trace", "segments": 64}).check_early()
     assert written
 
 
 def test_nothing_else_is_refused() -> None:
     for verb in VERBS:
-        check(put(verb, {}))
-    check(put("shard", {"model": LONG}))
-    check(put("shard", {"model": SHARDED, "plan": None, "axes": None}))
-    check(put("emit", {"target": "nccl-tuner", "channels": 8}))
-    check(put("order", {"order": "gpipe", "protocol": "blocking"}))
+        put(verb, {}).check_early()
+    put("shard", {"model": LONG}).check_early()
+    put("shard", {"model": SHARDED, "plan": None, "axes": None}).check_early()
+    put("emit", {"target": "nccl-tuner", "channels": 8}).check_early()
+    put("order", {"order": "gpipe", "protocol": "blocking"}).check_early()

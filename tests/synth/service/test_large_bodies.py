@@ -16,7 +16,6 @@ from each import each
 from hierarchies import InputError
 from hierarchies.importers import KINDS, markup
 from synth.ask.questions.question import parse_question
-from synth.ask.refusals import check
 from synth.ask.table import VERBS
 from synth.measure.logs import header
 from synth.measure.logs.reading import parse_logs
@@ -68,7 +67,7 @@ def refused(verb: str, given: object) -> str:
 
     def tried() -> None:
         with pytest.raises(InputError) as error:
-            check(question)
+            question.check_early()
         said.append(str(error.value))
 
     assert calls_of(tried) < MOST_CALLS

@@ -1,8 +1,8 @@
-"""Collectives of a plan that gain by a program of ours."""
+"""Collectives of a plan: what each takes, and which gain by a program of ours."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -45,11 +45,34 @@ class ProgramOfPlan(AnswerPart):
         return cls.like(
             gain,
             gain.sent,
-            request=gain.sent.goal,
-            bytes=gain.sent.size_bytes,
             program=programs_text(str(stripe.part.program) for stripe in answer.stripes),
             seconds=answer.runtime_seconds,
             environment=environment,
             files=files,
             no_plan=no_plan or ("the runtime does it by itself" if environment else ""),
+        )
+
+
+class CollectiveOfStep(AnswerPart):
+    """A collective that the busiest rank sends in a step."""
+
+    request: GoalName = Field(description="Request.")
+    over: list[str] = Field(min_length=1, description="Axes.")
+    bytes: Positive = Field(description="The largest buffer of a device.")
+    times: Positive = Field(description="Calls in a step.")
+    seconds: Seconds = Field(description="Seconds of a call.")
+    all_seconds: Seconds = Field(description="Total: times * seconds.")
+    hidden: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="The share in which the device computes."
+    )
+    exposed_seconds: Seconds = Field(description="Exposed: (1 - hidden) * all_seconds.")
+
+    @classmethod
+    def of(cls, gain: CollectiveGain) -> Self:
+        together = gain.sent.times * gain.seconds
+        return cls.like(
+            gain.sent,
+            gain,
+            all_seconds=together,
+            exposed_seconds=(1 - gain.sent.hidden) * together,
         )

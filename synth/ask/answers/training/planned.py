@@ -2,47 +2,208 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Self, assert_never
+from collections.abc import Sequence
+from typing import Literal, Self, TypeVar
 
 from pydantic import Field
 
-from hierarchies import InputError
 from synth.ask.answers.machine_parts import LevelInFull, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
+    Axes,
+    Matrix,
     Number,
     Positive,
     ReplyModel,
     Seconds,
+    Signed,
+    SignedInterval,
     TextFile,
     Whole,
+    optional_key,
 )
-from synth.ask.answers.ranked import matrix_of
-from synth.ask.answers.training.gained import ProgramOfPlan, describe_gain
-from synth.ask.answers.training.least_memory import LeastMemory
-from synth.ask.answers.training.operations import RowsOfOperations
-from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
-from synth.ask.answers.training.sent import CollectiveOfStep
+from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
-from synth.collective.emit import Files
-from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
-from synth.step.search.finalists import Finalist
-from synth.step.search.gaining import CollectiveGain
 from synth.step.search.hints import MemorySaving
-from synth.step.search.job import PlanningProblem
-from synth.step.search.links import PlacedRecipe
-from synth.step.search.operations.finer import Refinement
+from synth.step.search.links import ComposedPlan
+from synth.step.search.operations.finer import RESOLUTION, Refinement
 from synth.step.search.planning import PlanningResult
-from synth.step.search.resolution import Difference, compare_seconds
-from synth.step.simulation.spans import list_spans
+from synth.step.search.resolution import Difference
 
-_ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
-"""Of timelines: at most so many of each plan, and so many of all but the first together."""
+T = TypeVar("T")
+MOST_OF_FRONT = 20
 
-ROWS = "rows.plan"
-"""A plan in full, as simulate, shard and train take it."""
+
+class SourceOfError(AnswerPart):
+    """What one source of error lets a difference be."""
+
+    what: str = Field(description="A kind of computing, links of a level, or the clock itself.")
+    less_seconds: Seconds = Field(description="How much less it may be.")
+    more_seconds: Seconds = Field(description="How much more it may be.")
+
+
+class MoreSeconds(AnswerPart):
+    """How much longer than the first a plan takes; below 0, how much less."""
+
+    seconds: Signed = Field(description="Simulated difference.")
+    interval: SignedInterval = Field(description="Its range within the prediction's uncertainty.")
+    sources: list[SourceOfError] = Field(
+        description="Sources of uncertainty that the two do not share."
+    )
+
+    @property
+    def told(self) -> bool:
+        """Whether it is longer, or shorter, whatever the errors are."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @classmethod
+    def of(cls, found: Difference) -> Self:
+        return cls.like(
+            found,
+            interval=found,
+            sources=[(what, -less, more) for what, less, more in found.sources],
+        )
+
+
+class PlanOfStep(AnswerPart):
+    """A plan, simulated."""
+
+    plan: str = Field(description="Plan, as simulate, shard and train read it.")
+    axes: Axes = Field(description="Sizes by name, in the order of the placement.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    by_framework: bool = Field(description="Whether this is frameworks' own order of axes.")
+    seconds: Seconds = Field(description="Seconds of a step.")
+    more: MoreSeconds = Field(description="Difference from the first plan.")
+    tied: bool = Field(description="Whether it ties with the first.")
+    composed_seconds: Seconds = Field(description="Estimate of the search.")
+    tokens_per_second: Number = Field(
+        description="Tokens per second of all devices; 0 if samples are not text."
+    )
+    utilisation: Number = Field(description="Share of all devices' peak spent on matrix products.")
+    compute_seconds: Seconds = Field(description="Seconds in which the busiest rank computes.")
+    exposed_seconds: Seconds = Field(
+        description="Exposed communication: seconds in which it only communicates."
+    )
+    idle_seconds: Seconds = Field(description="Bubble: seconds in which it waits for other stages.")
+    memory: MomentOfStep = Field(description="Memory of the rank that needs the most.")
+    ranks: list[RankOfStep] = Field(
+        min_length=1,
+        description="Of the pipeline, with what each does; its streams only of the busiest.",
+    )
+    measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
+    gap: Signed = Field(
+        description="How far above what no plan can beat by rates: 0.2 is a fifth; less than 0"
+        " where a profile measured less than rates say."
+    )
+    bucket_bytes: Whole = Field(
+        description="Bytes of a gradient bucket, at most; 0 if each gradient is reduced by itself."
+    )
+    bucket_saved_seconds: Seconds = Field(
+        description="Time that its gradient buckets save; 0 where that is within the prediction's"
+        " uncertainty, or where buckets are pinned."
+    )
+    programs: list[str] = Field(
+        description="What its seconds take by a program of ours, or by a line of the environment,"
+        " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
+    )
+
+
+class PlanOfFront(AnswerPart):
+    """A plan that no other beats both in seconds and in memory, as the search prices it."""
+
+    plan: str = Field(description="Plan, as simulate reads it.")
+    placement: Matrix = Field(description="One row an axis, one column a level.")
+    seconds: Seconds = Field(description="Estimated seconds of a step.")
+    bytes: Whole = Field(description="Estimated bytes of the fullest device.")
+
+    @classmethod
+    def of(cls, plan: ComposedPlan) -> Self:
+        candidate, size = plan.candidate, round(plan.size_bytes)
+        return cls.like(plan, plan=str(candidate.recipe), placement=candidate.rows, bytes=size)
+
+
+def thin_front(front: Sequence[T]) -> Sequence[T]:
+    """At most ``MOST_OF_FRONT``, both ends among them, evenly by their places."""
+    last = len(front) - 1
+    if last < MOST_OF_FRONT:
+        return front
+    return [front[round(at * last / (MOST_OF_FRONT - 1))] for at in range(MOST_OF_FRONT)]
+
+
+class FreedMemory(AnswerPart):
+    """A change with which a plan would need less memory."""
+
+    what: str = Field(description="A pin that is left out, more devices, fewer tokens.")
+    bytes: Whole = Field(description="Lower bound of the bytes of the fullest device then.")
+    freed_bytes: Whole = Field(description="Bytes saved.")
+
+
+class LeastMemory(AnswerPart):
+    """The plan that needs the least memory, where none fits."""
+
+    plan: str = Field(description="Plan, as simulate reads it.")
+    bytes: Whole = Field(description="Bytes of the fullest device.")
+    excess_bytes: Whole = Field(description="Excess over the device's memory.")
+    freed: list[FreedMemory] = Field(
+        description="Changes that would help, the largest effect first."
+    )
+
+    @classmethod
+    def of(
+        cls, found: PlanningResult, memory_bytes: float, helps: Sequence[MemorySaving] = ()
+    ) -> Self | None:
+        """None where something fits."""
+        if found.nearest is None:
+            return None
+        candidate, size = found.nearest
+        return cls.like(
+            plan=str(candidate.recipe),
+            bytes=round(size),
+            excess_bytes=max(0, round(size - memory_bytes)),
+            freed=[
+                (saving.what, round(saving.size_bytes), round(saving.freed_bytes))
+                for saving in helps
+            ],
+        )
+
+
+class RowsOfOperations(AnswerPart):
+    """The first plan looked at operation by operation."""
+
+    because: str = Field(description="Why rows were not chosen together; empty if they were.")
+    sums: Seconds | None = Field(description="Seconds of the chosen rows in sequence, or null.")
+    sums_gap: Number | None = Field(description="Upper limit of the gap to the optimum.")
+    recipe_sums: Seconds | None = Field(description="Seconds of the first plan in sequence.")
+    rows_seconds: Seconds | None = Field(description="Simulated seconds of a step with these rows.")
+    rows_bytes: Whole | None = Field(description="Bytes of the fullest device with them.")
+    rounded: Whole = Field(
+        description="Casts that these have sums on the other side of: added up narrower."
+    )
+    tried: Whole = Field(description="Substitutions where the first plan redistributes.")
+    substituted_seconds: Seconds = Field(
+        description="Seconds of the best of them, or of the first plan."
+    )
+    pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
+    substitutions: list[str] = Field(description="The rows that this has otherwise.")
+    better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
+
+    @classmethod
+    def of(cls, found: Refinement) -> Self:
+        """What was found."""
+        rows, tried = found.rows, found.substituted
+        return cls.like(
+            found,
+            tried,
+            sums=rows.chosen.found.seconds if rows else None,
+            sums_gap=rows.chosen.found.gap if rows else None,
+            recipe_sums=rows.recipe_seconds if rows else None,
+            rows_seconds=rows.found.seconds if rows else None,
+            rows_bytes=rows.size_bytes if rows else None,
+            substituted_seconds=tried.seconds,
+            pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
+            substitutions=tried.kept,
+            better=bool(found.text),
+        )
 
 
 class RefusedPlans(AnswerPart):
@@ -60,19 +221,6 @@ class UnsupportedFramework(AnswerPart):
 
 
 SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
-
-
-def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | None]:
-    match found:
-        case Optimal():
-            return "optimal", None
-        case BestFound():
-            return "best-found", found.gap
-        case Infeasible():
-            return "infeasible", None
-        case NoneFound():
-            return "none-found", None
-    assert_never(found)
 
 
 class StepPlanReply(ReplyModel):
@@ -151,147 +299,3 @@ class StepPlanReply(ReplyModel):
     def best(self) -> PlanOfStep:
         """The plan to be taken; there must be one."""
         return self.plans[self.advised or 0]
-
-    @classmethod
-    def of(cls, asked: PlanContext, found: PlanningResult, why_not: PlanningResult | None) -> Self:
-        """All that is to be said of plans of a step."""
-        job, search = asked.job, found.search
-        system, device = job.system, job.device
-        proved, above = _search_verdict(found.verdict(device.memory_bytes))
-        advised = found.advised(device.memory_bytes) if found.finalists else None
-        differences = [compare_seconds(found.likely[0], one) for one in found.likely]
-        rest = _ROWS_OF_OTHERS // max(2, len(found.finalists) - 1 + (why_not is not None))
-        beside = []
-        if why_not and why_not.finalists:
-            first = (found.likely or why_not.likely)[0]
-            than_first = compare_seconds(first, why_not.likely[0])
-            beside = [asked.plan(why_not.finalists[0], why_not, than_first, rest)]
-        return cls.like(
-            asked,
-            model=job.model,
-            sizes=dict(job.changes),
-            computed_in=job.spelling.dtype,
-            optimizer=job.spelling.optimizer,
-            levels=LevelInFull.of_all(system),
-            devices=system.devices,
-            prices=system.prices,
-            device=device.name,
-            device_bytes=round(device.memory_bytes),
-            peak_flops_per_second=device.peak(asked.dtype),
-            proved=proved,
-            above=above,
-            plans=[
-                asked.plan(one, found, than_first, _ROWS if number == advised else rest)
-                for number, (one, than_first) in enumerate(
-                    zip(found.finalists, differences, strict=True)
-                )
-            ],
-            advised=advised,
-            front=[PlanOfFront.of(one) for one in thin_front(list(found.front))],
-            least_seconds=found.least_seconds,
-            considered=search.plans,
-            fitting=search.fitting,
-            priced=search.priced,
-            usual_seconds=found.usual.seconds if found.usual else None,
-            usual_more=(
-                MoreSeconds.of(compare_seconds(found.likely[0], found.laid_out))
-                if found.laid_out
-                else None
-            ),
-            nearest=LeastMemory.of(found, device.memory_bytes, asked.freed),
-            why_not_nearest=(LeastMemory.of(why_not, device.memory_bytes) if why_not else None),
-            refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
-            rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
-            why_not=next(iter(beside), None),
-            assumed=job.assumed,
-            complete=asked.complete,
-            files=[
-                TextFile(name=name, text=text if isinstance(text, str) else text.decode())
-                for name, text in asked.files.items()
-            ],
-            programs=asked.written.programs if asked.written else [],
-            sent=[CollectiveOfStep.of(one) for one in asked.written.sent] if asked.written else [],
-            perhaps_saved_seconds=(
-                sum(one.perhaps_saved_seconds for one in asked.written.sent) if asked.written else 0
-            ),
-            not_said=[
-                UnsupportedFramework(framework=name, because=str(why))
-                for name, why in (asked.written.refused if asked.written else {}).items()
-            ],
-        )
-
-
-@dataclass(frozen=True)
-class PlanOutputs:
-    """The best plan as files, who cannot say it, programs that gain, and all that it sends."""
-
-    files: Files
-    refused: Mapping[str, InputError]
-    programs: list[ProgramOfPlan]
-    sent: Sequence[CollectiveGain]
-
-
-@dataclass(frozen=True)
-class PlanContext:
-    """What plans were asked for, and what is known of the step without one."""
-
-    job: PlanningProblem
-    system: str
-    flops: int
-    dtype: str
-    samples: int
-    tokens: int
-    pins: str
-    asked_why_not: str
-    written: PlanOutputs | None
-    gaining: Callable[[Finalist], Sequence[CollectiveGain]]
-    finer: Refinement | None = None
-    freed: Sequence[MemorySaving] = ()
-    profile: str = ""
-    complete: bool = True
-
-    @property
-    def files(self) -> Files:
-        """The best as frameworks take it, and a better plan in full if there is one."""
-        text = self.finer.text if self.finer else ""
-        return {**(self.written.files if self.written else {}), **({ROWS: text} if text else {})}
-
-    def plan(
-        self, one: Finalist, among: PlanningResult, than_first: Difference, most: int
-    ) -> PlanOfStep:
-        """A plan, with what the search had expected of it, and how much longer it takes.
-
-        Its timeline has at most so many rows.
-        """
-        run, seconds = one.found, one.found.seconds
-        busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
-        alone = one.candidate.alone
-        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
-        peak = self.job.system.devices * self.job.device.peak(self.dtype)
-        return PlanOfStep(
-            plan=str(one.candidate.recipe),
-            axes=dict(one.candidate.recipe.axes),
-            placement=matrix_of(one.placement),
-            by_framework=one.by_framework,
-            seconds=seconds,
-            more=MoreSeconds.of(than_first),
-            tied=not than_first.told,
-            composed_seconds=composed,
-            tokens_per_second=self.tokens / seconds,
-            utilisation=self.flops / seconds / peak,
-            compute_seconds=busiest.compute_seconds,
-            exposed_seconds=max(0.0, busiest.exposed_seconds),
-            idle_seconds=busiest.idle_seconds,
-            memory=MomentOfStep.of(moment),
-            ranks=[
-                RankOfStep.of(run, rank, rows)
-                for rank, rows in zip(run.ranks, list_spans(run, most), strict=True)
-            ],
-            measured=MeasuredOfStep.of(
-                self.profile, one.kinds, run, one.candidate.recipe.microbatches
-            ),
-            gap=seconds / among.least_seconds - 1,
-            bucket_bytes=one.candidate.recipe.bucket_bytes,
-            bucket_saved_seconds=one.saved_seconds,
-            programs=[describe_gain(gain) for gain in self.gaining(one)],
-        )

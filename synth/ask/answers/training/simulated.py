@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from grammar.tensors.operations import Step
 from synth.ask.answers.machine_parts import LevelInBrief, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
@@ -24,24 +22,20 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
-from synth.ask.answers.training.shards import TargetMachine
-from synth.compute import Provenance
 from synth.step.profiles import Kinds
 from synth.step.schedules import TransferProtocol
-from synth.step.sharding import Plan
-from synth.step.simulation.gains import Gain
 from synth.step.simulation.memory import MemorySnapshot
-from synth.step.simulation.pipeline import PASSES
 from synth.step.simulation.predicting import PipelineRank, StepPrediction, local_seconds
 from synth.step.simulation.simulation import Activity, RequestSummary, StepTimelineRow
-from synth.step.simulation.spans import split_communication
-
-MOST_ROWS = 2_000
-"""Rows of a timeline in an answer: of more, the longest."""
 
 SecondsSource = Literal["measured", "fitted", "roofline"]
 Limit = Literal["computing", "communication", "idle"]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def share_of(part: float, whole: float) -> float:
+    """A part of a whole, from 0 to 1."""
+    return min(1.0, max(0.0, part / whole)) if whole else 0.0
 
 
 class CollectiveOfRank(AnswerPart):
@@ -54,11 +48,11 @@ class CollectiveOfRank(AnswerPart):
     hidden: _Share = Field(description="Hidden share of it.")
 
     @classmethod
-    def of(cls, one: RequestSummary) -> Self:
+    def of(cls, summary: RequestSummary) -> Self:
         return cls.like(
-            one,
-            exposed_seconds=max(0.0, one.exposed_seconds),
-            hidden=min(1.0, max(0.0, one.hidden)),
+            summary,
+            exposed_seconds=max(0.0, summary.exposed_seconds),
+            hidden=min(1.0, max(0.0, summary.hidden)),
         )
 
 
@@ -85,14 +79,9 @@ class MomentOfStep(AnswerPart):
     largest: list[NamedBytes] = Field(description="The largest of all.")
 
     @classmethod
-    def of(cls, one: MemorySnapshot) -> Self:
-        kinds = sorted(one.by_kind, key=lambda pair: -pair[1])
-        return cls.like(
-            one,
-            bytes=one.size_bytes,
-            kinds=[BytesOfKind(what=kind.value, bytes=size) for kind, size in kinds],
-            largest=[NamedBytes(name=name, bytes=size) for name, size in one.largest],
-        )
+    def of(cls, snapshot: MemorySnapshot) -> Self:
+        kinds = sorted(snapshot.by_kind, key=lambda pair: -pair[1])
+        return cls.like(snapshot, kinds=[(kind.value, size) for kind, size in kinds])
 
 
 class RowOfStep(AnswerPart):
@@ -110,8 +99,8 @@ class RowOfStep(AnswerPart):
     )
 
     @classmethod
-    def of(cls, one: StepTimelineRow) -> Self:
-        return cls.like(one, parts={kind: round(part, 4) for kind, part in one.parts})
+    def of(cls, row: StepTimelineRow) -> Self:
+        return cls.like(row, parts={kind: round(part, 4) for kind, part in row.parts})
 
 
 class RankOfStep(AnswerPart):
@@ -134,9 +123,9 @@ class RankOfStep(AnswerPart):
         return cls.like(
             rank,
             exposed_seconds=max(0.0, rank.exposed_seconds),
-            idle_share=_share(rank.idle_seconds, found.seconds),
-            memory=MomentOfStep.of(rank.moment),
-            rows=[RowOfStep.of(one) for one in rows],
+            idle_share=share_of(rank.idle_seconds, found.seconds),
+            memory=rank.moment,
+            rows=rows,
         )
 
 
@@ -158,7 +147,7 @@ class MeasuredOfStep(AnswerPart):
         whole, measured = local_seconds(found, microbatches)
         return cls(
             profile=profile,
-            share=_share(measured, whole),
+            share=share_of(measured, whole),
             measured_kinds=kinds.measured,
             kinds=kinds.whole,
         )
@@ -228,108 +217,3 @@ class SimulateReply(ReplyModel):
     files: list[TextFile] = Field(
         description="The timeline for ui.perfetto.dev; the collectives as a job, if there are any."
     )
-
-    @classmethod
-    def of(
-        cls,
-        asked: SimulationContext,
-        found: StepPrediction,
-        gained: list[Gain],
-        files: list[TextFile],
-    ) -> Self:
-        """All that is to be said of a step on the clock."""
-        ranks, seconds = found.ranks, found.seconds
-        busiest, fullest = ranks[found.busiest], ranks[found.fullest]
-        rate = asked.flops / seconds if seconds else 0.0
-        peak = asked.peak_flops_per_second
-        idle = sum(one.idle_seconds for one in ranks) / len(ranks)
-        return cls.like(
-            asked,
-            name=asked.step.name,
-            axes=dict(asked.plan.axes),
-            devices=asked.plan.devices,
-            microbatches=asked.plan.microbatches,
-            machine=asked.where(),
-            plan=asked.text,
-            seconds=seconds,
-            measured=MeasuredOfStep.of(asked.profile, asked.kinds, found, asked.plan.microbatches),
-            tokens_per_second=asked.tokens / seconds if seconds else 0.0,
-            utilisation=rate / (asked.plan.devices * peak),
-            limit=_limit(busiest),
-            busiest=found.busiest,
-            idle_share=_share(idle, seconds),
-            sent=[CollectiveOfRank.of(one) for one in busiest.sent],
-            handed_bytes=max(found.device.handed.values(), default=0),
-            memory=MomentOfStep.of(fullest.moment),
-            fullest=found.fullest,
-            fits=fullest.moment.size_bytes <= asked.device_bytes,
-            gains=[
-                GainOfStep(
-                    what=one.what,
-                    seconds=one.seconds,
-                    gain=seconds / one.seconds - 1 if one.seconds else 0.0,
-                )
-                for one in sorted(gained, key=lambda one: one.seconds)
-            ],
-            ranks=[
-                RankOfStep.of(found, one, _longest_rows(found, number))
-                for number, one in enumerate(ranks)
-            ],
-            files=files,
-        )
-
-
-@dataclass(frozen=True)
-class SimulationContext:
-    """What a step was put on the clock with, and what is known of it without a clock."""
-
-    step: Step
-    plan: Plan
-    text: str
-    machine: TargetMachine
-    device: str
-    device_bytes: int
-    peak_flops_per_second: float
-    dtype: str
-    protocol: TransferProtocol
-    how: Provenance
-    interval: tuple[float, float]
-    samples: int
-    tokens: int
-    flops: int
-    profile: str = ""
-    kinds: Kinds | None = None
-
-    def where(self) -> MachineOfSimulation:
-        """The machine."""
-        return MachineOfSimulation.like(self, **self.machine.told())
-
-
-def _share(part: float, whole: float) -> float:
-    return min(1.0, max(0.0, part / whole)) if whole else 0.0
-
-
-def _limit(rank: PipelineRank) -> Limit:
-    parts: dict[Limit, float] = {
-        "computing": rank.compute_seconds,
-        "communication": rank.exposed_seconds,
-        "idle": rank.idle_seconds,
-    }
-    return max(parts, key=lambda one: parts[one])
-
-
-def _longest_rows(found: StepPrediction, rank: int) -> list[StepTimelineRow]:
-    """The rows of a rank; of very many the longest. Where passes are, what is in them may wait."""
-    most = MOST_ROWS // len(found.ranks)
-    rows = list(found.passes(rank))
-    if len(rows) <= most:
-        rows = list(split_communication(found.rows(rank)))
-    if len(rows) > most:
-        rows = sorted(rows, key=_row_order, reverse=True)[:most]
-        rows.sort(key=lambda one: (one.stream, one.begin_seconds))
-    return rows
-
-
-def _row_order(one: StepTimelineRow) -> tuple[bool, float]:
-    """Passes before what they are made of, then the longest."""
-    return one.stream == PASSES, one.end_seconds - one.begin_seconds

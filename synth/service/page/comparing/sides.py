@@ -10,12 +10,11 @@ from markupsafe import Markup
 
 from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers import judge
-from synth.ask.answers.comparing import DiffReply, LineDifference, ValueDifference
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.comparing import DiffQuestion, diff
+from synth.ask.comparing import DiffQuestion, DiffReply, LineDifference, ValueDifference, diff
 from synth.ask.questions.question import parse_question
+from synth.ask.table import judge
 from synth.ask.taking import recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.page.answer_routes import ViewedAnswer

@@ -13,7 +13,7 @@ from itertools import chain
 from markupsafe import Markup
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.planned import PlanOfStep
 from synth.show.report.bars import StackedBar, draw_bars
 from synth.show.report.plans.words import layout_clauses
 from synth.show.report.rendering import Cells

@@ -17,8 +17,7 @@ from hierarchies import InputError, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
-from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
 from synth.show.report import placement
 from synth.show.report.bars import Limit, StackedBar, draw_bars
 from synth.show.report.coordinates import coordinates

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.planned import PlanOfStep
 from synth.show.report.rendering import Cells
 from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
+from synth.ask.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
 from synth.show.terminal.style import paragraphs, pluralize, price_basis, shape, table_of
 from synth.step.bucketing import FillPolicy
 from synth.step.search.resolution import CLOCK_ERROR

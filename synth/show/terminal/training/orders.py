@@ -8,7 +8,7 @@ from math import ceil
 from rich.console import RenderableType
 
 from hierarchies.units import format_duration
-from synth.ask.answers.training.orders import OrderReply, RankOfOrder
+from synth.ask.training.orders import OrderReply, RankOfOrder
 from synth.show.terminal.style import paragraphs, pluralize, table_of
 from synth.step.schedules import TransferProtocol
 

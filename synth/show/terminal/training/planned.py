@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
     paragraphs,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.profiles import EventRow, MeasurementPlace, ProfileReply
+from synth.ask.training.profiles import EventRow, MeasurementPlace, ProfileReply
 from synth.show.terminal.style import paragraphs, pluralize, table_of
 
 MOST_EVENTS = 12

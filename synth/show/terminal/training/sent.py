@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.sent import CollectiveOfStep
+from synth.ask.answers.training.gained import CollectiveOfStep
 from synth.show.terminal.style import pluralize, table
 
 _LEAST_SHARE = 0.01

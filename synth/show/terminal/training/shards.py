@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from grammar.tensors.operations import PASSES
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.shards import (
+from synth.ask.training.shards import (
     InputOfStep,
     LocalMoves,
     MachineOfStep,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes
-from synth.ask.answers.training.traces import LoopPart, TraceReply, WorkOfPrimitive
+from synth.ask.training.traces import LoopPart, TraceReply, WorkOfPrimitive
 from synth.show.terminal.style import paragraphs, pluralize, table, table_of
 
 LEAST_SHARE = 0.0005

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes
-from synth.ask.answers.training.configured import ConfiguredReply
-from synth.ask.answers.training.trained import Redistributions, TrainReply, TrialReport
+from synth.ask.training.configured import ConfiguredReply
+from synth.ask.training.redistributions import Redistributions
+from synth.ask.training.trained import TrainReply, TrialReport
 from synth.show.terminal.style import paragraphs, pluralize, table, table_of
 from synth.show.terminal.training.gained import render_programs
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from hierarchies import InputError
-from synth.ask.answers import judge
-from synth.ask.answers.training.bucketed import BucketsReply
 from synth.ask.questions.question import parse_question
-from synth.ask.training.bucketed import BucketsQuestion, find_buckets
+from synth.ask.table import judge
+from synth.ask.training.bucketed import BucketsQuestion, BucketsReply, find_buckets
 from synth.collective.ranking.request import Watcher
 from synth.step.bucketing import FillPolicy
 

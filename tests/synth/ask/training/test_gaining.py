@@ -15,11 +15,11 @@ from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from hierarchies.units import format_duration
 from plain_text import printed
-from synth.ask.answers import judge
 from synth.ask.answers.parts import to_json
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.export import prepare_emit_input
 from synth.ask.planning import PlanQuestion, plan
+from synth.ask.table import judge
 from synth.ask.training.gaining import (
     earlier_answer_of,
     emit_files,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hierarchies import InputError
-from synth.ask.answers import judge
-from synth.ask.answers.training.orders import OrderReply
 from synth.ask.questions.question import parse_question
-from synth.ask.training.orders import OrderQuestion, show_schedule
+from synth.ask.table import judge
+from synth.ask.training.orders import OrderQuestion, OrderReply, show_schedule
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
 from synth.step.schedules import SCHEDULES, parse_schedule

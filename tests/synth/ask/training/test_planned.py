@@ -13,11 +13,9 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from framework_files import megatron_parser, words
 from hierarchies.units import format_duration
 from plain_text import printed
-from synth.ask.answers import judge
-from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep, thin_front
+from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply, thin_front
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
 from synth.step.search.sums.choosing import BUCKETS

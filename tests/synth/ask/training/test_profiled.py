@@ -14,14 +14,12 @@ import pytest
 
 from hierarchies import InputError
 from hierarchies.devices import device_named
-from synth.ask.answers import judge
-from synth.ask.answers.training.profiles import ProfileReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.identity.canonical import canonical_text
 from synth.ask.planning import PlanQuestion, plan
 from synth.ask.questions.question import parse_question
-from synth.ask.training.profiles import ProfileQuestion, profile
-from synth.ask.training.refusals import check_training
+from synth.ask.table import judge
+from synth.ask.training.profiles import ProfileQuestion, ProfileReply, profile
 from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.training.simulated import measured_share
@@ -223,7 +221,7 @@ def test_a_profile_of_another_machine_is_refused_before_anything_is_traced(
         one.by(other)
     question = parse_question(SimulateQuestion, {**one.question, "profile": text_of(other)})
     with pytest.raises(InputError, match=rf"my\.profile, {said}"):
-        check_training(question)
+        question.check_early()
 
 
 def test_a_profile_of_another_type_is_refused() -> None:

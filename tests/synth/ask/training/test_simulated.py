@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from hierarchies import InputError
-from synth.ask.answers import judge
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply
+from synth.ask.table import judge
 from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import read_job

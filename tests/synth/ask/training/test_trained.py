@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 from grammar.tensors.operations import Step
 from hierarchies import InputError
 from places import TESTS
-from synth.ask.answers import judge
-from synth.ask.answers.training.trained import TrainReply
 from synth.ask.questions.question import parse_question
+from synth.ask.table import judge
 from synth.ask.training import trained as training
-from synth.ask.training.trained import TrainQuestion, train_step
+from synth.ask.training.trained import TrainQuestion, TrainReply, train_step
 from synth.cli import inputs
 from synth.cli.app import app
 from synth.collective.ranking.request import Watcher

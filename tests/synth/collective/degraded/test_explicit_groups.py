@@ -30,8 +30,8 @@ from places import ROOT
 from strategies import reductions, smart_systems, switches
 from synth.ask.answers.degraded import GroupStepPart, UnevenReply
 from synth.ask.answers.given import read_uneven_ranking
+from synth.ask.answers.outputs import groups_document
 from synth.ask.answers.parts import to_json
-from synth.ask.outputs import groups_document
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.slowest_links import SlowestLinks, loads_per_level
 from synth.collective.degraded import GroupProgram, Survivors, uneven_answers

@@ -22,11 +22,9 @@ from log_writer import Written, devices
 from log_writer import text as written
 from patience import PATIENCE_SECONDS
 from serving import Served, served
-from synth.ask.answers import judge
-from synth.ask.answers.comparing import Recommendation
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
-from synth.ask.taking import recommend
+from synth.ask.table import VERBS, judge
+from synth.ask.taking import Recommendation, recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
 from synth.service.page.forms.checks import check

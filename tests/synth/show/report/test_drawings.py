@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from hierarchies import catalogue, load
 from hierarchies.units import format_bytes, format_duration
 from strategies import reductions
-from synth.ask.answers import judge
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.emit.mesh import RankOrder, mesh
 from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.show.report.colours import DARK, LIGHT, contrast, paints

@@ -13,9 +13,8 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from asked_plans import ASKED, body
 from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers import judge
-from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.ask.table import judge
 from synth.show.report.bars import Limit, StackedBar, draw_bars
 from synth.show.report.plans import PlansView, front, plans_view
 from synth.show.report.plans.beside import ListedPlan, compare_plans

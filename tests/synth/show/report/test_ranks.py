@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hierarchies import Axis, Domain, InputError, Placement, Reduction, format_ranges, load
-from synth.ask.answers import judge
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
 from synth.show.report.ranks import locate_rank
 from synth.show.report.topology import digits_of, topology

@@ -9,8 +9,8 @@ import pytest
 from hierarchies import load
 from plain_text import printed
 from synth.ask.answers.machine_parts import MachineInFull
-from synth.ask.answers.machines import SystemReply
 from synth.ask.answers.parts import to_json
+from synth.ask.machines import SystemReply
 from synth.show.terminal.table import TABLES
 
 

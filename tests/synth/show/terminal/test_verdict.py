@@ -12,12 +12,11 @@ from hierarchies import UndeterminedLevels, describe_system
 from hierarchies.units import format_bytes, format_duration
 from machines import bare, calibration
 from plain_text import printed
-from synth.ask.answers import judge
 from synth.ask.answers.parts import LaterDefault
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.ranking.request import Watcher
 from synth.collective.ranking.settings import explain_scope
