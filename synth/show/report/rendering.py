@@ -42,6 +42,14 @@ class Cells:
     code: Sequence[bool]
     rows: Sequence[Sequence[str]]
 
+    @classmethod
+    def of(
+        cls, headings: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = False
+    ) -> Cells:
+        """A table of names in the first column and of texts, or figures, in all others."""
+        others = len(headings) - 1
+        return cls(headings, [False, *[figures] * others], [False] * len(headings), rows)
+
 
 def environment(*packages: str) -> Environment:
     """What finds templates in some packages, and the shared ones here; every value is escaped."""
@@ -69,6 +77,8 @@ def style() -> str:
     return (resources.files(_PACKAGE) / "page.css").read_text(encoding="utf-8")
 
 
+_CODE = ("program", "matrix", "plan")
+"""The headings of columns in the notation of programs."""
 _WRITES = ("-o FILE", "-o FOLDER")
 """How lines begin that tell the flag."""
 
@@ -85,7 +95,7 @@ def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
             continue
         yield from _paragraphs(lines)
         lines = []
-        yield _cells(one)
+        yield cells_of(one)
     yield from _paragraphs(lines)
 
 
@@ -109,14 +119,18 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[Paragraph]:
             yield Paragraph(text.strip("\n"))
 
 
-def _cells(table: Table) -> Cells:
+def cells_of(table: Table) -> Cells:
+    """A table of the terminal as a table of a page."""
     headings = [str(column.header) for column in table.columns]
-    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    columns = [[str(cell) for cell in column.cells] for column in table.columns]
     return Cells(
         headings if table.show_header else (),
         [column.justify == "right" for column in table.columns],
-        [heading in ("program", "matrix") for heading in headings],
-        list(rows),
+        [
+            heading in _CODE or all(cell.startswith("[[") for cell in cells)
+            for heading, cells in zip(headings, columns, strict=True)
+        ],
+        list(zip(*columns, strict=True)),
     )
 
 

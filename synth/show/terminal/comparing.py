@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.comparing import DiffReply, LineDifference, Recommendation, ValueDifference
-from synth.show.terminal.style import paragraphs, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, table, table_of
 
 UNNAMED_HEADS = ("first", "second")
 _NAMES = ("system", "name", "systems", "model", "job", "plan", "pin", "request", "bytes")
@@ -62,7 +62,7 @@ def _changes(
     heading: str, changes: Sequence[ValueDifference], heads: _Heads
 ) -> Iterator[RenderableType]:
     if changes:
-        cells: Mapping[str, Callable[[ValueDifference], str]] = {
+        cells: Columns[ValueDifference] = {
             heading: lambda one: one.what,
             heads[0]: lambda one: value_text(one, one.first),
             heads[1]: lambda one: value_text(one, one.second),

@@ -7,7 +7,7 @@ waits. Terminal, report and page say the same from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import ALTERNATE_RUNS, AdviceKind
 from synth.collective.ranking.request import DefaultComparison
 from synth.show.terminal.rows import Ranking, RankingRow
-from synth.show.terminal.style import table_of
+from synth.show.terminal.style import Columns, table_of
 
 _WIDE = 1.5
 """A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
@@ -210,7 +210,7 @@ def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
 
 
 SETS = "set this, or paste this file"
-FIGURES: Mapping[str, Callable[[ToDo], str]] = {
+FIGURES: Columns[ToDo] = {
     "expected": lambda one: one.expected,
     "range": lambda one: one.between,
     "take it if under": lambda one: one.under,
@@ -225,7 +225,7 @@ def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator
     """
     if how_decided or len(to_do) > 1:
         told = list(FIGURES.items())[: None if how_decided else 1]
-        cells: Mapping[str, Callable[[ToDo], str]] = {
+        cells: Columns[ToDo] = {
             of: lambda one: one.name.removeprefix("row "),
             SETS: lambda one: one.sets,
             **dict(told),

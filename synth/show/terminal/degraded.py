@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
@@ -13,6 +13,7 @@ from synth.show.terminal.left_over import LAYOUT_TEXT
 from synth.show.terminal.placements import describe_placement, placement_of
 from synth.show.terminal.rows import ranked_table, rows, stripe, stripe_lines
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     faults_text,
     paragraphs,
@@ -52,7 +53,7 @@ def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
         yield ""
 
 
-_CHOICES: Mapping[str, Callable[[EvenMachine], str]] = {
+_CHOICES: Columns[EvenMachine] = {
     "or an even part": lambda one: one.machine,
     "devices": lambda one: str(one.devices),
     "time": lambda one: format_duration(one.seconds),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from hierarchies import Domain
 from synth.ask.answers.importing import BlankPart, DraftPart, ImportReply
-from synth.show.terminal.style import paragraphs, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, table, table_of
 
 _KEYS = {
     "level": "name",
@@ -63,7 +63,7 @@ def _blanks(blanks: list[BlankPart]) -> Iterator[RenderableType]:
         yield table_of(blanks, _BLANKS, wraps="because")
 
 
-_BLANKS: Mapping[str, Callable[[BlankPart], str]] = {
+_BLANKS: Columns[BlankPart] = {
     "blank": lambda one: f"{one.place} {one.key}{'' if one.needed else ' (may stay)'}",
     "perhaps": lambda one: "-" if one.suggestion is None else str(one.suggestion),
     "because": lambda one: one.reason or "the files do not say it",

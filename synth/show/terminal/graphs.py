@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from hierarchies import Domain
 from synth.ask.answers.graphs import GraphReply, LevelOfGraph, Nodes
-from synth.show.terminal.style import faults_text, paragraphs, pluralize, shape, table_of
+from synth.show.terminal.style import Columns, faults_text, paragraphs, pluralize, shape, table_of
 
 _MIDDLES = {Domain.SWITCH: ("switch", "switches"), Domain.BUS: ("bus", "buses")}
 
@@ -36,7 +36,7 @@ def _count_nodes(nodes: Nodes) -> Iterator[str]:
         yield "1 bus" if nodes.bus == 1 else f"{nodes.bus} buses"
 
 
-_LEVELS: Mapping[str, Callable[[LevelOfGraph], str]] = {
+_LEVELS: Columns[LevelOfGraph] = {
     "level": lambda level: level.name,
     "joined by": lambda level: _hub_text(level),
     "ports": lambda level: str(level.ports) if level.ports else "-",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -21,6 +21,7 @@ from synth.ask.answers.measured import (
 from synth.measure.calibration.experiments import describe_total
 from synth.show.terminal.headlines import headline_of, shortfall_headline
 from synth.show.terminal.style import (
+    Columns,
     paragraphs,
     pluralize,
     price_basis,
@@ -120,7 +121,7 @@ _MOST_UNEXPECTED = 3
 """So many sizes that are off are told one by one."""
 
 
-_RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {
+_RESIDUALS: Columns[ClassResidual] = {
     "sizes from": lambda one: format_bytes(one.smallest_bytes),
     "rows": lambda one: str(one.rows),
     "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
@@ -145,7 +146,7 @@ def _tests(answer: TestsReply) -> RenderableType:
     )
 
 
-_TESTS: Mapping[str, Callable[[ExperimentPart], str]] = {
+_TESTS: Columns[ExperimentPart] = {
     "test": lambda one: one.name,
     "who": lambda one: one.groups,
     "takes": lambda one: format_duration(one.seconds),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
@@ -41,6 +41,7 @@ from synth.show.terminal.rows import (
     rows,
 )
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     considered_text,
     faults_text,
@@ -209,7 +210,7 @@ def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
     yield "exposed: communication of a step that compute does not hide"
 
 
-_PLAN_CELLS: Mapping[str, Callable[[PlanReply], str]] = {
+_PLAN_CELLS: Columns[PlanReply] = {
     "system": lambda plan: plan.system.name,
     "placement": lambda plan: str(plan.ranking[0].placement),
     "exposed": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
@@ -298,7 +299,7 @@ def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> 
 LESS_IS_NO_BETTER = (
     "a smaller figure here is a tie with the first, which is in frameworks' own order of axes"
 )
-_COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
+_COSTS: Columns[PlannedEntry] = {
     "#": lambda entry: str(entry.answer.rank),
     "entry": lambda entry: entry.name,
     "over": lambda entry: ",\n".join(entry.over),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
@@ -21,6 +21,7 @@ from synth.collective.ranking.request import DefaultComparison
 from synth.measure.logs.tables import busbw_factor
 from synth.show.terminal.style import (
     MARKS,
+    Columns,
     algorithm_name,
     algorithm_text,
     request_text,
@@ -199,7 +200,7 @@ def ranked_table(rows: Iterable[RankingRow], *columns: str) -> Table:
     return table_of(rows, cells, right=right, wraps="program")
 
 
-_CELLS: Mapping[str, Callable[[RankingRow], str]] = {
+_CELLS: Columns[RankingRow] = {
     "#": lambda row: row.rank,
     "sizes": lambda row: _lines(row.title),
     "system": lambda row: _lines(row.title),

@@ -24,6 +24,8 @@ from synth.ask.answers.ranked import CandidatesConsidered
 from synth.collective.algorithms.protocols import Protocol
 
 T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], str]]
+"""What makes the cell of a row, by the heading of a column."""
 _PIPE_WIDTH = 120
 _GAP = 2
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
@@ -86,9 +88,7 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
     return table
 
 
-def table_of(
-    rows: Iterable[T], cells: Mapping[str, Callable[[T], str]], right: str = "", wraps: str = ""
-) -> Table:
+def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str = "") -> Table:
     """A table with a row for each thing; ``cells`` makes a cell of it, by the column's heading."""
     found = table(*cells, right=right, wraps=wraps)
     for row in rows:

@@ -41,6 +41,7 @@ from synth.show.terminal.rankings import render_plan, render_systems, render_top
 from synth.show.terminal.rows import bus_bandwidth
 from synth.show.terminal.style import (
     MARKS,
+    Columns,
     algorithm_text,
     axes_text,
     faults_text,
@@ -74,7 +75,7 @@ def _render_systems(answer: CatalogueReply | SystemReply) -> RenderableType:
     return table_of(answer.systems, _CATALOGUE, wraps="description")
 
 
-_CATALOGUE: Mapping[str, Callable[[MachineInBrief], str]] = {
+_CATALOGUE: Columns[MachineInBrief] = {
     "name": lambda system: system.name,
     "default": lambda system: shape(system.levels),
     "description": lambda system: system.title,
@@ -99,7 +100,7 @@ def _render_system(system: MachineInFull) -> RenderableType:
     )
 
 
-_LEVELS: Mapping[str, Callable[[LevelInFull], str]] = {
+_LEVELS: Columns[LevelInFull] = {
     "level": lambda level: level.name,
     "count": lambda level: str(level.count),
     "domain": lambda level: ",\n".join(_domain(level)),
@@ -255,7 +256,7 @@ def _render_time(answer: TimeReply) -> RenderableType:
     )
 
 
-_STEPS: Mapping[str, Callable[[StepPricePart], str]] = {
+_STEPS: Columns[StepPricePart] = {
     "step": lambda step: step.collective,
     "algorithm": lambda step: algorithm_text(step).replace("-d", "-\nd"),
     "bytes": lambda step: format_bytes(step.bytes),

@@ -110,20 +110,18 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
         *filter(_is_alike, figures),
         *(row for row in layout if len({*row[1:]}) == 1 < len(how)),
     ]
-    apart = [row for row in figures if row not in alike]
     headings = chain.from_iterable((label, "difference") for label in labels[1:])
+    apart = [row for row in figures if row not in alike]
     longest = max(one.seconds for one in plans)
+    bars = [
+        StackedBar(one.label, {k: of(one.plan) for k, of in TIME_PARTS.items()}) for one in seen
+    ]
     return PlanComparison(
-        _cells(["figure", labels[0], *headings], apart, figures=True),
+        Cells.of(["figure", labels[0], *headings], apart, figures=True),
         told,
-        _cells(["layout", *labels], [row for row in layout if row not in alike]),
-        _cells(["the same for all", ""], [row[:2] for row in alike]),
-        draw_bars(
-            "Where the busiest rank's time goes",
-            [*TIME_PARTS],
-            [*map(_time_bar, seen)],
-            format_duration,
-        ),
+        Cells.of(["layout", *labels], [row for row in layout if row not in alike]),
+        Cells.of(["the same for all", ""], [row[:2] for row in alike]),
+        draw_bars("Where the busiest rank's time goes", [*TIME_PARTS], bars, format_duration),
         [
             (one.entry, draw_timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
             for one in seen
@@ -138,12 +136,3 @@ def _is_alike(row: Sequence[str]) -> bool:
 
 def _programs(one: PlanOfStep) -> str:
     return "\n".join(one.programs) or "the runtime's defaults"
-
-
-def _cells(headings: Sequence[str], rows: Sequence[list[str]], *, figures: bool = False) -> Cells:
-    count = len(headings)
-    return Cells(headings, [False, *[figures] * (count - 1)], [False] * count, rows)
-
-
-def _time_bar(one: ListedPlan) -> StackedBar:
-    return StackedBar(one.label, {what: of(one.plan) for what, of in TIME_PARTS.items()})

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.report.rendering import Cells
 from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.sharding.plan import PIPE
@@ -100,32 +99,15 @@ def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
     return {**clauses(one.plan), "placement": str(one.placement)}
 
 
-def add_difference_columns(plans: Sequence[PlanOfStep], table: Cells) -> Cells:
-    """The table of plans with a column for each thing in which they differ beside their axes.
+def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
+    """What each plan says of all in which they differ beside their axes.
 
-    The placement is one of them, where it says more than the axes do.
+    The placement is among that, where it says more than the axes do.
     """
     every = [layout_clauses(one) for one in plans]
-    by_axes = dict(zip((one["axes"] for one in every), every, strict=True))
-    differ = [
-        what
-        for what in every[0]
-        if what != "axes"
-        and len({one[what] for one in every}) > 1
-        and any(by_axes[one["axes"]][what] != one[what] for one in every)
-    ]
-    kept = [at for at, heading in enumerate(table.headings) if heading != "placement"]
-    at = table.headings.index("axes") + 1
-
-    def row(number: int) -> list[str]:
-        cells = [table.rows[number][one] for one in kept]
-        return [*cells[:at], *(every[number][what] or "-" for what in differ), *cells[at:]]
-
-    figures, code = ([flags[one] for one in kept] for flags in (table.figures, table.code))
-    headings = [table.headings[one] for one in kept]
-    return Cells(
-        [*headings[:at], *differ, *headings[at:]],
-        [*figures[:at], *(what == "microbatches" for what in differ), *figures[at:]],
-        [*code[:at], *(what == "placement" for what in differ), *code[at:]],
-        [row(number) for number in range(len(every))],
-    )
+    by_axes = {one["axes"]: one for one in every}
+    return {
+        what: [one[what] or "-" for one in every]
+        for what in (every[0] if every else ())
+        if any(by_axes[one["axes"]][what] != one[what] for one in every)
+    }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
-from synth.show.terminal.style import paragraphs, pluralize, price_basis, shape, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, price_basis, shape, table_of
 from synth.step.bucketing import FillPolicy
 from synth.step.search.resolution import CLOCK_ERROR
 
@@ -41,7 +41,7 @@ _SECONDS_SOURCES = {
 }
 
 
-def _ways(answer: BucketsReply) -> Mapping[str, Callable[[WayToFill], str]]:
+def _ways(answer: BucketsReply) -> Columns[WayToFill]:
     def name(one: WayToFill) -> str:
         cap = one.filling is FillPolicy.CAP
         return f"bucket_cap_mb={answer.cap_mib}" if cap else one.filling.value
@@ -79,7 +79,7 @@ def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
 
 
 _Row = tuple[int, BucketOfGradients]
-_BUCKETS: Mapping[str, Callable[[_Row], str]] = {
+_BUCKETS: Columns[_Row] = {
     "bucket": lambda row: str(row[0]),
     "bytes": lambda row: format_bytes(row[1].bytes),
     "tensors": lambda row: str(row[1].tensors),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -12,7 +12,7 @@ from synth.ask.answers.parts import GoalName
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.collective.ranking.settings import explain_scope
-from synth.show.terminal.style import table_of
+from synth.show.terminal.style import Columns, table_of
 from synth.step.search.gaining import LEAST_GAIN
 
 
@@ -76,7 +76,7 @@ def _mscclpp_lines(programs: Sequence[ProgramOfPlan]) -> Iterator[str]:
         yield f"not for MSCCL++: {because}"
 
 
-_PROGRAMS: Mapping[str, Callable[[ProgramOfPlan], str]] = {
+_PROGRAMS: Columns[ProgramOfPlan] = {
     "request": lambda one: (
         f"{one.request.value} of {format_bytes(one.bytes)} over {', '.join(one.over)}"
     ),

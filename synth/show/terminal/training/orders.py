@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_duration
 from synth.ask.answers.training.orders import OrderReply, RankOfOrder
-from synth.show.terminal.style import paragraphs, pluralize, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
 from synth.step.schedules import TransferProtocol
 
 _MOST_LINES = 64
@@ -57,13 +57,13 @@ def _durations(answer: OrderReply) -> str:
 
 
 _Row = tuple[int, RankOfOrder]
-_RANKS: Mapping[str, Callable[[_Row], str]] = {
+_RANKS: Columns[_Row] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
     "bubble": lambda row: f"{row[1].idle_share:.1%}",
     "activations held": lambda row: str(row[1].held),
 }
-_WAITING_CELLS: Mapping[str, Callable[[_Row], str]] = {"pending W": lambda row: str(row[1].waiting)}
+_WAITING_CELLS: Columns[_Row] = {"pending W": lambda row: str(row[1].waiting)}
 
 
 def _grid(answer: OrderReply) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
+from rich.table import Table
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfStep
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
+    Columns,
     paragraphs,
     pluralize,
     price_basis,
@@ -23,7 +25,8 @@ from synth.show.terminal.training.sent import render_collectives
 from synth.step.search.resolution import FULL_SHARE, SNUG
 from synth.step.sharding import parse_recipe
 
-_Row = tuple[int, PlanOfStep]
+_Row = tuple[int, PlanOfStep, int]
+"""The number of a plan, itself, and the samples of its step."""
 _AS_MUCH = 0.05
 """Shares of measured seconds that differ by less are as much."""
 
@@ -57,8 +60,7 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         yield from _render_no_plan(answer)
         return
-    right = "#,step time,slower by,tokens/s,samples/s,of peak,memory,communication,bubble,gap"
-    yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
+    yield plan_table(answer)
     yield from tie_lines(answer)
     yield from nearly_full_lines(answer)
     yield ""
@@ -83,24 +85,38 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"not for {framework.framework}: {framework.because}"
 
 
-def _columns(answer: StepPlanReply) -> Mapping[str, Callable[[_Row], str]]:
-    """Those of plans; where samples are no texts, samples in the place of tokens."""
-    if answer.tokens:
-        return _PLANS
+def plan_table(
+    answer: StepPlanReply, differing: Mapping[str, Sequence[str]] | None = None
+) -> Table:
+    """The plans; where samples are no texts, samples in the place of tokens.
 
-    def rate(row: _Row) -> str:
-        return f"{answer.samples / row[1].seconds:,.0f}"
+    ``differing``: texts of the plans in the place of their placements, by the headings of columns.
+    """
+    columns = dict(_PLANS)
+    if differing is not None:
+        others = {name: _column_of(texts) for name, texts in differing.items()}
+        axes = {name: columns.pop(name) for name in ("#", "axes")}
+        columns.pop("placement")
+        columns = {**axes, **others, **columns}
+    columns.pop("samples/s" if answer.tokens else "tokens/s")
+    rows = [(number, one, answer.samples) for number, one in enumerate(answer.plans, 1)]
+    return table_of(rows, columns, right=_FIGURES)
 
-    told = {"tokens/s": ("samples/s", rate)}
-    return dict(told.get(name, (name, column)) for name, column in _PLANS.items())
+
+def _column_of(texts: Sequence[str]) -> Callable[[_Row], str]:
+    return lambda row: texts[row[0] - 1]
 
 
-_PLANS: Mapping[str, Callable[[_Row], str]] = {
+_FIGURES = (
+    "#,step time,slower by,tokens/s,samples/s,of peak,memory,communication,bubble,gap,microbatches"
+)
+_PLANS: Columns[_Row] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
     "step time": lambda row: format_duration(row[1].seconds),
     "slower by": lambda row: _extra_time_text(row[1], "tie" if row[0] > 1 else ""),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
+    "samples/s": lambda row: f"{row[2] / row[1].seconds:,.0f}",
     "of peak": lambda row: f"{row[1].utilisation:.1%}",
     "memory": lambda row: format_bytes(row[1].memory.bytes),
     "communication": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",

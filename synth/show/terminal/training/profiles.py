@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.profiles import EventRow, MeasurementPlace, ProfileReply
-from synth.show.terminal.style import paragraphs, pluralize, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
 
 MOST_EVENTS = 12
 """So many events are shown; the JSON and the file have all."""
@@ -17,9 +15,7 @@ MOST_EVENTS = 12
 def render_profile(answer: ProfileReply) -> RenderableType:
     """The events that take longest, and where and how they were measured."""
     rest = len(answer.events) - MOST_EVENTS
-    shown: Mapping[str, Callable[[EventRow], str]] = (
-        _COUNT_CELLS if answer.where is None else _TIME_CELLS
-    )
+    shown: Columns[EventRow] = _COUNT_CELLS if answer.where is None else _TIME_CELLS
     return paragraphs(
         f"{answer.name}: {answer.plan}",
         f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} "
@@ -46,14 +42,14 @@ def _place_text(where: MeasurementPlace) -> str:
 
 
 _MEASURE_HINT = "\nnothing is measured: leave out --no-measure"
-_COUNT_CELLS: Mapping[str, Callable[[EventRow], str]] = {
+_COUNT_CELLS: Columns[EventRow] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),
     "flops": lambda row: f"{row.flops:.4g}",
     "bytes": lambda row: format_bytes(row.bytes),
 }
-_TIME_CELLS: Mapping[str, Callable[[EventRow], str]] = {
+_TIME_CELLS: Columns[EventRow] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -19,7 +19,15 @@ from synth.ask.answers.training.shards import (
     StageTransferPart,
 )
 from synth.show.terminal.placements import render_placements
-from synth.show.terminal.style import axes_text, paragraphs, pluralize, price_basis, table, table_of
+from synth.show.terminal.style import (
+    Columns,
+    axes_text,
+    paragraphs,
+    pluralize,
+    price_basis,
+    table,
+    table_of,
+)
 from synth.show.terminal.training.traces import operations
 
 MOST_INPUTS = 32
@@ -196,7 +204,7 @@ def _values_text(role: str, values: Sequence[MovedValue]) -> str:
     return f"{role if len(values) == 1 else f'{role}s'} of {which}"
 
 
-def _total_time_cells(answer: ShardReply) -> Mapping[str, Callable[[RequestTotal], str]]:
+def _total_time_cells(answer: ShardReply) -> Columns[RequestTotal]:
     return (
         {}
         if answer.machine is None
@@ -204,7 +212,7 @@ def _total_time_cells(answer: ShardReply) -> Mapping[str, Callable[[RequestTotal
     )
 
 
-_REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
+_REQUESTS: Columns[RequestOfStep] = {
     "request": lambda one: (
         one.request.value
         + (f" ({one.reduction.value})" if one.reduction and one.reduction.value != "sum" else "")
@@ -214,11 +222,11 @@ _REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
     "sends": lambda one: format_bytes(one.least_bytes),
     "times": lambda one: str(one.times),
 }
-_TIME_CELLS: Mapping[str, Callable[[RequestOfStep], str]] = {
+_TIME_CELLS: Columns[RequestOfStep] = {
     "one call": lambda one: format_duration(one.seconds or 0.0),
     "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
 }
-_TOTAL_CELLS: Mapping[str, Callable[[RequestTotal], str]] = {
+_TOTAL_CELLS: Columns[RequestTotal] = {
     "in all": lambda one: one.request.value,
     "over": lambda one: ", ".join(one.axes),
     "sends": lambda one: format_bytes(one.least_bytes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
@@ -17,6 +17,7 @@ from synth.ask.answers.training.simulated import (
 )
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     paragraphs,
     pluralize,
@@ -116,7 +117,7 @@ def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
         yield "no communication"
 
 
-_COLLECTIVE_CELLS: Mapping[str, Callable[[CollectiveOfRank], str]] = {
+_COLLECTIVE_CELLS: Columns[CollectiveOfRank] = {
     "request": lambda one: one.request,
     "times": lambda one: str(one.times),
     "total": lambda one: format_duration(one.seconds),
@@ -138,7 +139,7 @@ def _ranks(answer: SimulateReply) -> Iterator[RenderableType]:
     yield f"{answer.idle_share:.1%} of all ranks' time is bubble"
 
 
-_RANKS: Mapping[str, Callable[[_Row], str]] = {
+_RANKS: Columns[_Row] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
     "compute": lambda row: format_duration(row[1].compute_seconds),
@@ -163,7 +164,7 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
     yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
-_KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
+_KINDS: Columns[BytesOfKind] = {
     "what": lambda one: one.what,
     "bytes": lambda one: format_bytes(one.bytes),
 }
@@ -178,7 +179,7 @@ def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
         yield "none of these gains 10 %"
 
 
-_GAINS: Mapping[str, Callable[[GainOfStep], str]] = {
+_GAINS: Columns[GainOfStep] = {
     "what if": lambda one: one.what,
     "step time": lambda one: format_duration(one.seconds),
     "gain": lambda one: f"{one.gain:.1%}",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes
 from synth.ask.answers.training.traces import LoopPart, TraceReply, WorkOfPrimitive
-from synth.show.terminal.style import paragraphs, pluralize, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table, table_of
 
 LEAST_SHARE = 0.0005
 """Primitives with less than this share of all operations are put together."""
@@ -61,7 +59,7 @@ def _loop(loop: LoopPart) -> str:
 
 
 _UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}
-_WORK: Mapping[str, Callable[[WorkOfPrimitive], str]] = {
+_WORK: Columns[WorkOfPrimitive] = {
     "primitive": lambda one: one.primitive,
     "kind": lambda one: one.kind,
     "times": lambda one: f"{one.times:,}",

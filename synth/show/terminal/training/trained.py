@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes
 from synth.ask.answers.training.configured import ConfiguredReply
 from synth.ask.answers.training.trained import Redistributions, TrainReply, TrialReport
-from synth.show.terminal.style import paragraphs, pluralize, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table, table_of
 from synth.show.terminal.training.gained import render_programs
 
 MOST_UNLIKE = 5
@@ -88,7 +86,7 @@ def _share(value: float | None) -> str:
 
 
 _NAMES = {"jax": "JAX", "torch": "PyTorch"}
-_REDISTRIBUTION_CELLS: Mapping[str, Callable[[Redistributions], str]] = {
+_REDISTRIBUTION_CELLS: Columns[Redistributions] = {
     "redistribution": lambda one: one.what,
     "times": lambda one: f"{one.times:,}",
     "bytes": lambda one: format_bytes(one.bytes),
