@@ -5,11 +5,11 @@
 'batch over data; weights over tensor as Megatron'
 """
 
-from synth.show.report.plans.beside import ListedPlan as ListedPlan
-from synth.show.report.plans.beside import PlanComparison as PlanComparison
-from synth.show.report.plans.beside import compare_plans as compare_plans
+from synth.show.report.plans.comparison import ListedPlan as ListedPlan
+from synth.show.report.plans.comparison import PlanComparison as PlanComparison
+from synth.show.report.plans.comparison import clauses as clauses
+from synth.show.report.plans.comparison import compare_plans as compare_plans
 from synth.show.report.plans.view import PlansView as PlansView
 from synth.show.report.plans.view import plans_view as plans_view
-from synth.show.report.plans.words import clauses as clauses
 
 __all__ = ["ListedPlan", "PlanComparison", "PlansView", "clauses", "compare_plans", "plans_view"]

@@ -20,12 +20,16 @@ from synth.ask.answers.parts import Json
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfFront, PlanOfStep
 from synth.show.report import placement
-from synth.show.report.bars import Limit, StackedBar, draw_bars
+from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
 from synth.show.report.coordinates import coordinates
 from synth.show.report.details import DrawnDevice
-from synth.show.report.plans import front
-from synth.show.report.plans.beside import TIME_PARTS, ListedPlan, PlanComparison, compare_plans
-from synth.show.report.plans.words import describe_plan, differing_clauses
+from synth.show.report.plans.comparison import (
+    ListedPlan,
+    PlanComparison,
+    compare_plans,
+    differing_clauses,
+)
+from synth.show.report.plans.words import describe_plan
 from synth.show.report.ranks import RankLookup, locate_rank_on, look_up_rank
 from synth.show.report.rendering import Cells, Paragraph, blocks, cells_of
 from synth.show.report.steps import MOST_RANKS
@@ -43,6 +47,7 @@ from synth.show.terminal.training.planned import (
     tie_lines,
     why_not_lines,
 )
+from synth.show.terminal.training.simulated import TIME_PARTS
 from synth.step.simulation.kinds import BufferKind
 
 _MOST_PICTURES = 3
@@ -132,7 +137,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
         cells_of(plan_table(answer, differing_clauses(answer.plans))) if shown else None,
         [one for one in said if one is not shown],
         listed,
-        _front(answer) if listed else None,
+        draw_front(answer.front, answer.plans, answer.device_bytes) if listed else None,
         cells_of(table_of(answer.front, _FRONT, right="step time,memory")),
         answer.levels,
         _detail_plans(answer, [listed[one] for one in dict.fromkeys(seen)], rank)
@@ -213,12 +218,6 @@ def _decisions(answer: StepPlanReply) -> Iterator[str]:
         best = answer.best
         yield from describe_plan(best.plan, answer.samples)
         yield from describe_axes(placement_of(answer.levels, best.axes, best.placement))
-
-
-def _front(answer: StepPlanReply) -> Markup:
-    expected = [front.Point(one.plan, one.seconds, one.bytes) for one in answer.front]
-    simulated = [front.Point(one.plan, one.seconds, one.memory.bytes) for one in answer.plans]
-    return front.draw_front(expected, simulated, answer.device_bytes)
 
 
 def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) -> DetailedPlans:

@@ -8,20 +8,17 @@
 each device has a part of the optimizer's state (ZeRO 1)
 8 microbatches of 1 sample each
 layers are computed again on the way back, which saves memory
->>> clauses(text)["ZeRO"], clauses(text)["computed again"]
-('1', 'layers')
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from synth.ask.answers.training.plans import PlanOfStep
 from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import AND, CLAUSES, spell_shares
+from synth.step.sharding.recipes import AND
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
@@ -39,7 +36,7 @@ def describe_plan(plan: str, samples: int) -> Iterator[str]:
         chunks = f" in {recipe.chunks} chunks each" if recipe.chunks > 1 else ""
         yield (
             f"{sizes[PIPE]} stages of layers{chunks}, one after the other,"
-            f" by schedule {recipe.schedule}{_shares(recipe)}"
+            f" by schedule {recipe.schedule}{stage_layers(recipe)}"
         )
     data = recipe.replicas
     if data > 1:
@@ -55,8 +52,8 @@ def describe_plan(plan: str, samples: int) -> Iterator[str]:
         yield "layers are computed again on the way back, which saves memory"
 
 
-def _shares(recipe: Recipe) -> str:
-    """How many layers stages have, where they have not as many."""
+def stage_layers(recipe: Recipe) -> str:
+    """How many layers each stage has, where the numbers differ."""
     return f", of {spell_shares(recipe.layers)} layers" if recipe.layers else ""
 
 
@@ -72,42 +69,3 @@ def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
         cut = [one for one, over in what.items() if over == axis]
         if cut and axis in sizes:
             yield f"{', '.join(cut)} cut among {sizes[axis]} devices ({axis})"
-
-
-def clauses(plan: str) -> Mapping[str, str]:
-    """What a plan says of each thing that may be decided."""
-    recipe = parse_recipe(plan)
-    cuts = [CLAUSES[one][0].format(AND.join(axes)) for one, axes in recipe.clauses.items()]
-    chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
-    return {
-        "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
-        "cut": "; ".join(cuts),
-        "ZeRO": str(recipe.zero),
-        "schedule": f"{recipe.schedule}{chunks}{_shares(recipe)}" or "no stages",
-        "microbatches": str(recipe.microbatches),
-        "computed again": "layers" if recipe.remat else "nothing",
-        "gradients summed": (
-            f"in buckets of {recipe.bucket_bytes / 1e6:.6g} MB"
-            if recipe.bucket_bytes
-            else "each by itself"
-        ),
-    }
-
-
-def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
-    """The same of a plan of an answer, and where its axes lie."""
-    return {**clauses(one.plan), "placement": str(one.placement)}
-
-
-def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
-    """What each plan says of all in which they differ beside their axes.
-
-    The placement is among that, where it says more than the axes do.
-    """
-    every = [layout_clauses(one) for one in plans]
-    by_axes = {one["axes"]: one for one in every}
-    return {
-        what: [one[what] or "-" for one in every]
-        for what in (every[0] if every else ())
-        if any(by_axes[one["axes"]][what] != one[what] for one in every)
-    }

@@ -1,4 +1,4 @@
-"""Plans of a whole step in few words: the table, where the best lies, and what beats what."""
+"""Plans of a whole step: their table, the placement of the best, and how plans compare."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from synth.show.terminal.style import (
     stopped_warning,
     table_of,
 )
-from synth.show.terminal.training.gained import render_program_gains
-from synth.show.terminal.training.sent import render_collectives
+from synth.show.terminal.training.collectives import render_collectives, render_program_gains
+from synth.show.terminal.training.simulated import TIME_PARTS
 from synth.step.search.resolution import FULL_SHARE, SNUG
 from synth.step.sharding import parse_recipe
 
@@ -77,10 +77,10 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from render_collectives(answer.sent)
     yield from render_program_gains(answer)
     yield f"\nits timeline: {_command(answer, best)}"
-    folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
-    written = [folder for folder in folders if folder != "mscclpp"]
-    if written:
-        yield f"-o FOLDER writes it for {', '.join(written)}"
+    folders = dict.fromkeys(file.name.partition("/")[0] for file in answer.files)
+    folders.pop("mscclpp", None)
+    if folders:
+        yield f"-o FOLDER writes it for {', '.join(folders)}"
     for framework in answer.not_said:
         yield f"not for {framework.framework}: {framework.because}"
 
@@ -114,7 +114,7 @@ _PLANS: Columns[_Row] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
     "step time": lambda row: format_duration(row[1].seconds),
-    "slower by": lambda row: _extra_time_text(row[1], "tie" if row[0] > 1 else ""),
+    "slower by": lambda row: _extra_time_text(row[0], row[1]),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
     "samples/s": lambda row: f"{row[2] / row[1].seconds:,.0f}",
     "of peak": lambda row: f"{row[1].utilisation:.1%}",
@@ -126,11 +126,13 @@ _PLANS: Columns[_Row] = {
 }
 
 
-def _extra_time_text(one: PlanOfStep, tie: str) -> str:
-    """By which share of the first plan's time a plan is slower, as an interval."""
-    first = one.seconds - one.more.seconds
-    low, high = (f"{100 * end / first:.0f}" for end in one.more.interval)
-    return tie if one.tied else f"{low}-{high}%"
+def _extra_time_text(number: int, plan: PlanOfStep) -> str:
+    """The share of the first plan's time by which a plan is slower, as an interval."""
+    if plan.tied:
+        return "tie" if number > 1 else ""
+    first = plan.seconds - plan.more.seconds
+    low, high = (f"{100 * end / first:.0f}" for end in plan.more.interval)
+    return f"{low}-{high}%"
 
 
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
@@ -158,17 +160,16 @@ def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
     """Which share of each plan's local seconds comes from a profile."""
-    shares = [
-        f"plan {number} {one.measured.share:.0%} ({one.measured.measured_kinds} of"
-        f" {pluralize(one.measured.kinds, 'kind')})"
-        for number, one in enumerate(answer.plans, 1)
-        if one.measured
-    ]
-    if not shares:
+    found = {number: plan.measured for number, plan in enumerate(answer.plans, 1) if plan.measured}
+    if not found:
         return
-    yield (f"measured share of local seconds (the rest is by the roofline): {', '.join(shares)}")
-    measured = [one.measured.share for one in answer.plans if one.measured]
-    if max(measured) - min(measured) > _AS_MUCH:
+    texts = ", ".join(
+        f"plan {number} {part.share:.0%} ({part.measured_kinds} of {pluralize(part.kinds, 'kind')})"
+        for number, part in found.items()
+    )
+    yield f"measured share of local seconds (the rest is by the roofline): {texts}"
+    shares = [part.share for part in found.values()]
+    if max(shares) - min(shares) > _AS_MUCH:
         yield (
             "a plan with a smaller measured share may only look faster: simulate it with a profile"
             " of its own"
@@ -186,9 +187,8 @@ def tie_lines(answer: StepPlanReply) -> Iterator[str]:
     tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    reasons = ", ".join(
-        _preference_lines(answer, [answer.plans[number - 1] for number in (1, *tied)])
-    )
+    plans = [answer.plans[number - 1] for number in (1, *tied)]
+    reasons = ", ".join(_preference_lines(answer, plans))
     ties = "ties" if len(tied) == 1 else "tie"
     yield (
         f"{_join_numbers(tied)} {ties} with the first within the prediction's uncertainty;"
@@ -202,23 +202,25 @@ def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iter
     Those are the answer's own (``advised``); one that all have alike is not said.
     """
     best = answer.best
-    for said, key in _SIMPLICITY.items():
-        kept = [one for one in left if key(answer, one) == key(answer, best)]
+    longer = best.more.interval[1]
+    worst = f" (at worst {format_duration(longer)} slower than the first)" if longer > 0 else ""
+    memory, axes = format_bytes(best.memory.bytes), _axes_in_use(best)
+    for text, key in _SIMPLICITY.items():
+        kept = [plan for plan in left if key(answer, plan) == key(answer, best)]
         if len(kept) < len(left):
-            axes = sum(size > 1 for size in best.axes.values())
-            longer = best.more.interval[1]
-            worst = (
-                f" (at worst {format_duration(longer)} slower than the first)" if longer > 0 else ""
-            )
-            yield said.format(memory=format_bytes(best.memory.bytes), axes=axes, worst=worst)
+            yield text.format(memory=memory, axes=axes, worst=worst)
         left = kept
+
+
+def _axes_in_use(plan: PlanOfStep) -> int:
+    return sum(size > 1 for size in plan.axes.values())
 
 
 _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     "a tenth of the memory free": lambda answer, one: (
         one.memory.bytes > FULL_SHARE * answer.device_bytes
     ),
-    "fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
+    "fewest axes ({axes})": lambda _, one: _axes_in_use(one),
     "axes in frameworks' own order": lambda _, one: one.by_framework,
     "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
     "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
@@ -228,17 +230,18 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
 
 
 def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
-    """What shows a plan on the clock."""
+    """The command that shows a plan on the clock."""
     sizes = ",".join(f"{name}={size}" for name, size in answer.sizes.items())
-    said = [
-        f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
-        *([f"--sizes {sizes}"] if sizes else []),
-        f"--dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
-        *([] if best.by_framework else [f"--placement '{best.placement}'"]),
-        *([f"--profile {best.measured.profile}"] if best.measured else []),
-        f"--plan '{best.plan}'",
-    ]
-    return " ".join(said)
+    return "".join(
+        (
+            f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
+            f" --sizes {sizes}" if sizes else "",
+            f" --dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
+            "" if best.by_framework else f" --placement '{best.placement}'",
+            f" --profile {best.measured.profile}" if best.measured else "",
+            f" --plan '{best.plan}'",
+        )
+    )
 
 
 def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
@@ -249,9 +252,8 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
     elif more is None or not more.told:
         yield "frameworks' own order of axes is this one, or ties with it"
     else:
-        ends = (more.seconds, more.interval[0])
-        first = answer.plans[0].seconds  # which they are more than
-        gain, least = ((first + end) / best.seconds for end in ends)
+        first = answer.plans[0].seconds  # the differences are from the first plan
+        gain, least = ((first + end) / best.seconds for end in (more.seconds, more.interval[0]))
         yield (
             f"{gain:.2f} times as fast as the best plan in frameworks' own order of axes (at least"
             f" {least:.2f} within the prediction's uncertainty)"
@@ -263,20 +265,20 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
     if searched:
         yield f"NOTHING FITS: none of {answer.considered:,} plans"
     else:
-        looked_at = pluralize(answer.considered, "plan")
-        yield f"NOTHING FOUND THAT FITS: {looked_at} looked at"
-    if answer.nearest is not None:
-        one = answer.nearest
-        yield (
-            f"the least memory{'' if searched else ' of these'}: {format_bytes(one.bytes)} of"
-            f" {format_bytes(answer.device_bytes)}, {format_bytes(one.excess_bytes)} too much, "
-            f"by\n{one.plan}"
-        )
-        for knob in one.freed:
-            fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
-            yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
-        if not one.freed and answer.complete:
-            yield "neither fewer pins, half the sequence nor twice the devices would help"
+        yield f"NOTHING FOUND THAT FITS: {pluralize(answer.considered, 'plan')} looked at"
+    nearest = answer.nearest
+    if nearest is None:
+        return
+    yield (
+        f"the least memory{'' if searched else ' of these'}: {format_bytes(nearest.bytes)} of"
+        f" {format_bytes(answer.device_bytes)}, {format_bytes(nearest.excess_bytes)} too much, "
+        f"by\n{nearest.plan}"
+    )
+    for knob in nearest.freed:
+        fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
+        yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
+    if not nearest.freed and answer.complete:
+        yield "neither fewer pins, half the sequence nor twice the devices would help"
 
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
@@ -309,14 +311,9 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         return
     best = answer.plans[0]
     yield from ("", *said[:-1], f"{said[-1]}:")
-    parts = {
-        "compute": (best.compute_seconds, other.compute_seconds),
-        "exposed communication": (best.exposed_seconds, other.exposed_seconds),
-        "bubble": (best.idle_seconds, other.idle_seconds),
-    }
-    for what, (one, two) in parts.items():
-        sign = "+" if two >= one else "-"
-        yield f"  {sign}{format_duration(abs(two - one))} {what}"
+    for name, seconds_of in TIME_PARTS.items():
+        more = seconds_of(other) - seconds_of(best)
+        yield f"  {'+' if more >= 0 else '-'}{format_duration(abs(more))} {name}"
     yield (
         f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
     )
@@ -324,9 +321,8 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield "a tie with the first within the prediction's uncertainty"
     for source in other.more.sources[:1]:
         yield (
-            f"largest source of uncertainty: {source.what},"
-            f" {format_duration(source.less_seconds)} less to "
-            f"{format_duration(source.more_seconds)} more"
+            f"largest source of uncertainty: {source.what}, {difference_text(-source.less_seconds)}"
+            f" to {difference_text(source.more_seconds)}"
         )
 
 
@@ -336,10 +332,9 @@ def difference_text(seconds: float) -> str:
 
 
 def _search_end_text(answer: StepPlanReply) -> str:
-    """How the search ended, and what that proves."""
     found = (
         f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
-        f" could not be ruled out"
+        " could not be ruled out"
     )
     match answer.proved:
         case "optimal":
@@ -373,14 +368,9 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
             f"these rows reduce on the other side of {pluralize(found.rounded, 'cast')}, in the"
             " narrower type: part of the gain comes from that, and rounding differs"
         )
-    yield (
-        f"{found.tried} substitutions at redistributions: "
-        + (
-            f"the best takes {format_duration(found.substituted_seconds)}"
-            if found.pays
-            else "none is faster"
-        )
-    )
+    best = f"the best takes {format_duration(found.substituted_seconds)}"
+    pays = best if found.pays else "none is faster"
+    yield f"{found.tried} substitutions at redistributions: {pays}"
     yield (
         "faster than the first; -o FOLDER writes it as rows.plan"
         if found.better
@@ -390,8 +380,7 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
-    if answer.plans:
-        count = len(answer.plans)
+    if count := len(answer.plans):
         first = "the first is" if count == 1 else f"the first {count} are"
         yield f"{_search_end_text(answer)}; {first} simulated"
     for one in answer.refused[:3]:
@@ -401,5 +390,5 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
         f" stages; gap: above {format_duration(answer.least_seconds)}, in which all devices compute"
         " all the time"
     )
-    if not answer.complete:
-        yield stopped_warning(answer.complete) or ""
+    if warning := stopped_warning(answer.complete):
+        yield warning

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.training.plans import PlanOfStep
 from synth.ask.answers.training.simulated import (
     BytesOfKind,
     CollectiveOfRank,
@@ -30,6 +31,12 @@ from synth.show.terminal.style import (
 LEAST_SHARE = 0.001
 """Requests that wait for less than this share of the step are put together."""
 
+TIME_PARTS: Mapping[str, Callable[[PlanOfStep | RankOfStep], float]] = {
+    "compute": lambda part: part.compute_seconds,
+    "exposed communication": lambda part: part.exposed_seconds,
+    "bubble": lambda part: part.idle_seconds,
+}
+"""How the busiest rank spends a step: parts that add up."""
 _MOST_RANKS = 16
 _TENTH = 0.1
 
@@ -86,17 +93,14 @@ def measured_share(found: MeasuredOfStep) -> str:
 
 
 def _parts(answer: SimulateReply) -> RenderableType:
-    """What the busiest rank does in a step, in parts that add up."""
-    rank = answer.ranks[answer.busiest]
-    lines = table("a step of the busiest rank" if len(answer.ranks) > 1 else "a step", "", "share")
-    for what, seconds in (
-        ("compute", rank.compute_seconds),
-        ("exposed communication", rank.exposed_seconds),
-        *([("bubble", rank.idle_seconds)] if len(answer.ranks) > 1 else []),
-    ):
-        share = seconds / answer.seconds if answer.seconds else 0.0
-        lines.add_row(what, format_duration(seconds), f"{share:.1%}")
-    return lines
+    rank, several = answer.ranks[answer.busiest], len(answer.ranks) > 1
+    rows = table("a step of the busiest rank" if several else "a step", "", "share")
+    for name, seconds_of in TIME_PARTS.items():
+        if name != "bubble" or several:
+            seconds = seconds_of(rank)
+            share = seconds / answer.seconds if answer.seconds else 0.0
+            rows.add_row(name, format_duration(seconds), f"{share:.1%}")
+    return rows
 
 
 def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:

@@ -8,7 +8,7 @@ from hierarchies.units import format_bytes
 from synth.ask.answers.training.configured import ConfiguredReply
 from synth.ask.answers.training.trained import Redistributions, TrainReply, TrialReport
 from synth.show.terminal.style import Columns, paragraphs, pluralize, table, table_of
-from synth.show.terminal.training.gained import render_programs
+from synth.show.terminal.training.collectives import render_programs
 
 MOST_UNLIKE = 5
 """So many arrays that are not equal are named."""

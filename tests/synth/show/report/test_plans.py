@@ -15,13 +15,13 @@ from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers import judge
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.report.bars import Limit, StackedBar, draw_bars
-from synth.show.report.plans import PlansView, front, plans_view
-from synth.show.report.plans.beside import ListedPlan, compare_plans
-from synth.show.report.plans.words import clauses, describe_plan, layout_clauses
+from synth.ask.answers.training.plans import PlanOfFront, PlanOfStep
+from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
+from synth.show.report.plans import PlansView, plans_view
+from synth.show.report.plans.comparison import ListedPlan, clauses, compare_plans, layout_clauses
+from synth.show.report.plans.words import describe_plan
+from synth.show.terminal.training.collectives import hidden_share
 from synth.show.terminal.training.planned import tie_lines
-from synth.show.terminal.training.sent import hidden_share
 from synth.step.sharding import parse_recipe
 
 FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
@@ -248,8 +248,12 @@ def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
 
 
 def test_the_front_has_a_mark_for_each_plan() -> None:
-    several = [front.Point(f"<{n}>", 2.0 + n, 2.0**30 * (9 - n)) for n in range(5)]
-    drawn = ElementTree.fromstring(str(front.draw_front(several, several[:2], 2.0**34)))
+    several = [
+        PlanOfFront.model_construct(plan=f"<{n}>", seconds=2.0 + n, bytes=2**30 * (9 - n))
+        for n in range(5)
+    ]
+    simulated = read().plans[:2]
+    drawn = ElementTree.fromstring(str(draw_front(several, simulated, 2.0**34)))
     marks = [one for one in drawn.iter() if one.tag.endswith("circle") and one.get("class")]
     down = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in marks]
     assert len(marks) == 5
@@ -261,7 +265,7 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
         assert corner == (here, less)  # in less memory than here it takes as long as the next
     numbers = [one for one in drawn.iter() if one.get("class") == "simulated"]
     assert len(numbers) == 2
-    alone = front.draw_front([], [front.Point("one", 1.0, 1.0)], 2.0)
+    alone = draw_front([], simulated[:1], 2.0)
     ElementTree.fromstring(str(alone))
 
 

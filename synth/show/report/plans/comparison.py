@@ -14,10 +14,13 @@ from markupsafe import Markup
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.plans import PlanOfStep
-from synth.show.report.bars import StackedBar, draw_bars
-from synth.show.report.plans.words import layout_clauses
+from synth.show.report.charts import StackedBar, draw_bars
+from synth.show.report.plans.words import stage_layers
 from synth.show.report.rendering import Cells
 from synth.show.report.steps import draw_timeline
+from synth.show.terminal.training.simulated import TIME_PARTS
+from synth.step.sharding import parse_recipe
+from synth.step.sharding.recipes import AND, CLAUSES
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,6 @@ def _part(share: float) -> str:
     return f"{share:+.1%}" if round(abs(1000 * share)) else "below 0.1%"
 
 
-TIME_PARTS: Mapping[str, Callable[[PlanOfStep], float]] = {
-    "compute": lambda one: one.compute_seconds,
-    "exposed communication": lambda one: one.exposed_seconds,
-    "bubble": lambda one: one.idle_seconds,
-}
-"""Where the busiest rank's time goes."""
-
 _FIGURES: Mapping[str, Figure] = {
     "step time": Figure(lambda one: one.seconds, format_duration),
     "tokens per second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
@@ -136,3 +132,42 @@ def _is_alike(row: Sequence[str]) -> bool:
 
 def _programs(one: PlanOfStep) -> str:
     return "\n".join(one.programs) or "the runtime's defaults"
+
+
+def clauses(plan: str) -> Mapping[str, str]:
+    """What a plan says of each thing that may be decided."""
+    recipe = parse_recipe(plan)
+    cuts = [CLAUSES[one][0].format(AND.join(axes)) for one, axes in recipe.clauses.items()]
+    chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
+    return {
+        "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
+        "cut": "; ".join(cuts),
+        "ZeRO": str(recipe.zero),
+        "schedule": f"{recipe.schedule}{chunks}{stage_layers(recipe)}" or "no stages",
+        "microbatches": str(recipe.microbatches),
+        "computed again": "layers" if recipe.remat else "nothing",
+        "gradients summed": (
+            f"in buckets of {recipe.bucket_bytes / 1e6:.6g} MB"
+            if recipe.bucket_bytes
+            else "each by itself"
+        ),
+    }
+
+
+def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
+    """The same of a plan of an answer, and where its axes lie."""
+    return {**clauses(one.plan), "placement": str(one.placement)}
+
+
+def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
+    """What each plan says of all in which they differ beside their axes.
+
+    The placement is among that, where it says more than the axes do.
+    """
+    every = [layout_clauses(one) for one in plans]
+    by_axes = {one["axes"]: one for one in every}
+    return {
+        what: [one[what] or "-" for one in every]
+        for what in (every[0] if every else ())
+        if any(by_axes[one["axes"]][what] != one[what] for one in every)
+    }
