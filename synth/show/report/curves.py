@@ -20,13 +20,15 @@ from synth.collective.emit.timeline.svg import ticks
 from synth.collective.ranking.how_to_get import KEEP_DEFAULT
 from synth.measure.logs.tables import busbw_factor
 from synth.show.report.colours import FEW_COLOURS
+from synth.show.report.rendering import Cells, cells_of
 from synth.show.terminal.rows import RankingRow, bus_bandwidth, default_by_size, rows, speedup_text
-from synth.show.terminal.style import algorithm_name
+from synth.show.terminal.style import Columns, algorithm_name, table_of
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
 """Of all drawings of figures against figures, and the margins around the figures."""
 _DASHES = ("", "12 3", "2 3", "12 3 2 3")
+_FIGURES = "size,best answer,bus bandwidth,default,its bus bandwidth,speed-up,bound"
 _LABEL = 56
 """So wide is the label of a size."""
 Lines = dict[str, list[tuple[float, float]]]
@@ -35,20 +37,13 @@ Lines = dict[str, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Curves:
-    """The figures of every size, where the best program changes, and the drawings of both.
+    """The figures of every size as a table and as drawings.
 
-    In words, by size: the bus bandwidth of the best answer (``draw_bandwidths``) and of the default
-    (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
-    far as prices can tell (``draw_speedups``). ``changes``: from which size on the default is
-    which; ``stretches``: what is to be done at which sizes, each but the first from a dotted line
-    on.
+    ``changes``: from which size on the default is which; ``stretches``: what to do at which sizes,
+    each but the first from a dotted line on.
     """
 
-    sizes: Sequence[SizeFigures]
-    bandwidths: Sequence[str]
-    default_bandwidths: Sequence[str]
-    defaults: Sequence[str]
-    speedups: Sequence[str]
+    table: Cells
     changes: Sequence[str]
     stretches: Sequence[SizeRangeAction]
     drawings: Sequence[Markup]
@@ -93,7 +88,7 @@ class Scale:
 
 def draw_curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
-    sizes = sorted(answer.sizes, key=lambda one: one.bytes)
+    sizes = sorted(answer.sizes, key=lambda size: size.bytes)
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
     factor = busbw_factor(answer.request.value, members) / 1e9
@@ -120,23 +115,31 @@ def draw_curves(answer: SweepReply) -> Curves:
         _drawing("Time against message size", lines, marks, _seconds),
     ]
     request = answer.request.value
+    columns: Columns[SizeFigures] = {
+        "size": lambda size: format_bytes(size.bytes),
+        "best answer": lambda size: format_duration(size.seconds),
+        "bus bandwidth": lambda size: bus_bandwidth(request, size.bytes, size.seconds, members),
+        "default": lambda size: format_duration(size.baseline_seconds),
+        "by": lambda size: algorithm_name(size.default_name, size.default_protocol),
+        "its bus bandwidth": lambda size: bus_bandwidth(
+            request, size.bytes, size.baseline_seconds, members
+        ),
+        "speed-up": _speedup,
+        "bound": lambda size: format_duration(size.bound_seconds),
+        "program": lambda size: size.program.replace("; ", ";\n") or "nothing to do",
+    }
+    table = table_of(sizes, columns, right=_FIGURES)
     return Curves(
-        sizes,
-        [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
-        [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
-        [algorithm_name(one.default_name, one.default_protocol) for one in sizes],
-        [
-            speedup_text(
-                one.against_default,
-                one.worth_measuring,
-                one.baseline_seconds,
-                one.runtime_seconds,
-            )
-            for one in sizes
-        ],
+        cells_of(table),
         default_by_size(answer),
         [*map(_range_action, answer.stretches, rows(answer))],
-        [Markup(one) for one in drawn if one],
+        [Markup(drawing) for drawing in drawn if drawing],
+    )
+
+
+def _speedup(size: SizeFigures) -> str:
+    return speedup_text(
+        size.against_default, size.worth_measuring, size.baseline_seconds, size.runtime_seconds
     )
 
 

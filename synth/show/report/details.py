@@ -22,8 +22,7 @@ from synth.collective.price.defaults import ALGORITHMS
 from synth.collective.ranking.how_to_get import AdviceKind, default_notice
 from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import explain_scope, way_setting
-from synth.show.report.coordinates import coordinates
-from synth.show.report.topology import Topology, unit_name
+from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
 from synth.show.terminal.style import request_text

@@ -10,9 +10,8 @@ from hierarchies import InputError, format_ranges
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import PlacedAnswer
-from synth.show.report.coordinates import coordinates, peers
 from synth.show.report.details import DrawnDevice, answer_at, axes_at
-from synth.show.report.topology import Path, digits_of, unit_name
+from synth.show.report.topology import Path, coordinates, digits_of, peers, unit_name
 from synth.show.terminal.rows import Ranking
 
 _MOST_RUNS = 16

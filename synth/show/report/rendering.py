@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 from typing import Any
 
 from jinja2 import (
@@ -21,7 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hierarchies.units import format_bytes, format_duration
-from synth.show.terminal.style import algorithm_text, axes_text, port_loads
+from synth.ask.answers.parts import StepPricePart
+from synth.show.terminal.rows import STEP_FIGURES, STEPS
+from synth.show.terminal.style import axes_text, table_of
 
 _PACKAGE = "synth.show.report"
 
@@ -62,11 +65,10 @@ def environment(*packages: str) -> Environment:
     )
     made.filters |= {
         "axes_text": axes_text,
-        "carried": port_loads,
         "duration": format_duration,
         "pretty": _pretty_json,
+        "step_table": _step_table,
         "volume": format_bytes,
-        "way": algorithm_text,
     }
     return made
 
@@ -132,6 +134,14 @@ def cells_of(table: Table) -> Cells:
         ],
         list(zip(*columns, strict=True)),
     )
+
+
+def _step_table(numbered: Iterable[tuple[str, StepPricePart]]) -> Cells:
+    def of_step(cell: Callable[[StepPricePart], str]) -> Callable[[tuple[str, StepPricePart]], str]:
+        return lambda row: cell(row[1])
+
+    columns = {heading: of_step(cell) for heading, cell in STEPS.items()}
+    return cells_of(table_of(numbered, {"#": itemgetter(0), **columns}, right=STEP_FIGURES))
 
 
 def _pretty_json(value: Any) -> str:

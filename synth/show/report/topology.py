@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from math import log10
+from math import log10, prod
 from typing import Any
 
-from hierarchies import Domain
+from hierarchies import Domain, first_group
 from synth.ask.answers.machine_parts import LevelInFull, MachineException
 from synth.show.report.layout import (
     ARC,
@@ -124,6 +124,36 @@ def digits_of(device: int, counts: Sequence[int]) -> Path:
         device, digit = divmod(device, count)
         found = (digit, *found)
     return found
+
+
+def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The coordinates of a device by its digits; ``matrix``, the placement, has a row an axis.
+
+    Inside a level the digit is split among the axes, the first slowest, and outer levels count
+    more: the last device of an axis has the highest coordinate.
+    """
+    found = [0] * len(matrix)
+    for level, digit in enumerate(digits):
+        rest = prod(row[level] for row in matrix)
+        for axis, row in enumerate(matrix):
+            rest //= row[level]
+            part, digit = divmod(digit, rest)
+            found[axis] = found[axis] * row[level] + part
+    return tuple(found)
+
+
+def peers(
+    device: int, at: Sequence[int], matrix: Sequence[Sequence[int]], over: Sequence[int]
+) -> list[int]:
+    """The group of a device over some axes, itself among them, ascending.
+
+    ``at`` are its coordinates. They all have the same ones on the other axes.
+    """
+    found = [device]
+    for axis in over:
+        steps = first_group(matrix, axis)
+        found = [member + step - steps[at[axis]] for member in found for step in steps]
+    return sorted(found)
 
 
 def _number(path: Path, counts: Sequence[int]) -> int:

@@ -9,8 +9,7 @@ from rich.console import RenderableType
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import CostReply, EvenMachine, FollowedProgram, UnevenReply
 from synth.show.terminal.deciding import mark_lines
-from synth.show.terminal.left_over import LAYOUT_TEXT
-from synth.show.terminal.placements import describe_placement, placement_of
+from synth.show.terminal.placements import LAYOUT_TEXT, describe_placement, placement_of
 from synth.show.terminal.rows import ranked_table, rows, stripe, stripe_lines
 from synth.show.terminal.style import (
     Columns,

@@ -1,4 +1,7 @@
-"""Placements as people read them: in words first, then the matrix, then each framework's order."""
+"""Placements in words, as a matrix, as frameworks' orders of ranks; and axes nothing is said of.
+
+One collective recommends no placement: faster ones stand below the ranking, never in it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,16 @@ from rich.console import RenderableType
 
 from hierarchies import Axis, Domain, Hierarchy, Level, Placement, describe_axes
 from synth.ask.answers.machine_parts import LevelInBrief, LevelInFull
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.collective.emit.conventions import ConventionText, conventions, summarize_conventions
+from synth.show.terminal.rows import elsewhere_rows, ranked_table
 from synth.show.terminal.style import table
 
 Levels = Sequence[LevelInBrief]
 Matrix = Sequence[Sequence[int]]
+LAYOUT_TEXT = "as frameworks lay axes out (JAX, torch): the last innermost"
+PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
 def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Placement:
@@ -44,22 +52,17 @@ def render_placements(
     levels: Levels, axes: Mapping[str, int], matrices: Sequence[Matrix]
 ) -> Iterator[RenderableType]:
     """The placements of some answers, each once: in words, and its matrix."""
-    if not matrices:
-        return
-    different = {str(matrix): matrix for matrix in matrices}
-    said = {
-        text: describe_placement(placement_of(levels, axes, one)) for text, one in different.items()
+    texts = {
+        str(matrix): describe_placement(placement_of(levels, axes, matrix)) for matrix in matrices
     }
-    if len(said) == 1:
-        for text, each in said.items():
-            yield f"placement: {each}\n{text}: {legend(levels, axes)}"
-        return
-    where = "placement (ranks of each axis's first group)"
-    made = table(where, "matrix", wraps=where)
-    for text, each in said.items():
-        made.add_row(each, text)
-    yield made
-    yield legend(levels, axes)
+    if len(texts) > 1:
+        rows = table(PLACEMENT_HEADING, "matrix", wraps=PLACEMENT_HEADING)
+        for matrix, text in texts.items():
+            rows.add_row(text, matrix)
+        yield rows
+        yield legend(levels, axes)
+    for matrix, text in texts.items() if len(texts) == 1 else ():
+        yield f"placement: {text}\n{matrix}: {legend(levels, axes)}"
 
 
 def rank_orders(
@@ -79,3 +82,52 @@ def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
     for frameworks, say in summarize_conventions(found):
         made.add_row(f"  {frameworks}", say)
     yield made
+
+
+def laid_out_words(reply: RankingReply | SweepReply) -> Iterator[str]:
+    """A line on placements that nobody asked for."""
+    if reply.laid_out_by:
+        yield f"placed {LAYOUT_TEXT}"
+
+
+def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
+    """What is not priced, how to have it priced, and placements that would be faster alone."""
+    others = _unreduced_axes(reply)
+    if not others:
+        return
+    unpriced = f"not priced: what the axis {' or '.join(others)} sends"
+    if not reply.laid_out_by:
+        several = len({str(one.placement) for one in reply.answers}) > 1
+        yield unpriced + ("; each placement as if nothing else were sent" if several else "")
+        return
+    flags = " ".join(f"--reduce {name} --bytes ... --times ..." for name in others)
+    yield f"{unpriced};\nfor a placement that suits all, add {flags}"
+    if isinstance(reply, SweepReply):
+        return
+    if not reply.elsewhere:
+        yield "no other placement would be faster if nothing else were sent"
+        return
+    yield "\nif nothing else were sent, these placements would be faster:"
+    yield ranked_table(elsewhere_rows(reply), "placement", "program", "time", "gain", "proof")
+
+
+def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
+    """The same as facts beside a ranking: whose placement it is, and what is not priced."""
+    if reply.laid_out_by:
+        yield f"placement {LAYOUT_TEXT}"
+    if others := _unreduced_axes(reply):
+        yield f"not priced: what {' and '.join(others)} sends"
+
+
+def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
+    """Axes of a job over which nothing goes: a placement may move them about for nothing."""
+    used = {name for entry in (*reply.entries, *reply.unpriced) for name in entry.over}
+    sizes = reply.ranking[0].axes
+    others = [name for name, size in sizes.items() if size > 1 and name not in used]
+    if others:
+        yield f"not weighed: what the axis {' or '.join(others)} sends, of which nothing is said"
+
+
+def _unreduced_axes(reply: RankingReply | SweepReply) -> list[str]:
+    axes = reply.answers[0].axes if reply.answers else {}
+    return [name for name in axes if name not in reply.reduce]

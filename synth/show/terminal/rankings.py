@@ -24,13 +24,15 @@ from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.deciding import mark_lines
 from synth.show.terminal.degraded import render_uneven
-from synth.show.terminal.left_over import laid_out_words, render_left_over, unused_axes_lines
 from synth.show.terminal.placements import (
     Matrix,
     describe_placement,
+    laid_out_words,
     placement_of,
     rank_orders,
+    render_left_over,
     render_placements,
+    unused_axes_lines,
 )
 from synth.show.terminal.rows import (
     RankingRow,
@@ -179,7 +181,7 @@ def _interval_legend(system: MachineInFull) -> str:
     return "below each time: the range of 9 in 10 measurements at such prices"
 
 
-def render_systems(reply: SystemsRankedReply) -> RenderableType:
+def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
     """The best answer of each system in one table; of a range of sizes, one table each."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):

@@ -12,6 +12,7 @@ from rich.table import Table
 from grammar import Goal
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
+from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlannedEntry, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.defaults import ALGORITHMS
@@ -24,6 +25,7 @@ from synth.show.terminal.style import (
     Columns,
     algorithm_name,
     algorithm_text,
+    port_loads,
     request_text,
     table_of,
     times_text,
@@ -173,6 +175,26 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
     if not seconds:
         return "-"
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
+
+
+def _step_bandwidth(step: StepPricePart) -> str:
+    if step.members < 2:
+        return "-"
+    rate = bus_bandwidth(step.collective, step.bytes, step.seconds, step.members)
+    return rate.removesuffix(" GB/s")
+
+
+STEPS: Columns[StepPricePart] = {
+    "collective": lambda step: step.collective,
+    "algorithm": lambda step: algorithm_text(step).replace("-d", "-\nd"),
+    "bytes": lambda step: format_bytes(step.bytes),
+    "time": lambda step: format_duration(step.seconds),
+    "busbw": _step_bandwidth,
+    "latency": lambda step: format_duration(step.latency_seconds),
+    "limited by": lambda step: step.limited_by,
+    "busiest port carries": lambda step: "\n".join(port_loads(step)),
+}
+STEP_FIGURES = "bytes,time,busbw,latency"
 
 
 def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText:

@@ -44,8 +44,9 @@ def paragraphs(*parts: RenderableType | None) -> Group:
 
 
 def pluralize(count: int, what: str) -> str:
-    """``1 placement``, ``3 placements``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    """``1 placement``, ``3 placements``, ``2 switches``."""
+    ending = "es" if what.endswith(("ch", "s")) else "s"
+    return f"{count} {what}" if count == 1 else f"{count} {what}{ending}"
 
 
 def times_text(times: float) -> str:

@@ -21,7 +21,6 @@ from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.plans import PlanOfFront, PlanOfStep
 from synth.show.report import placement
 from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
-from synth.show.report.coordinates import coordinates
 from synth.show.report.details import DrawnDevice
 from synth.show.report.plans.comparison import (
     ListedPlan,
@@ -33,7 +32,7 @@ from synth.show.report.plans.words import describe_plan
 from synth.show.report.ranks import RankLookup, locate_rank_on, look_up_rank
 from synth.show.report.rendering import Cells, Paragraph, blocks, cells_of
 from synth.show.report.steps import MOST_RANKS
-from synth.show.report.topology import topology, unit_name
+from synth.show.report.topology import coordinates, topology, unit_name
 from synth.show.terminal.headlines import no_plan_headline
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.style import Columns, pluralize, table_of

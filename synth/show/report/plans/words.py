@@ -18,7 +18,7 @@ from itertools import chain
 from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import AND
+from synth.step.sharding.recipes import AND, spell_shares
 
 _ZERO = {
     0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",

@@ -19,7 +19,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 
 from hierarchies import InputError
-from hierarchies.units import format_duration
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.parts import to_json
 from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
@@ -203,7 +203,8 @@ def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
 def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
     answer = answers["range"]
     drawn = draw_curves(answer)
-    assert [one.bytes for one in drawn.sizes] == sorted(one.bytes for one in answer.sizes)
+    sizes = sorted(answer.sizes, key=lambda size: size.bytes)
+    assert [row[0] for row in drawn.table.rows] == [format_bytes(size.bytes) for size in sizes]
     text = render("sizes.html", curves=drawn, link=None)
     assert re.findall("<li><strong>(.*?)</strong>", text) == [one.sizes for one in drawn.stretches]
     shown = Page(text)
@@ -212,7 +213,7 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 3
     heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)
     cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
-    first, figures = drawn.sizes[0], dict(zip(heads[1:], cells, strict=True))
+    first, figures = sizes[0], dict(zip(heads[1:], cells, strict=True))
     assert figures["default"] == format_duration(first.baseline_seconds)
     gain = f"{first.baseline_seconds / first.seconds:.2f}x"
     told = {DefaultComparison.SAME: "tie", DefaultComparison.NOT_OFFERED: "none"}
