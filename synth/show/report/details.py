@@ -234,17 +234,16 @@ def emit_question(
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}
+    alone: dict[str, Any] = {"answers": [answer]}
     match ranking:
         case PlanReply():
             alone = {"entries": [ranking.entries[index]], "ranking": []}
-            given = to_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
             own = stretch.trial.bytes if stretch.trial else stretch.from_bytes
             chosen["bytes"] = size_bytes or own
-            given = to_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
-        case RankingReply() | UnevenReply():
-            given = to_json(ranking.model_copy(update={"answers": [answer]}))
+            alone = {"stretches": [stretch], "sizes": []}
     if isinstance(answer, PlacedAnswer):
         chosen["placement"] = answer.placement
+    given = to_json(ranking.model_copy(update=alone))
     return {"from": given, "rank": answer.rank, "target": target, **chosen}

@@ -79,14 +79,14 @@ def locate_rank(ranking: Ranking, index: int, rank: str) -> LocatedDevice:
     no rank of it, and where there is no such row.
     """
     answer, levels = answer_at(ranking, index), ranking.system.levels
+    several = groupings(ranking, index)
     if isinstance(answer, PlacedAnswer):
-        over = groupings(ranking, index)
-        return locate_rank_on(levels, list(answer.axes), answer.placement, over, rank)
+        return locate_rank_on(levels, list(answer.axes), answer.placement, several, rank)
     assert isinstance(ranking, UnevenReply)
     left = ranking.uneven.devices
     number = _number(rank, len(left))
     path = digits_of(left[number], [level.count for level in levels])
-    groups = [RankGroup(over, len(left), _ranges_text(left)) for over in groupings(ranking, index)]
+    groups = [_group(over, left) for over in several]
     held = dict(zip(answer.axes, [number], strict=True))
     return LocatedDevice(number, left[number], path, unit_name(levels, path), held, groups)
 
@@ -106,10 +106,10 @@ def locate_rank_on(
     device = _number(rank, prod(counts))
     path = digits_of(device, counts)
     at = coordinates(path, matrix)
-    groups = []
-    for over in several:
-        together = peers(device, at, matrix, [axes.index(one) for one in over])
-        groups.append(RankGroup(over, len(together), _ranges_text(together)))
+    groups = [
+        _group(over, peers(device, at, matrix, [axes.index(name) for name in over]))
+        for over in several
+    ]
     held = dict(zip(axes, at, strict=True))
     return LocatedDevice(device, device, path, unit_name(levels, path), held, groups)
 
@@ -121,8 +121,8 @@ def _number(rank: str, devices: int) -> int:
     return int(rank)
 
 
-def _ranges_text(numbers: Sequence[int]) -> str:
-    return format_ranges(numbers, _MOST_RUNS)
+def _group(over: Sequence[str], devices: Sequence[int]) -> RankGroup:
+    return RankGroup(over, len(devices), format_ranges(devices, _MOST_RUNS))
 
 
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
