@@ -108,7 +108,7 @@ def _file(body: Mapping[str, Any], ending: str) -> TextFile:
         if one["name"].endswith(ending):
             return TextFile(**one)
     raise InputError(
-        f"the answer has no {ending} file", hint="a step that sends nothing has no job"
+        f"the answer has no {ending} file", hint="a step without communication has no job"
     )
 
 
