@@ -6,7 +6,7 @@ for what in them is said in words, too:
 
 >>> from synth.show.report.placement import caption
 >>> caption(["data", "model"], ["data"]).partition(". ")[0]
-'In each device: its number, and its coordinates on (data, model)'
+'Each device shows its number and its coordinates on (data, model)'
 """
 
 from synth.show.report.writing import report as report

@@ -30,7 +30,7 @@ from synth.show.report.curves import (
 _LABELS, _LEGEND_TOP, _TALL, _GAP, _LEGEND = 150, 30, 20, 7, 22
 _COLOURS = (*FEW_COLOURS, "#a6a6a6")
 _GIB = 2.0**30
-_FRONT_HEADING = "A step's seconds against memory of the fullest device"
+_FRONT_HEADING = "Step time against peak memory"
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def draw_front(
     across = linear_scale(0.0, most * 1.02, marks, format_bytes)
     moments = _moments(low, high)
     up = linear_scale(max(0.0, low - margin), high + margin, moments, format_duration)
-    x, label = x_at(across, device_bytes), f"a device has {format_bytes(device_bytes)}"
+    x, label = x_at(across, device_bytes), f"device memory: {format_bytes(device_bytes)}"
     parts = [
         *grid(across, up),
         _limit_line(x, TOP, HEIGHT - BOTTOM, (x - 6, TOP + 12), label),
@@ -176,7 +176,7 @@ def _steps(front: Sequence[PlanOfFront], across: Scale, up: Scale) -> Iterator[s
             'stroke-width="2"/>'
         )
     for plan, (x, y) in zip(front, points, strict=True):
-        figures = f"{format_duration(plan.seconds)}, {format_bytes(plan.bytes)}, as expected"
+        figures = f"{format_duration(plan.seconds)}, {format_bytes(plan.bytes)}, estimated"
         yield (
             f'<circle class="best" cx="{x}" cy="{y}" r="4" fill="#0072b2">'
             f"<title>{escape(plan.plan)}: {figures}</title></circle>"
@@ -200,10 +200,10 @@ def _front_legend(front: bool) -> Iterator[str]:
     if front:
         yield (
             f'<line class="best" x1="{x}" x2="{x + 30}" y1="31" y2="31" stroke="#0072b2" '
-            f'stroke-width="2"/><text x="{x + 36}" y="35">the fastest in less memory, as the search'
-            " expects</text>"
+            f'stroke-width="2"/><text x="{x + 36}" y="35">fastest plan within each memory,'
+            " estimated</text>"
         )
-        x += 380
+        x += 330
     yield (
         f'<circle cx="{x + 8}" cy="31" r="7" fill="#e69f00" stroke="#000000" stroke-opacity="0.5"/>'
         f'<text x="{x + 22}" y="35">simulated, by rank</text>'

@@ -28,7 +28,7 @@ LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
 """Of all drawings of figures against figures, and the margins around the figures."""
 _DASHES = ("", "12 3", "2 3", "12 3 2 3")
-_FIGURES = "size,best answer,bus bandwidth,default,its bus bandwidth,speed-up,bound"
+_FIGURES = "size,best time,bus bandwidth,default time,default bus bandwidth,speed-up,bound"
 _LABEL = 56
 """So wide is the label of a size."""
 Lines = dict[str, list[tuple[float, float]]]
@@ -117,11 +117,11 @@ def draw_curves(answer: SweepReply) -> Curves:
     request = answer.request.value
     columns: Columns[SizeFigures] = {
         "size": lambda size: format_bytes(size.bytes),
-        "best answer": lambda size: format_duration(size.seconds),
+        "best time": lambda size: format_duration(size.seconds),
         "bus bandwidth": lambda size: bus_bandwidth(request, size.bytes, size.seconds, members),
-        "default": lambda size: format_duration(size.baseline_seconds),
-        "by": lambda size: algorithm_name(size.default_name, size.default_protocol),
-        "its bus bandwidth": lambda size: bus_bandwidth(
+        "default time": lambda size: format_duration(size.baseline_seconds),
+        "default algorithm": lambda size: algorithm_name(size.default_name, size.default_protocol),
+        "default bus bandwidth": lambda size: bus_bandwidth(
             request, size.bytes, size.baseline_seconds, members
         ),
         "speed-up": _speedup,
@@ -289,7 +289,7 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
         yield (
             f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
-            f"<title>something else to do from {format_bytes(size)} on</title></line>"
+            f"<title>recommendation changes at {format_bytes(size)}</title></line>"
         )
         last = x + _LABEL > WIDTH - RIGHT
         begins = x - _LABEL if last else x

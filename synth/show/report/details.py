@@ -146,7 +146,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
     if stretch and stretch.keeps_default:
-        return NoCodeAdvice("Nothing to paste: no program is told to be faster than the default.")
+        return NoCodeAdvice("Nothing to paste: no program is faster beyond prediction error.")
     request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(one.segments == 1 and is_plain(one, request) for one in ends):
@@ -177,16 +177,17 @@ def _environment_text(answer: PlacedAnswer) -> str:
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
             told = (
-                f"This ties with {default} (prediction error): keep that, or time this. It is one"
+                f"This ties with {default} within prediction error: keep the default, or measure"
+                " this. It is one"
             )
         case DefaultComparison.SLOWER:
-            told = f"This is slower than {default}: keep that. It is one"
+            told = f"This is slower than {default}: keep the default. It is one"
         case _:
             told = "One"
     return (
-        f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
-        "itself. What it takes is set in the environment of every process, before it starts; "
-        f"{explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
+        f"{told} call of the runtime. The code alone runs the runtime's default algorithm; set this"
+        " one in the environment of every process before it starts;"
+        f" {explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
     )
 
 
@@ -217,10 +218,10 @@ def _default(answer: PlacedAnswer) -> str:
 def _no_code_reason(answer: PlacedAnswer) -> str:
     """Why neither code nor a setting is to be pasted."""
     if _is_default(answer):
-        return "this is what the runtime does by itself"
+        return "this is the runtime's default"
     if answer.advice.by is AdviceKind.NOTHING:
         return answer.advice.text
-    return f"no runtime offers this; by itself it takes {_default(answer)}"
+    return f"no runtime offers this; the default is {_default(answer)}"
 
 
 def emit_question(

@@ -113,7 +113,7 @@ def caption(axes: Sequence[str], over: Sequence[str]) -> str:
     rest = [name for name in axes if name not in over]
     same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
     return (
-        f"In each device: its number, and its coordinates on {held}. Devices of one colour are one "
+        f"Each device shows its number and its coordinates on {held}. Devices of one colour form a "
         f"group over {', '.join(over)}{same}."
     )
 

@@ -45,8 +45,8 @@ _COLOURS = {
 """Of Okabe and Ito's, which people see apart whatever kind of colour blindness they have."""
 
 _KINDS = {
-    Activity.COMMUNICATION: "communication beside compute",
-    Activity.EXPOSED: "exposed: compute waits",
+    Activity.COMMUNICATION: "overlapped communication",
+    Activity.EXPOSED: "exposed communication",
 }
 """What the legend calls them, where their names do not tell them apart."""
 
@@ -173,7 +173,7 @@ def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
     exposed = ", exposed" if row.kind is Activity.EXPOSED else ""
-    said = f"{row.name}{exposed}: {format_duration(took)}, from {format_duration(begin)} on"
+    said = f"{row.name}{exposed}: {format_duration(took)}, starts at {format_duration(begin)}"
     if row.parts:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)

@@ -114,7 +114,7 @@ def _left_out_text(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
     if not some:
         return ""
     inside = " in each" if len(some) > 1 else ""
-    return f"{' and '.join(some)}{inside} are drawn; those left out look alike"
+    return f"{' and '.join(some)}{inside} are drawn; the others are identical"
 
 
 def digits_of(device: int, counts: Sequence[int]) -> Path:

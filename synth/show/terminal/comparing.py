@@ -23,10 +23,10 @@ def render_diff(answer: DiffReply) -> RenderableType:
         return paragraphs("the two answers are the same")
     heads = heads_of(answer)
     return paragraphs(
-        *_changes("asked", answer.asked, heads),
+        *_changes("question", answer.asked, heads),
         *_changes("machine", answer.machine, heads),
         *_lines(answer.lines, heads),
-        None if answer.lines else "what is recommended, and what it takes, is the same",
+        None if answer.lines else "the recommendation and its time are the same",
     )
 
 
@@ -85,7 +85,7 @@ def value_text(changed: ValueDifference, value: object) -> str:
 def line_headings(heads: _Heads) -> Sequence[str]:
     """What stands above the lines of two answers; figures are every second of them."""
     one, other = heads
-    return ["", one, "time", other, "time", f"{other} takes"]
+    return ["", one, "time", other, "time", "ratio"]
 
 
 def line_cells(line: LineDifference) -> Sequence[str]:

@@ -26,10 +26,12 @@ from synth.show.terminal.style import Columns, table_of
 
 _WIDE = 1.5
 """A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
-_MAYBE_LEGEND = "x?: expected, but within prediction error of the default"
+_MAYBE_LEGEND = "x?: predicted speed-up within prediction error of the default"
 _FIRST = "host0:"
-_WRITE = "First write, from ANSWER.json, which this question prints with --json:"
-_RUN_LEGEND = "run: as the runtime runs it; no variable makes it use the algorithms of the price"
+_WRITE = "First write this from ANSWER.json, the output of this command with --json:"
+_RUN_LEGEND = (
+    "run: time as the runtime executes it; no variable selects the algorithms of the price"
+)
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,14 @@ class ToDo:
 
 def to_do_of_run(run: RowRun) -> ToDo:
     """The commands that decide about a row, and the file that they run."""
-    worth, how = run.worth, "run, to decide; it times the default, too"
+    worth, how = run.worth, "run this to decide; it also times the default"
     low, high = worth.speedup_interval
     hosts = " (on every host; host0 is the first)" * any(_FIRST in one for one in worth.commands)
     emits, lines = worth.commands[:1] * worth.emits, worth.commands[worth.emits :]
     file = parse_emit_command(emits[0]) if emits else None
     sets = worth.advice.text
     if worth.advice.by is AdviceKind.ENVIRONMENT:
-        how = "run without the variable and with it, to decide"
+        how = "run without and with the variable to decide"
     elif file:
         sets = "; ".join([file.name, *sets.split("; ")[1:]])
     return ToDo(
@@ -131,11 +133,10 @@ def decision_rule(runs: Sequence[RowRun]) -> str:
         return ""
     least = max(one.worth.decides_speedup for one in runs)
     takes = dict.fromkeys(format_duration(one.worth.default_seconds) for one in runs)
-    default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
+    default = f"of {next(iter(takes))}" if len(takes) == 1 else "as predicted"
     return (
-        f"{ALTERNATE_RUNS}; take what is measured to be {least:.2f} times as fast as the default "
-        "measured "
-        f"beside it, or more; the last column is for a default {default}, as expected"
+        f"{ALTERNATE_RUNS}; take a row if it is measured to be {least:.2f} times as fast as the"
+        f" default, or more; the last column assumes a default {default}"
     )
 
 

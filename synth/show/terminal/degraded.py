@@ -38,7 +38,7 @@ def render_uneven(reply: UnevenReply) -> RenderableType:
         *_choices(reply.choices),
         f"{pluralize(reply.considered.programs, 'program')} of explicit groups ranked; "
         f"proofs hold for these {size} devices and groups, not for every size\n"
-        f"speed-up: over the plain all-reduce of one step, {format_duration(reply.flat_seconds)}\n"
+        f"speed-up: over a single all-reduce, {format_duration(reply.flat_seconds)}\n"
         "bound: share of the time that no schedule can avoid",
         *mark_lines(found),
         stopped_warning(reply.complete),
@@ -53,7 +53,7 @@ def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
 
 
 _CHOICES: Columns[EvenMachine] = {
-    "or an even part": lambda one: one.machine,
+    "or an even submachine": lambda one: one.machine,
     "devices": lambda one: str(one.devices),
     "time": lambda one: format_duration(one.seconds),
     "program": lambda one: stripe_lines([stripe(one.program, [one.segments])]),
@@ -119,4 +119,4 @@ def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
         f"{format_duration(followed.seconds)} now"
     )
     for one in followed.busiest:
-        yield f"  {one.link} busy for {one.busy_share:.0%} of it"
+        yield f"  {one.link}: busy {one.busy_share:.0%} of the time"

@@ -67,7 +67,7 @@ def no_plan_headline(answer: StepPlanReply) -> str:
     """What a search without a plan comes to: that none fits only if that is proved."""
     if answer.proved == "infeasible":
         return "Nothing fits in memory"
-    return f"{NOTHING} that fits, of {pluralize(answer.considered, 'plan')} looked at"
+    return f"No plan was found that fits; {pluralize(answer.considered, 'plan')} examined"
 
 
 def headline_of(answer: object) -> str:
@@ -91,7 +91,7 @@ def headline_of(answer: object) -> str:
                 else fitted
             )
             against = contradiction(answer.contradicted)
-            return f"{against}; {fitted} all the same" if against else fitted
+            return f"{against}; {fitted} nevertheless" if against else fitted
         case TestsReply():
             seconds = describe_total(one.seconds for one in answer.experiments)
             return f"{pluralize(len(answer.experiments), 'test')}, {seconds}"
@@ -110,7 +110,7 @@ def _runs(answer: DoctorReply) -> str:
     named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
-    return f"{fall}{len(short)} of {runs} below what is expected"
+    return f"{fall}{len(short)} of {runs} below the prediction"
 
 
 def contradiction(findings: Sequence[FindingPart]) -> str:
@@ -118,7 +118,7 @@ def contradiction(findings: Sequence[FindingPart]) -> str:
     found = [one for one in findings if one.kind == "below-bound"]
     if not found:
         return ""
-    more = f"; and so do {len(found) - 1} more" if len(found) > 1 else ""
+    more = f"; the same holds for {len(found) - 1} more" if len(found) > 1 else ""
     return f"The log contradicts the description: {found[0].text}{more}"
 
 
@@ -151,7 +151,7 @@ def _fit_error_text(answer: CalibratedReply) -> str:
 
 def _ambiguity_text(answer: CalibratedReply) -> str:
     pairs = (" and ".join(one.levels) for one in answer.untold)
-    return "".join(f", but {pair} are not told apart" for pair in pairs)
+    return "".join(f", but {pair} cannot be distinguished" for pair in pairs)
 
 
 def _systems(several: SystemsRankedReply) -> str:
@@ -161,7 +161,7 @@ def _systems(several: SystemsRankedReply) -> str:
             name: max((rate for _, rate in bandwidths_by_size(one)), default=0.0)
             for name, one in ranges.items()
         }
-        return f"{max(most, key=lambda name: most[name])} has the most bus bandwidth"
+        return f"{max(most, key=lambda name: most[name])} has the highest bus bandwidth"
     if not (seconds := seconds_of(several)):
         return NOTHING
     best = min(seconds, key=lambda name: seconds[name])

@@ -72,7 +72,7 @@ _LEVELS: Columns[tuple[LevelInFull, int]] = {
     "level": lambda row: row[0].name,
     "count": lambda row: str(row[0].count),
     "domain": lambda row: ",\n".join(_domain(row[0])),
-    "GB/s a port": lambda row: f"{row[0].bandwidth_GB_per_s:g}",
+    "GB/s per port": lambda row: f"{row[0].bandwidth_GB_per_s:g}",
     "ports": lambda row: _ports(*row),
     "latency": lambda row: "\n".join(_latencies(row[0])),
     "through": lambda row: ",\n".join(row[0].through) or "-",
@@ -95,7 +95,7 @@ def _domain(level: LevelInFull) -> Iterator[str]:
     if level.reduces:
         yield "reduces"
     if not level.wraps:
-        yield "ends open"
+        yield "open ends"
 
 
 def _latencies(level: LevelInFull) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _calibration_lines(calibration: CalibrationPart | None) -> Iterator[str]:
     if calibration is None:
         return
     rows = sum(fit.rows for fit in calibration.fit)
-    yield f"calibrated by {pluralize(rows, 'measured row')}; prices follow them:"
+    yield f"calibrated with {pluralize(rows, 'measured row')}:"
     yield from (f"  {line}" for line in calibration.sources)
     yield from (f"  undetermined: {line}" for line in calibration.undetermined)
     yield from (f"  dropped: {line}" for line in calibration.dropped)
@@ -126,7 +126,9 @@ def render_place(answer: PlaceReply) -> RenderableType:
         names = [order.framework for order in described.orders if order.default]
         where = ";\n".join(described.lies) or "everything on one device"
         rows.add_row(where, str(matrix), *[",\n".join(names) or "-" for _ in defaults])
-    orders = ["default of: whose own rank order it is; --placement shows what others need"]
+    orders = [
+        "default of: frameworks that use this rank order; --placement shows how to set it in others"
+    ]
     return paragraphs(
         f"{'one of ' if single and answer.count > 1 else ''}"
         f"{pluralize(answer.count, 'placement')} of {axes_text(answer.axes)} on {shape(levels)}\n",
@@ -140,7 +142,7 @@ _DRAFT_KEYS = {
     "level": "name",
     "count": "count",
     "domain": "domain",
-    "GB/s a port": "bandwidth_GB_per_s",
+    "GB/s per port": "bandwidth_GB_per_s",
     "ports": "ports",
     "us": "latency_us",
 }
@@ -160,19 +162,19 @@ def render_draft(answer: ImportReply) -> RenderableType:
         )
         rows.add_row(*cells, ", ".join(level.through) or "-")
     memory = "?" if draft.memory_GB_per_s is None else f"{draft.memory_GB_per_s:g}"
-    ending = "Nothing needed is blank: -o FILE writes a description that can be used."
+    ending = "All required values are known: -o FILE writes a usable description."
     if not answer.complete:
         ending = (
-            "-o FILE writes the description with its blanks; fill them in, or let --suggested take "
-            "what is suggested."
+            "-o FILE writes the description with its blanks; fill them in, or accept the"
+            " suggestions with --suggested."
         )
     return paragraphs(
         *(f"warning: {warning}" for warning in draft.warnings),
         f"{draft.name}: {draft.title}",
-        f"found: {found}\n" if found else "nothing was counted\n",
+        f"found: {found}\n" if found else "no components were found\n",
         rows,
-        f"\ndevice: {draft.device or 'not said'}, memory {memory} GB/s",
-        *(["", table_of(answer.blanks, _BLANKS, wraps="because")] if answer.blanks else []),
+        f"\ndevice: {draft.device or 'unknown'}, memory {memory} GB/s",
+        *(["", table_of(answer.blanks, _BLANKS, wraps="reason")] if answer.blanks else []),
         "" if draft.notes else None,
         *(f"note: {note}" for note in draft.notes),
         f"\n{ending}",
@@ -191,9 +193,9 @@ def _draft_cell(value: Domain | float | str | None, blank: str) -> str:
 
 
 _BLANKS: Columns[BlankPart] = {
-    "blank": lambda blank: f"{blank.place} {blank.key}{'' if blank.needed else ' (may stay)'}",
-    "perhaps": lambda blank: "-" if blank.suggestion is None else str(blank.suggestion),
-    "because": lambda blank: blank.reason or "the files do not say it",
+    "blank": lambda blank: f"{blank.place} {blank.key}{'' if blank.needed else ' (optional)'}",
+    "suggestion": lambda blank: "-" if blank.suggestion is None else str(blank.suggestion),
+    "reason": lambda blank: blank.reason or "not in the files",
 }
 
 
@@ -211,13 +213,13 @@ def render_graph(answer: GraphReply) -> RenderableType:
         f"exceptions: {lacks}" if lacks else None,
         f"{', '.join(counts)}; {pluralize(answer.edges.link, 'cable')}\n",
         table_of(answer.levels, _GRAPH_LEVELS, right="cables"),
-        "\n-o FILE writes it: .graphml and .json for networkx, .dot, .svg to look at.",
+        "\n-o FILE writes the graph: .graphml and .json for networkx, .dot, or .svg.",
     )
 
 
 _GRAPH_LEVELS: Columns[LevelOfGraph] = {
     "level": lambda level: level.name,
-    "joined by": lambda level: (
+    "domain": lambda level: (
         pluralize(level.middles, level.domain.value)
         if level.domain in (Domain.SWITCH, Domain.BUS)
         else f"a {level.domain.value}"

@@ -60,7 +60,7 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
         "",
         *_list_lines("left out", answer.warnings),
         *_list_lines("not followed by the fit", answer.dropped),
-        *_list_lines("undetermined, so priced like what is similar", answer.undetermined),
+        *_list_lines("undetermined, priced like similar links", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
 
@@ -68,15 +68,15 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
     """What to run to find what is slow in levels that fall short, surely or likely."""
     steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
-    yield from (f"next, of level {level!r}: {step}" for level, step in steps)
+    yield from (f"next, for level {level!r}: {step}" for level, step in steps)
 
 
 def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
     """That logs are of a machine that falls short, so prices fitted to them are of that."""
     if machine := shortfall_headline(findings):
         yield (
-            f"these logs are of {machine}: prices calibrated with them are prices of that fault; "
-            "mend it first and measure again, or keep them only to see what it costs"
+            f"these logs are from {machine}: prices calibrated with them include that fault; "
+            "repair it and measure again, or use them only to see its cost"
         )
 
 
@@ -95,12 +95,12 @@ def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
         least = "at least " if one.least else ""
         shares = sorted(one.shares.items(), key=lambda way: -way[1])
         if one.told:
-            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s a port"
+            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s per port"
         else:
             ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
-            text = f"of its {one.GB_per_s:g} GB/s a port {least}{ways}: not told apart"
-        tells = "".join(f"; {test} tells" for test in one.tests if one.level not in said)
-        yield f"level {one.level!r} carried {text} ({one.source}{tells})"
+            text = f"{least}{ways} of its {one.GB_per_s:g} GB/s per port, which logs do not tell"
+        tells = "".join(f"; {test} determines it" for test in one.tests if one.level not in said)
+        yield f"level {one.level!r} reached {text} ({one.source}{tells})"
 
 
 def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
@@ -109,12 +109,11 @@ def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
         members = " x ".join(map(str, one.members))
         yield (
             f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
-            f"{format_bytes(one.bytes)}, where all other sizes say {one.low:.2f} to "
-            f"{one.high:.2f}: "
-            "measure it again, or trust no price near it more than that"
+            f"{format_bytes(one.bytes)}, and {one.low:.2f} to {one.high:.2f} times at other sizes: "
+            "measure it again, or expect such an error near this size"
         )
     if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
-        yield f"and {pluralize(more, 'other size')} off by more than prediction error"
+        yield f"and {pluralize(more, 'other size')} beyond prediction error"
 
 
 _MOST_UNEXPECTED = 3
@@ -124,7 +123,7 @@ _MOST_UNEXPECTED = 3
 _RESIDUALS: Columns[ClassResidual] = {
     "sizes from": lambda one: format_bytes(one.smallest_bytes),
     "rows": lambda one: str(one.rows),
-    "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
+    "90 % took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
 }
 """Of rows that the fit had not seen, by class of sizes."""
 
@@ -141,23 +140,23 @@ def _tests(answer: TestsReply) -> RenderableType:
         f"{pluralize(len(answer.experiments), 'test')} of {answer.system.name}, "
         f"{shape(answer.system.levels)}: {seconds}",
         "",
-        table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
+        table_of(answer.experiments, _TESTS, right="time", wraps="determines"),
         "\n-o FILE writes the script that runs them.",
     )
 
 
 _TESTS: Columns[ExperimentPart] = {
     "test": lambda one: one.name,
-    "who": lambda one: one.groups,
-    "takes": lambda one: format_duration(one.seconds),
-    "tells": lambda one: "; ".join(one.tells),
+    "groups": lambda one: one.groups,
+    "time": lambda one: format_duration(one.seconds),
+    "determines": lambda one: "; ".join(one.tells),
 }
 
 
 def _finding(finding: FindingPart) -> Iterator[str]:
     yield f"  {finding.text}"
     if finding.tests:
-        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would tell"
+        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would show which"
 
 
 def _run(run: DiagnosedRun) -> Iterator[RenderableType]:

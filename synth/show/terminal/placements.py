@@ -20,7 +20,7 @@ from synth.show.terminal.style import table
 
 Levels = Sequence[LevelInBrief]
 Matrix = Sequence[Sequence[int]]
-LAYOUT_TEXT = "as frameworks lay axes out (JAX, torch): the last innermost"
+LAYOUT_TEXT = "in frameworks' default order (JAX, torch): the last axis innermost"
 PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
@@ -71,7 +71,7 @@ def rank_orders(
     """What a placement asks of each framework: nothing, or the line to change."""
     torus = all(level.domain is Domain.TORUS for level in levels)
     found = conventions(placement_of(levels, axes, matrix), torus)
-    yield f"\nrank order{of}, devices counted {'by coordinates' if torus else 'host by host'}:"
+    yield f"\nrank order{of}, devices numbered {'by coordinates' if torus else 'host by host'}:"
     yield from order_table(found)
 
 
@@ -95,19 +95,19 @@ def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableTyp
     others = _unreduced_axes(reply)
     if not others:
         return
-    unpriced = f"not priced: what the axis {' or '.join(others)} sends"
+    unpriced = f"not priced: communication over {' and '.join(others)}"
     if not reply.laid_out_by:
         several = len({str(one.placement) for one in reply.answers}) > 1
-        yield unpriced + ("; each placement as if nothing else were sent" if several else "")
+        yield unpriced + ("; each placement is priced for this collective alone" if several else "")
         return
     flags = " ".join(f"--reduce {name} --bytes ... --times ..." for name in others)
-    yield f"{unpriced};\nfor a placement that suits all, add {flags}"
+    yield f"{unpriced};\nfor a placement that considers all communication, add {flags}"
     if isinstance(reply, SweepReply):
         return
     if not reply.elsewhere:
-        yield "no other placement would be faster if nothing else were sent"
+        yield "no other placement is faster for this collective alone"
         return
-    yield "\nif nothing else were sent, these placements would be faster:"
+    yield "\nfaster placements for this collective alone:"
     yield ranked_table(elsewhere_rows(reply), "placement", "program", "time", "gain", "proof")
 
 
@@ -116,7 +116,7 @@ def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
     if reply.laid_out_by:
         yield f"placement {LAYOUT_TEXT}"
     if others := _unreduced_axes(reply):
-        yield f"not priced: what {' and '.join(others)} sends"
+        yield f"not priced: communication over {' and '.join(others)}"
 
 
 def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
@@ -125,7 +125,8 @@ def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
     sizes = reply.ranking[0].axes
     others = [name for name, size in sizes.items() if size > 1 and name not in used]
     if others:
-        yield f"not weighed: what the axis {' or '.join(others)} sends, of which nothing is said"
+        axes = " and ".join(others)
+        yield f"not considered: communication over {axes}, which the job does not list"
 
 
 def _unreduced_axes(reply: RankingReply | SweepReply) -> list[str]:

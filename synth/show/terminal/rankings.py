@@ -60,14 +60,12 @@ from synth.show.terminal.style import (
 from synth.show.terminal.verdict import later_default_lines, render_decision
 
 _TIE = "tie: the difference is within prediction error; none: no runtime offers it"
-_SPEEDUP = (
-    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_TIE}"
-)
+_SPEEDUP = f"speed-up: over the default, the runtime's own choice on the same placement;\n{_TIE}"
 _SPEEDUP_OVER_BEST = (
-    "speed-up: over the best default, what the runtime would choose on the best of these placements"
+    "speed-up: over the best default, the runtime's own choice on the best of these placements"
     f";\n{_TIE}"
 )
-_NEAR = "near: number of other programs that tie with it; the simplest of all is shown"
+_NEAR = "near: number of other programs that tie with it; the simplest is shown"
 _BOUND = "bound: share of the time that no schedule can avoid"
 
 
@@ -157,12 +155,12 @@ def render_sweep(reply: SweepReply) -> RenderableType:
         *_question_lines(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
         *render_decision(reply),
-        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are accurate to 1%; one program"
-        " per size: ask one size for\nseveral side by side, which may take less",
+        f"\n{pluralize(len(reply.sizes), 'size')} priced; crossovers are accurate to 1%; one"
+        " program per size: a question about one\nsize also considers stripes, which may be faster",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
-        f"{_BOUND}; first and last size",
+        f"{_BOUND}; at the first and the last size",
         *price_basis_lines(reply.system),
         *(
             [_interval_legend(reply.system)]
@@ -208,7 +206,7 @@ def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
 def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
     """The best placement of each system for a job, and what a step waits there."""
     yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
-    yield table_of(plans, _PLAN_CELLS, right="exposed,by defaults")
+    yield table_of(plans, _PLAN_CELLS, right="exposed,with defaults")
     yield "exposed: communication of a step that compute does not hide"
 
 
@@ -216,7 +214,7 @@ _PLAN_CELLS: Columns[PlanReply] = {
     "system": lambda plan: plan.system.name,
     "placement": lambda plan: str(plan.ranking[0].placement),
     "exposed": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
-    "by defaults": lambda plan: format_duration(plan.default_exposed_seconds),
+    "with defaults": lambda plan: format_duration(plan.default_exposed_seconds),
 }
 
 
@@ -271,7 +269,7 @@ def render_plan(reply: PlanReply) -> RenderableType:
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
     if not reply.entries:
-        yield "no collective is left: all their axes have size 1"
+        yield "no collectives: all their axes have size 1"
         return
     right = "#,bytes,times,per call,total,hidden,exposed,loss"
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
@@ -299,7 +297,7 @@ def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> 
 
 
 LESS_IS_NO_BETTER = (
-    "a smaller figure here is a tie with the first, which is in frameworks' own order of axes"
+    "a smaller value here ties with the first, which is in frameworks' default order of axes"
 )
 _COSTS: Columns[PlannedEntry] = {
     "#": lambda entry: str(entry.answer.rank),
@@ -372,7 +370,7 @@ def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
         least = (
             "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
         )
-        yield f"\nof what runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
+        yield f"\nbest that runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
 
 
 def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:

@@ -98,8 +98,8 @@ def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str =
 
 
 _PRICE_BASES = {
-    "stated": "prices: as the description states its links; calibrate to have yours",
-    "typical": "prices: what such links reach on other machines; calibrate to have yours",
+    "stated": "prices: link speeds as stated by the description; calibrate for measured ones",
+    "typical": "prices: typical speeds of such links on other machines; calibrate for your own",
     "calibrated": "prices: calibrated on measurements of this machine",
 }
 
@@ -121,8 +121,8 @@ def test_advice(one: TellingTest) -> str:
     """What to run where levels are not told apart, and what then."""
     levels = " and ".join(map(repr, one.levels))
     return (
-        f"what tells levels {levels} apart, on {one.where} "
-        f"({one.test} of 'calibrate --plan'; then calibrate with its log beside yours):\n"
+        f"to distinguish levels {levels}, run on {one.where} "
+        f"({one.test} of 'calibrate --plan'), then calibrate with its log and yours:\n"
         f"  {one.line}"
     )
 
@@ -184,5 +184,5 @@ def faults_text(exceptions: Sequence[MachineException]) -> str:
 
 def stopped_warning(complete: bool) -> str | None:
     """A line that warns, where the work was stopped."""
-    warning = "PARTIAL: stopped before all was searched; something better may be missing"
+    warning = "PARTIAL: the search was stopped early; a better answer may be missing"
     return None if complete else warning

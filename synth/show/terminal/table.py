@@ -77,7 +77,7 @@ def _render_check(answer: CheckReply) -> RenderableType:
     scope = " for every size of this tree" if answer.proof == "proved" else ""
     lines.append(f"z3: {MARKS[answer.proof]}{scope}")
     if answer.counterexample:
-        lines += ["  a smallest counterexample:", f"  {answer.counterexample.reason}"]
+        lines += ["  smallest counterexample:", f"  {answer.counterexample.reason}"]
     if answer.proof_reason:
         lines.append(f"  {answer.proof_reason}")
     if replay := answer.replay:
@@ -132,7 +132,7 @@ def _members(answer: TimeReply) -> int:
 
 def _measured_text(answer: TimeReply) -> str:
     interval = answer.interval_seconds
-    where = "others" if answer.prices == "typical" else "measurements"
+    where = "other machines" if answer.prices == "typical" else "measurements"
     return f" ({where} took {interval_text(interval)})" if interval else ""
 
 
@@ -171,8 +171,8 @@ def _check_line(check: ResultCheck, answer: RunReply) -> str:
     if sums and answer.dtype.startswith(("float", "bfloat")):
         error = "not a number" if check.error is None else f"{check.error:.2g}"
         same += f" (largest error {error} of what rounding allows)"
-    bits = "the same bits" if check.bitwise_equal else "DIFFERENT bits"
-    where = "as there, of sums that need no rounding" if sums else "as there"
+    bits = "bit-identical" if check.bitwise_equal else "NOT bit-identical"
+    where = "to it for sums that need no rounding" if sums else "to it"
     where = "on all devices of a group" if goal is Goal.ALL_REDUCE else where
     return f"check: {same}; {bits} {where}"
 
@@ -182,7 +182,8 @@ def _overlap_line(answer: TimeReply) -> str:
     if answer.segments == 1:
         return ""
     barrier = format_duration(answer.barrier_seconds)
-    return f"{answer.segments} segments that overlap (the steps are of one); in one: {barrier}\n"
+    segments = f"{answer.segments} overlapping segments (the steps are of one)"
+    return f"{segments}; without segments: {barrier}\n"
 
 
 _RENDERERS: Mapping[str, Callable[[Any], RenderableType]] = {

@@ -243,7 +243,7 @@ def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]
     """On which of several placements, and where it is only this collective that prefers it."""
     if has_multiple_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
-        alone = ", if nothing else were sent" if left_over else ""
+        alone = " for this collective alone" if left_over else ""
         yield f"placement {answer.placement}{alone}{_placement_text(reply.system.levels, answer)}"
 
 
@@ -277,7 +277,7 @@ def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, spe
         call = _HOOKS.get(request, call)
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
     lines = f"import {file.module} as fast\nfast.{call}"
-    put = f"{before}Put {file.name} beside your script, and this into it{more}"
+    put = f"{before}Put {file.name} next to your script, and add this to it{more}"
     takes = "; ".join([file.name, *otherwise])
     return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
 
@@ -302,7 +302,7 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if not to_do and runs:
         return _measuring_verdict(runs, follow, first=later, of="sizes")
     if not to_do:
-        why = "at no size does a program that a runtime offers surely gain"
+        why = "at no size is a program that a runtime offers faster beyond prediction error"
         return Verdict(KEEP, [why, *later, *follow])
     said = later
     if len(to_do) < len(reply.stretches):
@@ -323,20 +323,21 @@ def _narrow_lines(reply: SweepReply) -> Iterator[str]:
     found = sum(bool(may) and not is_wide(reply, row) for row, may in enumerate(may_gain))
     if found:
         yield (
-            f"{pluralize(found, 'row')} that may gain: too few sizes for a rule; if you always "
-            "send "
-            "such a size, ask it alone"
+            f"{pluralize(found, 'row')} may gain, with too few sizes for a rule; if you always send"
+            " such a size, ask about it alone"
         )
 
 
 def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
     """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
     first, follow = reply.answers[0], price_basis(reply.system.prices)
-    default = f"the plain all-reduce of one step takes {format_duration(reply.flat_seconds)}"
+    default = f"a single all-reduce takes {format_duration(reply.flat_seconds)}"
     if not groups_gain(reply):
-        return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
+        return Verdict(
+            KEEP, [f"{default}; no proved program is faster beyond prediction error", follow]
+        )
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
-    what = "Take its groups of ranks as JSON, among its files"
+    what = "Use its groups of ranks, in JSON"
     name, takes = f"row {first.rank}", "its groups of ranks"
     to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
     gain = f"{format_duration(first.seconds)}, where {default}"
@@ -363,8 +364,10 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     if not gains and (runs := find_deciding_runs(reply)):
         return _measuring_verdict(runs, [waits, *more], orders, "entry")
     if not gains:
-        return Verdict(KEEP, [f"{waits}; no program surely reduces it", *more], orders)
+        return Verdict(
+            KEEP, [f"{waits}; no program reduces it beyond prediction error", *more], orders
+        )
     if len(reply.entries) > 1 and not all(one.file for one in to_do):
-        more.append("a variable holds for the whole process: for every collective of its name")
+        more.append("a variable applies to the whole process: to every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

@@ -1,7 +1,7 @@
 """What pages show of plans of a whole step: one answer's, and plans against each other.
 
 >>> from synth.show.report.plans import clauses
->>> clauses("data=4 tensor=2; batch over data; weights over tensor as Megatron; zero=1")["cut"]
+>>> clauses("data=4 tensor=2; batch over data; weights over tensor as Megatron; zero=1")["sharding"]
 'batch over data; weights over tensor as Megatron'
 """
 

@@ -90,9 +90,9 @@ def _part(share: float) -> str:
 _FIGURES: Mapping[str, Figure] = {
     "step time": Figure(lambda one: one.seconds, format_duration),
     "tokens per second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
-    "of peak": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
+    "MFU": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
     **{what: Figure(of, format_duration) for what, of in TIME_PARTS.items()},
-    "memory of the fullest device": Figure(lambda one: one.memory.bytes, format_bytes),
+    "peak memory": Figure(lambda one: one.memory.bytes, format_bytes),
 }
 
 
@@ -115,8 +115,8 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
     return PlanComparison(
         Cells.of(["figure", labels[0], *headings], apart, figures=True),
         told,
-        Cells.of(["layout", *labels], [row for row in layout if row not in alike]),
-        Cells.of(["the same for all", ""], [row[:2] for row in alike]),
+        Cells.of(["decision", *labels], [row for row in layout if row not in alike]),
+        Cells.of(["the same for all plans", ""], [row[:2] for row in alike]),
         draw_bars("Where the busiest rank's time goes", [*TIME_PARTS], bars, format_duration),
         [
             (one.entry, draw_timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
@@ -141,15 +141,15 @@ def clauses(plan: str) -> Mapping[str, str]:
     chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
     return {
         "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
-        "cut": "; ".join(cuts),
+        "sharding": "; ".join(cuts),
         "ZeRO": str(recipe.zero),
         "schedule": f"{recipe.schedule}{chunks}{stage_layers(recipe)}" or "no stages",
         "microbatches": str(recipe.microbatches),
-        "computed again": "layers" if recipe.remat else "nothing",
-        "gradients summed": (
+        "recomputed": "layers" if recipe.remat else "nothing",
+        "gradient reduction": (
             f"in buckets of {recipe.bucket_bytes / 1e6:.6g} MB"
             if recipe.bucket_bytes
-            else "each by itself"
+            else "each gradient alone"
         ),
     }
 

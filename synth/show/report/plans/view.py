@@ -194,13 +194,13 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     best = answer.best
     shares = {what: of(best) for what, of in TIME_PARTS.items()}
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
-    yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
+    yield f"Model FLOP utilisation {best.utilisation:.1%}. Time of the busiest rank: {spent}."
     yield (
         f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}:"
         f" this one takes {best.gap:.0%} more."
     )
     if best.by_framework:
-        yield "Its axes are in frameworks' own order."
+        yield "Its axes are in the frameworks' default order."
     else:
         yield from map(_sentence, placement_gain(answer, best))
     more = (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer))
@@ -234,7 +234,7 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
     lies = dict(zip(axes, describe_axes(placed), strict=False))
     bars = list(_memory(seen))
     size = answer.device_bytes
-    limit = Limit(size, f"a device has {format_bytes(size)}")
+    limit = Limit(size, f"device memory: {format_bytes(size)}")
     return DetailedPlans(
         seen,
         compare_plans(seen, _difference_text(seen)),

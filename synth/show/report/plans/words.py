@@ -3,29 +3,30 @@
 >>> text = "pipe=2 data=8; batch over data; zero=1; schedule 1f1b, 8 microbatches; remat layers"
 >>> for one in words(text, samples=64):
 ...     print(one)
-2 stages of layers, one after the other, by schedule 1f1b
-8 groups of devices (data) with samples of their own
-each device has a part of the optimizer's state (ZeRO 1)
+2 pipeline stages, schedule 1f1b
+8 data-parallel replicas (data)
+each device keeps 1/8 of the optimizer state (ZeRO 1)
 8 microbatches of 1 sample each
-layers are computed again on the way back, which saves memory
+layers are recomputed in the backward pass
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from math import prod
 
 from synth.show.terminal.style import pluralize
 from synth.step.sharding import Recipe, parse_recipe
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import AND, spell_shares
 
-_ZERO = {
-    0: "each device has all of its parameters, gradients and optimizer's state (no ZeRO)",
-    1: "each device has a part of the optimizer's state (ZeRO 1)",
-    2: "each device has a part of the optimizer's state and of gradients (ZeRO 2)",
-    3: "each device has a part of all that is stored, and gathers parameters as it goes (ZeRO 3)",
-}
+_ZERO = (
+    "each replica keeps all parameters, gradients and optimizer state (no ZeRO)",
+    "each device keeps 1/{} of the optimizer state (ZeRO 1)",
+    "each device keeps 1/{} of the optimizer state and the gradients (ZeRO 2)",
+    "each device keeps 1/{} of the optimizer state, gradients and parameters (ZeRO 3)",
+)
 
 
 def describe_plan(plan: str, samples: int) -> Iterator[str]:
@@ -33,23 +34,21 @@ def describe_plan(plan: str, samples: int) -> Iterator[str]:
     recipe = parse_recipe(plan)
     sizes = {name: size for name, size in recipe.axes if size > 1}
     if PIPE in sizes:
-        chunks = f" in {recipe.chunks} chunks each" if recipe.chunks > 1 else ""
-        yield (
-            f"{sizes[PIPE]} stages of layers{chunks}, one after the other,"
-            f" by schedule {recipe.schedule}{stage_layers(recipe)}"
-        )
+        chunks = f" with {recipe.chunks} chunks each" if recipe.chunks > 1 else ""
+        layers = stage_layers(recipe)
+        yield f"{sizes[PIPE]} pipeline stages{chunks}, schedule {recipe.schedule}{layers}"
     data = recipe.replicas
     if data > 1:
         over = AND.join(axis for axis in recipe.batch if axis in sizes)
-        yield f"{data} groups of devices ({over}) with samples of their own"
+        yield f"{data} data-parallel replicas ({over})"
     yield from _cut_text(recipe, sizes)
     if data > 1 or recipe.zero:
-        yield _ZERO[recipe.zero]
+        yield _ZERO[recipe.zero].format(prod(sizes.get(axis, 1) for axis in recipe.zero_axes))
     if recipe.microbatches > 1:
         each = samples // (data * recipe.microbatches)
         yield f"{recipe.microbatches} microbatches of {pluralize(each, 'sample')} each"
     if recipe.remat:
-        yield "layers are computed again on the way back, which saves memory"
+        yield "layers are recomputed in the backward pass"
 
 
 def stage_layers(recipe: Recipe) -> str:
@@ -61,11 +60,11 @@ def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
     """What is cut inside of a stage."""
     for axis in dict.fromkeys(chain(*recipe.clauses.values())):
         what = {
-            "weights of every layer": recipe.megatron,
-            "the vocabulary": recipe.vocabulary,
+            "layer weights": recipe.megatron,
+            "vocabulary": recipe.vocabulary,
             "experts": recipe.experts,
-            "tokens between the halves of layers" if recipe.megatron else "tokens": recipe.tokens,
+            "tokens outside tensor-parallel blocks" if recipe.megatron else "tokens": recipe.tokens,
         }
         cut = [one for one, over in what.items() if over == axis]
         if cut and axis in sizes:
-            yield f"{', '.join(cut)} cut among {sizes[axis]} devices ({axis})"
+            yield f"{', '.join(cut)} sharded over {sizes[axis]} devices ({axis})"

@@ -96,11 +96,11 @@ def _tensor_range(one: BucketOfGradients) -> str:
 
 def _verdict(answer: BucketsReply) -> Iterator[str]:
     if answer.ways[-1].against_default == "faster":
-        yield "-o collsynth_buckets.py writes our buckets for your script, which adds two lines:"
+        yield "-o collsynth_buckets.py writes these buckets; add two lines to your script:"
     else:
         yield (
-            "keep DDP's default: ours ties with it (within prediction error). Otherwise"
-            " -o collsynth_buckets.py:"
+            "keep DDP's default: these buckets tie with it within prediction error. To use them,"
+            " -o collsynth_buckets.py and:"
         )
     yield "    import collsynth_buckets"
     yield "    model = collsynth_buckets.wrap(model)  # was DistributedDataParallel(model)\n"
@@ -115,6 +115,6 @@ def _lower_bound_lines(answer: BucketsReply) -> Iterator[str]:
         f" {format_duration(least.chain_seconds)} until the last gradient is reduced"
     )
     yield (
-        "exposed: time the optimizer waits for reductions; tie, perhaps: within the prediction's"
-        " uncertainty"
+        "exposed: time in which the optimizer waits for reductions; tie, perhaps: within the"
+        " prediction's uncertainty"
     )

@@ -17,6 +17,7 @@ from synth.show.terminal.style import Columns, pluralize, request_text, table, t
 from synth.step.search.gaining import LEAST_GAIN
 
 _LEAST_SHARE = 0.01
+_HEADING = "communication of a step"
 """Collectives with less than this share of all seconds are put together."""
 
 
@@ -24,8 +25,8 @@ def render_collectives(sent: Sequence[CollectiveOfStep]) -> Iterator[RenderableT
     """A row for each collective, those that take least in one, and the sums."""
     if not sent:
         return
-    right = "times,each,times x each,hidden,exposed"
-    rows = table("sent in a step", *right.split(","), right=right, wraps="sent in a step")
+    right = "times,per call,total,hidden,exposed"
+    rows = table(_HEADING, *right.split(","), right=right, wraps=_HEADING)
     least = _LEAST_SHARE * sum(call.all_seconds for call in sent)
     for call in sent:
         if call.all_seconds >= least:
@@ -34,7 +35,7 @@ def render_collectives(sent: Sequence[CollectiveOfStep]) -> Iterator[RenderableT
     if rest := [call for call in sent if call.all_seconds < least]:
         rows.add_row(pluralize(len(rest), "other"), *_figures(rest))
     if len(sent) > 1:
-        rows.add_row("in all", *_figures(sent))
+        rows.add_row("total", *_figures(sent))
     yield ""
     yield rows
 
@@ -113,10 +114,12 @@ def render_programs(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableTyp
             " uncertainty"
         )
         return
-    yield table_of(programs, _PROGRAMS, right="times,per call,default,saved a step", wraps="by")
+    yield table_of(
+        programs, _PROGRAMS, right="times,per call,default,saved a step", wraps="program"
+    )
     filed = [program for program in programs if program.files]
     if many := sum(not program.no_plan for program in filed):
-        yield f"-o FOLDER writes {many} of {len(filed)} for MSCCL++, too, in one segment"
+        yield f"-o FOLDER writes {many} of {len(filed)} for MSCCL++ as well, in one segment"
     for because in dict.fromkeys(program.no_plan for program in filed if program.no_plan):
         yield f"not for MSCCL++: {because}"
 
@@ -127,5 +130,5 @@ _PROGRAMS: Columns[ProgramOfPlan] = {
     "per call": lambda program: format_duration(program.seconds),
     "default": lambda program: format_duration(program.default_seconds),
     "saved a step": lambda program: format_duration(program.saved_seconds),
-    "by": lambda program: program.environment or program.program,
+    "program": lambda program: program.environment or program.program,
 }

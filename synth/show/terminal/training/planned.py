@@ -108,7 +108,7 @@ def _column_of(texts: Sequence[str]) -> Callable[[_Row], str]:
 
 
 _FIGURES = (
-    "#,step time,slower by,tokens/s,samples/s,of peak,memory,communication,bubble,gap,microbatches"
+    "#,step time,slower by,tokens/s,samples/s,MFU,memory,communication,bubble,gap,microbatches"
 )
 _PLANS: Columns[_Row] = {
     "#": lambda row: str(row[0]),
@@ -117,7 +117,7 @@ _PLANS: Columns[_Row] = {
     "slower by": lambda row: _extra_time_text(row[0], row[1]),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
     "samples/s": lambda row: f"{row[2] / row[1].seconds:,.0f}",
-    "of peak": lambda row: f"{row[1].utilisation:.1%}",
+    "MFU": lambda row: f"{row[1].utilisation:.1%}",
     "memory": lambda row: format_bytes(row[1].memory.bytes),
     "communication": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
     "bubble": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
@@ -221,7 +221,7 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
         one.memory.bytes > FULL_SHARE * answer.device_bytes
     ),
     "fewest axes ({axes})": lambda _, one: _axes_in_use(one),
-    "axes in frameworks' own order": lambda _, one: one.by_framework,
+    "axes in frameworks' default order": lambda _, one: one.by_framework,
     "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
     "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
     "least risk{worst}": lambda _, one: one.more.interval[1],
@@ -248,15 +248,15 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
     """What the placement gains over frameworks' own order of axes."""
     more = answer.usual_more
     if answer.usual_seconds is None:
-        yield "no plan in frameworks' own order of axes fits"
+        yield "no plan in frameworks' default order of axes fits"
     elif more is None or not more.told:
-        yield "frameworks' own order of axes is this one, or ties with it"
+        yield "frameworks' default order of axes is this one, or ties with it"
     else:
         first = answer.plans[0].seconds  # the differences are from the first plan
         gain, least = ((first + end) / best.seconds for end in (more.seconds, more.interval[0]))
         yield (
-            f"{gain:.2f} times as fast as the best plan in frameworks' own order of axes (at least"
-            f" {least:.2f} within the prediction's uncertainty)"
+            f"{gain:.2f} times as fast as the best plan in frameworks' default order of axes (at"
+            f" least {least:.2f} within the prediction's uncertainty)"
         )
 
 
@@ -265,14 +265,14 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
     if searched:
         yield f"NOTHING FITS: none of {answer.considered:,} plans"
     else:
-        yield f"NOTHING FOUND THAT FITS: {pluralize(answer.considered, 'plan')} looked at"
+        yield f"NOTHING FOUND THAT FITS: {pluralize(answer.considered, 'plan')} examined"
     nearest = answer.nearest
     if nearest is None:
         return
     yield (
-        f"the least memory{'' if searched else ' of these'}: {format_bytes(nearest.bytes)} of"
+        f"least memory{'' if searched else ' of these'}: {format_bytes(nearest.bytes)} of"
         f" {format_bytes(answer.device_bytes)}, {format_bytes(nearest.excess_bytes)} too much, "
-        f"by\n{nearest.plan}"
+        f"with\n{nearest.plan}"
     )
     for knob in nearest.freed:
         fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
@@ -288,7 +288,9 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
     other = answer.why_not
     if other is None:
         near = answer.why_not_nearest
-        lacks = f": the least memory is {format_bytes(near.bytes)}, by {near.plan}" if near else ""
+        lacks = (
+            f": the least memory is {format_bytes(near.bytes)}, with {near.plan}" if near else ""
+        )
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
@@ -338,11 +340,11 @@ def _search_end_text(answer: StepPlanReply) -> str:
     )
     match answer.proved:
         case "optimal":
-            return f"{found}: none is faster by its composed estimate"
+            return f"{found}: none has a lower estimate"
         case "best-found" if answer.above is not None:
             return (
-                f"{found}: the best found, by its composed estimate at most {answer.above:.0%}"
-                " above the time in which all devices compute at their peak"
+                f"{found}: the best found; its estimate is at most {answer.above:.0%}"
+                " above the time of all devices at their peak"
             )
     return found
 
@@ -386,9 +388,9 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     for one in answer.refused[:3]:
         yield f"{pluralize(one.plans, 'plan')} are impossible: {one.because}"
     yield (
-        "communication: share of the step that only communicates; bubble: that waits for other"
-        f" stages; gap: above {format_duration(answer.least_seconds)}, in which all devices compute"
-        " all the time"
+        "MFU: model FLOP utilisation; communication: share of the step spent only communicating;"
+        " bubble: share spent waiting for other stages; gap: distance to"
+        f" {format_duration(answer.least_seconds)}, in which all devices compute all the time"
     )
     if warning := stopped_warning(answer.complete):
         yield warning

@@ -19,12 +19,11 @@ def render_profile(answer: ProfileReply) -> RenderableType:
     return paragraphs(
         f"{answer.name}: {answer.plan}",
         f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} "
-        "between which "
-        f"something is sent; {len(answer.events)} of them differ\n",
+        f"separated by communication; {len(answer.events)} of them are distinct\n",
         table_of(
             answer.events[:MOST_EVENTS], shown, right="times,operations,flops,seconds,spread,bytes"
         ),
-        f"and {pluralize(rest, 'other')}, which take less" if rest > 0 else None,
+        f"and {pluralize(rest, 'shorter one')}" if rest > 0 else None,
         _MEASURE_HINT if answer.where is None else _place_text(answer.where),
     )
 
@@ -36,12 +35,12 @@ def _place_text(where: MeasurementPlace) -> str:
         who = f"{where.processes} processes of {pluralize(where.threads, 'thread')} each"
     return (
         f"\nmeasured by {who} on {where.processor} ({where.device}), {versions}\n"
-        f"the reference moved by {where.drift:.1%} meanwhile; what is sent is not measured\n\n"
+        f"the reference drifted by {where.drift:.1%} meanwhile; communication is not measured\n\n"
         "-o FILE writes the profile, for simulate and plan --profile FILE."
     )
 
 
-_MEASURE_HINT = "\nnothing is measured: leave out --no-measure"
+_MEASURE_HINT = "\nnot measured: leave out --no-measure to measure"
 _COUNT_CELLS: Columns[EventRow] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),

@@ -50,13 +50,13 @@ def render_shard(answer: ShardReply) -> RenderableType:
         _memory(answer),
         *(("", _stages(answer)) if answer.stages else ()),
         "",
-        *(_requests(answer) if answer.requests else ("nothing is sent",)),
+        *(_requests(answer) if answer.requests else ("no communication",)),
         *(("", _transfers(answer)) if answer.transfers else ()),
-        f"\nlocal, nothing is sent: {', '.join(map(_local_text, answer.local))}"
+        f"\nwithout communication: {', '.join(map(_local_text, answer.local))}"
         if answer.local
         else None,
         *(() if machine is None else _seconds(machine)),
-        "\nsends: what a device must send or receive at least, bytes: its largest buffer",
+        "\nsends: the least bytes that a device sends or receives; bytes: its largest buffer",
         "-o FILE writes the text of the sharded step.",
     )
 
@@ -66,7 +66,7 @@ def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[Rende
     yield f"on {machine.system}, {shape}"
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     if machine.laid_out_by:
-        yield "laid out as frameworks do; 'collsynth place' lists other placements"
+        yield "placed in frameworks' default order; 'collsynth place' lists other placements"
 
 
 def _inputs(answer: ShardReply) -> RenderableType:
@@ -113,7 +113,7 @@ def _labels(labels: Sequence[str]) -> str:
 
 def _memory(answer: ShardReply) -> RenderableType:
     whole, device = answer.whole, answer.device
-    lines = table("what", "whole", "a device", "", right="whole,a device")
+    lines = table("memory", "total", "per device", "", right="total,per device")
     for name, before, after in (
         ("parameters", whole.parameter, device.parameter),
         ("gradients", whole.gradient, device.gradient),
@@ -121,7 +121,7 @@ def _memory(answer: ShardReply) -> RenderableType:
         ("batch", whole.batch, device.batch),
         ("values", whole.values, device.values),
     ):
-        note = "the most at once, nothing fused, gradients among them" if name == "values" else ""
+        note = "peak without fusion, including gradients" if name == "values" else ""
         lines.add_row(name, format_bytes(before), format_bytes(after), note)
     note = ""
     if answer.flops:
@@ -146,7 +146,7 @@ def _transfers(answer: ShardReply) -> RenderableType:
     for one in answer.transfers:
         when = f"{one.when}, each microbatch" if one.when in PASSES else f"once, {one.when}"
         alike.setdefault((f"{one.source} to {one.target}", one.type, when), []).append(one)
-    lines = table("send, stage", "value", "when", "bytes", "times", right="bytes,times")
+    lines = table("transfer", "value", "when", "bytes", "times", right="bytes,times")
     for cells, several in alike.items():
         times = sum(one.times for one in several)
         lines.add_row(*cells, format_bytes(several[0].bytes), str(times))
@@ -159,11 +159,12 @@ def _requests(answer: ShardReply) -> Iterator[RenderableType]:
     shown = [one for one in answer.requests if _share(one) > LEAST_SHARE * sum(shares)]
     rest = [one for one in answer.requests if one not in shown]
     cells = {**_REQUESTS, **(_TIME_CELLS if answer.machine else {}), "of": _subject_text}
-    yield table_of(shown, cells, right="bytes,sends,times,one call", wraps="of")
+    yield table_of(shown, cells, right="bytes,sends,times,per call", wraps="of")
     if rest:
         size = sum(one.least_bytes * one.times for one in rest)
         times = sum(one.times for one in rest)
-        yield f"{pluralize(len(rest), 'other request')}, {times} times: {format_bytes(size)} in all"
+        others = pluralize(len(rest), "other request")
+        yield f"{others}, {times} times: {format_bytes(size)} in total"
     yield ""
     yield table_of(
         answer.sent, {**_TOTAL_CELLS, **_total_time_cells(answer)}, right="sends,times,a step"
@@ -176,11 +177,7 @@ def _share(one: RequestOfStep) -> float:
 
 
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
-    yield (
-        f"\n{format_duration(machine.seconds)} a step, one request after the other; what "
-        "computing costs,"
-        " and hides, is not weighed"
-    )
+    yield (f"\n{format_duration(machine.seconds)} a step, without overlap; compute is not included")
     yield price_basis(machine.prices)
 
 
@@ -223,11 +220,11 @@ _REQUESTS: Columns[RequestOfStep] = {
     "times": lambda one: str(one.times),
 }
 _TIME_CELLS: Columns[RequestOfStep] = {
-    "one call": lambda one: format_duration(one.seconds or 0.0),
+    "per call": lambda one: format_duration(one.seconds or 0.0),
     "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
 }
 _TOTAL_CELLS: Columns[RequestTotal] = {
-    "in all": lambda one: one.request.value,
+    "total": lambda one: one.request.value,
     "over": lambda one: ", ".join(one.axes),
     "sends": lambda one: format_bytes(one.least_bytes),
     "times": lambda one: str(one.times),

@@ -178,7 +178,7 @@ def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
     yield table_of(answer.gains, _GAINS, right="step time,gain")
     enough = [one.what for one in answer.gains if one.gain >= _TENTH]
     if enough:
-        yield f"10 % or more are gained by: {'; '.join(enough)}"
+        yield f"changes that gain 10 % or more: {'; '.join(enough)}"
     else:
         yield "none of these gains 10 %"
 

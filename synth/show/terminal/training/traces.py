@@ -21,7 +21,7 @@ def render_trace(answer: TraceReply) -> RenderableType:
     return paragraphs(
         f"{answer.name}: {sizes}" if sizes else answer.name,
         f"{answer.parameters:,} parameters in {pluralize(answer.arrays, 'array')}; "
-        f"{pluralize(answer.operations, 'operation')}, those of loops once\n",
+        f"{pluralize(answer.operations, 'operation')}, loops counted once\n",
         _bytes(answer),
         f"\n{operations(answer.flops)} a step:\n",
         table_of(most, _WORK, right="share"),
@@ -41,21 +41,19 @@ def operations(flops: int) -> str:
 
 def _bytes(answer: TraceReply) -> RenderableType:
     held = answer.bytes
-    lines = table("what", "bytes", "")
+    lines = table("memory", "bytes", "")
     lines.add_row("parameters", format_bytes(held.parameter), "")
     lines.add_row("moments", format_bytes(held.moment), "")
     if held.state:
         lines.add_row("state", format_bytes(held.state), "")
     lines.add_row("batch", format_bytes(held.batch), "")
-    lines.add_row(
-        "values", format_bytes(held.values), "the most at once, nothing fused, on one device"
-    )
+    lines.add_row("values", format_bytes(held.values), "peak without fusion, on one device")
     return lines
 
 
 def _loop(loop: LoopPart) -> str:
     where = f" ({loop.line})" if loop.line else ""
-    return f"a loop: {loop.count} times {pluralize(loop.operations, 'operation')}{where}"
+    return f"loop: {loop.count} iterations of {pluralize(loop.operations, 'operation')}{where}"
 
 
 _UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}

@@ -26,15 +26,14 @@ def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
         f"a device holds {holds}\n",
         table_of(answer.redistributions, _REDISTRIBUTION_CELLS, right="times,bytes")
         if answer.redistributions
-        else "nothing is sent",
+        else "no communication",
         "\n" + "\n".join(f"{name}: {text}" for name, text in answer.programs.items())
         if answer.programs
         else None,
         None if answer.check is None else _render_trial(answer.check, answer.runtime),
         None
         if answer.check
-        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}, which was not executed:"
-        " --check does that.",
+        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}; --check executes it.",
     )
 
 
@@ -44,7 +43,7 @@ def _render_configured(answer: ConfiguredReply) -> RenderableType:
         f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
         f"placement {answer.placement}: rows {', '.join(answer.axes)}",
         *(f"differs: {note}" for note in answer.notes),
-        f"so it is {answer.recipe}" if answer.recipe != answer.plan else None,
+        f"resulting plan: {answer.recipe}" if answer.recipe != answer.plan else None,
         "",
         *render_programs(answer.programs),
         f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
@@ -54,7 +53,7 @@ def _render_configured(answer: ConfiguredReply) -> RenderableType:
 def _placement(answer: TrainReply) -> str | None:
     if answer.placement is None:
         return None
-    told = "; tell the launcher that ranks count along the axes" if answer.ranks_by_axes else ""
+    told = "; the launcher must number ranks along the axes" if answer.ranks_by_axes else ""
     return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
 
 
@@ -69,9 +68,9 @@ def _render_trial(tried: TrialReport, runtime: str) -> RenderableType:
         f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
         f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
         steps,
-        "difference: the largest of a parameter, as a share of its array's largest element\n"
-        "rounding: the same between one device and itself in wider numbers\n",
-        "equal, as far as rounding allows"
+        "difference: the largest of all parameters, relative to the largest element of the array\n"
+        "rounding: the same for one device against itself in higher precision\n",
+        "equal within rounding"
         if tried.equal
         else f"NOT equal: {', '.join(tried.unlike[:MOST_UNLIKE])}{more}",
     )

@@ -208,7 +208,7 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     text = render("sizes.html", curves=drawn, link=None)
     assert re.findall("<li><strong>(.*?)</strong>", text) == [one.sizes for one in drawn.stretches]
     shown = Page(text)
-    assert "Ask for one size to see several programs side by side" in text
+    assert "A question about one size also considers stripes" in text
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
     assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 3
     heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)

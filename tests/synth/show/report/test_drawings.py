@@ -102,7 +102,7 @@ def test_speeds_and_what_is_left_out_are_told() -> None:
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
     assert "450 GB/s" in told
-    assert drawn.left_out == "16 of 2048 nodes are drawn; those left out look alike"
+    assert drawn.left_out == "16 of 2048 nodes are drawn; the others are identical"
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=4), st.integers(1, 200))
@@ -270,7 +270,7 @@ def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
     assert open_ == sorted(open_, reverse=True)  # up to some size
     assert any(open_)
     sizes = sorted(found.sizes, key=lambda size: size.bytes)
-    figures = [column(told.table, name) for name in ("speed-up", "its bus bandwidth")]
+    figures = [column(told.table, name) for name in ("speed-up", "default bus bandwidth")]
     for one, speedup, rate in zip(sizes, *figures, strict=True):
         expected = f"{one.baseline_seconds / one.seconds:.2f}x?"
         assert speedup == (expected if one.worth_measuring else "tie")
@@ -352,7 +352,7 @@ def test_curves_text_and_rows_change_at_the_same_sizes(over_sizes: SweepReply) -
             for line in ElementTree.fromstring(str(one)).iter(f"{SVG}line")
             if line.get("class") == "crossover"
         ]
-        assert marks == [f"something else to do from {format_bytes(size)} on" for size in changes]
+        assert marks == [f"recommendation changes at {format_bytes(size)}" for size in changes]
         labels = [
             text.text
             for text in ElementTree.fromstring(str(one)).iter(f"{SVG}text")

@@ -51,7 +51,7 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert found.headline.startswith(
         f"The best plan takes {format_duration(best.seconds)} a step: "
     )
-    assert any(line.startswith("2 groups of devices (data)") for line in found.decisions)
+    assert any(line.startswith("2 data-parallel replicas (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
@@ -155,7 +155,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
         "compute": lambda one: one.compute_seconds,
         "exposed communication": lambda one: one.exposed_seconds,
         "bubble": lambda one: one.idle_seconds,
-        "memory of the fullest device": lambda one: one.memory.bytes,
+        "peak memory": lambda one: one.memory.bytes,
     }
     for what, of in parts.items():
         assert (what in same) == (of(first) == of(other))
@@ -180,7 +180,7 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
     }
     assert rows["step time"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
-    assert rows["of peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    assert rows["MFU"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
         by = {
