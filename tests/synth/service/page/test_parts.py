@@ -214,11 +214,11 @@ def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[st
     heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)
     cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
     first, figures = sizes[0], dict(zip(heads[1:], cells, strict=True))
-    assert figures["default"] == format_duration(first.baseline_seconds)
+    assert figures["default time"] == format_duration(first.baseline_seconds)
     gain = f"{first.baseline_seconds / first.seconds:.2f}x"
     told = {DefaultComparison.SAME: "tie", DefaultComparison.NOT_OFFERED: "none"}
     assert figures["speed-up"] == told.get(first.against_default, gain)
-    assert figures["by"].split(", ")[0] == first.default_name
+    assert figures["default algorithm"].split(", ")[0] == first.default_name
     assert figures["bus bandwidth"].endswith(" GB/s")
 
 
