@@ -55,13 +55,13 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
-        wished = [one.strip() for given in scope or ("ask,keep",) for one in given.split(",")]
-        known = [one.value for one in Scope]
-        for one in wished:
-            if one not in known:
-                raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
+        wished = [word.strip() for given in scope or ("ask,keep",) for word in given.split(",")]
+        known = [known_scope.value for known_scope in Scope]
+        for word in wished:
+            if word not in known:
+                raise InputError(f"{word[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
         expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
-        scopes = [one for one in Scope if one in wished]
+        scopes = [known_scope for known_scope in Scope if known_scope in wished]
         made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
         _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 

@@ -119,16 +119,16 @@ def serve(store: str | None, quiet: bool, **given: Any) -> None:
 def _parameters() -> Iterator[Parameter]:
     """The flags of ``serve`` as typer has them."""
     kinds = get_type_hints(ServeOptions)
-    for one in fields(ServeOptions):
-        word = f"--{one.name.replace('_', '-')}"
-        option = typer.Option(word, envvar=f"COLLSYNTH_{one.name.upper()}", **one.metadata)
-        yield keyword(one.name, Annotated[kinds[one.name], option], one.default)
+    for setting in fields(ServeOptions):
+        word = f"--{setting.name.replace('_', '-')}"
+        option = typer.Option(word, envvar=f"COLLSYNTH_{setting.name.upper()}", **setting.metadata)
+        yield keyword(setting.name, Annotated[kinds[setting.name], option], setting.default)
     yield keyword("store", StoreUrl, None)
     yield keyword("quiet", Quiet, False)
 
 
 serve.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]
-serve.__annotations__ = {one.name: one.annotation for one in _parameters()}
+serve.__annotations__ = {parameter.name: parameter.annotation for parameter in _parameters()}
 
 
 def _check_secret(secret: str | None, people: str) -> str | None:

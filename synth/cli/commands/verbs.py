@@ -67,7 +67,7 @@ class OrderedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note the names as they were given, each as often as it was; then parse as usual."""
         *_, order = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.meta[_ORDER] = [one.name for one in order]
+        ctx.meta[_ORDER] = [flag.name for flag in order]
         return super().parse_args(ctx, args)
 
 
@@ -80,7 +80,7 @@ def commands() -> dict[str, Callable[..., None]]:
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     """A verb's command for typer: a function whose signature lists the flags."""
     asked_for = [FlagEntry(**flag) for flag in row["flags"]]
-    each = {one.name: one.each for one in asked_for if one.each}
+    each = {flag.name: flag.each for flag in asked_for if flag.each}
 
     def command(
         context: typer.Context,
@@ -106,7 +106,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     ]
     command.__doc__ = row["help"]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in taken}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
     return command
 
 

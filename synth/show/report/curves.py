@@ -93,9 +93,9 @@ def draw_curves(answer: SweepReply) -> Curves:
     members = prod(axes.get(name, 1) for name in answer.reduce)
     factor = busbw_factor(answer.request.value, members) / 1e9
     times = {
-        "best": [(one.bytes, one.seconds) for one in sizes],
-        "default": [(one.bytes, one.baseline_seconds) for one in sizes],
-        "bound": [(one.bytes, one.bound_seconds) for one in sizes],
+        "best": [(size.bytes, size.seconds) for size in sizes],
+        "default": [(size.bytes, size.baseline_seconds) for size in sizes],
+        "bound": [(size.bytes, size.bound_seconds) for size in sizes],
     }
     lines: Lines = {name: [(float(x), y) for x, y in line if y > 0] for name, line in times.items()}
     rates: Lines = {
@@ -104,11 +104,13 @@ def draw_curves(answer: SweepReply) -> Curves:
     }
     gains: Lines = {
         "best": [
-            (one.bytes, one.baseline_seconds / one.runtime_seconds) for one in sizes if one.seconds
+            (size.bytes, size.baseline_seconds / size.runtime_seconds)
+            for size in sizes
+            if size.seconds
         ],
-        "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
+        "default": [(size.bytes, 1.0) for size in sizes if size.seconds],
     }
-    marks = [one.from_bytes for one in answer.stretches[1:]]
+    marks = [stretch.from_bytes for stretch in answer.stretches[1:]]
     drawn = [
         _drawing("Bus bandwidth against message size", rates, marks, _rates),
         _drawing("Speed-up over the default against message size", gains, marks, _gains),
@@ -211,7 +213,7 @@ def _seconds(values: Sequence[float]) -> Scale:
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     found = [10.0**power * factor for power in powers for factor in factors]
-    inside = [one for one in found if low * 0.999 <= one <= high * 1.001]
+    inside = [mark for mark in found if low * 0.999 <= mark <= high * 1.001]
     return Scale(_log_position(low, high), inside, format_duration)
 
 
@@ -247,7 +249,7 @@ def linear_scale(
     wide = high - low
     return Scale(
         lambda value: (value - low) / wide if wide else 0.5,
-        [one for one in marked if low <= one <= high],
+        [mark for mark in marked if low <= mark <= high],
         text,
     )
 

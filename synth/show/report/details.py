@@ -71,13 +71,13 @@ def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
     match answer:
         case SweepReply():
             return [
-                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
-                if one.trial
-                else one.first
-                for one in answer.stretches
+                stretch.first.model_copy(update={"worth_measuring": stretch.trial.worth_measuring})
+                if stretch.trial
+                else stretch.first
+                for stretch in answer.stretches
             ]
         case PlanReply():
-            return [one.answer for one in answer.entries]
+            return [entry.answer for entry in answer.entries]
         case RankingReply() | UnevenReply():
             return answer.answers
 
@@ -116,10 +116,10 @@ def devices(
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
     elif isinstance(answer, PlacedAnswer):
-        placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
+        placed = {number: coordinates(at, answer.placement) for number, at in drawn.devices.items()}
     return [
-        DrawnDevice(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
-        for one, at in drawn.devices.items()
+        DrawnDevice(number, unit_name(ranking.system.levels, at), placed.get(number, ()))
+        for number, at in drawn.devices.items()
     ]
 
 
@@ -127,7 +127,7 @@ def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPr
     """The steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
     counts = [len(answer.steps)]
     if isinstance(answer, PlacedAnswer):
-        counts = [one.steps for one in answer.stripes]
+        counts = [stripe.steps for stripe in answer.stripes]
     numbers = [
         f"{stripe + 1}.{step + 1}" if len(counts) > 1 else str(step + 1)
         for stripe, count in enumerate(counts)
@@ -149,9 +149,9 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
         return NoCodeAdvice("Nothing to paste: no program is faster beyond prediction error.")
     request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
-    if not all(one.segments == 1 and is_plain(one, request) for one in ends):
+    if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
+    lines = [_setting(end, ranking.algorithm, ranking.system.runtime) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
@@ -206,7 +206,7 @@ def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str
 def _is_default(answer: PlacedAnswer) -> bool:
     """Whether it is the runtime's own choice, by the same algorithm and protocol."""
     own = ALGORITHMS.get(answer.default.name), answer.default.protocol
-    return all((one.algorithm, one.protocol) == own for one in answer.steps)
+    return all((step.algorithm, step.protocol) == own for step in answer.steps)
 
 
 def _default(answer: PlacedAnswer) -> str:

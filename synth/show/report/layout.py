@@ -70,7 +70,7 @@ class DrawingLayout:
         if depth < _DEEP:
             return usual
         outer = [
-            _possible_columns(*one) for one in zip(self.levels[:-1], self.shown[:-1], strict=True)
+            _possible_columns(*pair) for pair in zip(self.levels[:-1], self.shown[:-1], strict=True)
         ]
         return max(([*some, usual[-1]] for some in product(*outer)), key=self._scale)
 

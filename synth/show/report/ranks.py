@@ -128,7 +128,7 @@ def _group(over: Sequence[str], devices: Sequence[int]) -> RankGroup:
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
     """Over what groups are told: each axis, and all that the collective is over."""
     asked = tuple(axes_at(ranking, index))
-    return list(dict.fromkeys([*((one,) for one in answer_at(ranking, index).axes), asked]))
+    return list(dict.fromkeys([*((axis,) for axis in answer_at(ranking, index).axes), asked]))
 
 
 def members(
@@ -140,7 +140,7 @@ def members(
     """All that a device works with over some axes; on a machine that lacks devices all others."""
     if isinstance(ranking, UnevenReply):
         left = ranking.uneven.devices
-        return lambda one: left
+        return lambda device: left
     assert isinstance(answer, PlacedAnswer)
-    along, matrix = [axes.index(one) for one in over], answer.placement
-    return lambda one: peers(one.number, one.coordinates, matrix, along)
+    along, matrix = [axes.index(axis) for axis in over], answer.placement
+    return lambda device: peers(device.number, device.coordinates, matrix, along)

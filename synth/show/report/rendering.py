@@ -91,21 +91,21 @@ def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
     Which flag writes files is said to those alone who typed the command.
     """
     lines: list[str] = []
-    for one in _flatten(what):
-        if isinstance(one, str):
-            lines += [line for line in one.split("\n") if not line.startswith(_WRITES)]
+    for part in _flatten(what):
+        if isinstance(part, str):
+            lines += [line for line in part.split("\n") if not line.startswith(_WRITES)]
             continue
         yield from _paragraphs(lines)
         lines = []
-        yield cells_of(one)
+        yield cells_of(part)
     yield from _paragraphs(lines)
 
 
 def _flatten(what: RenderableType) -> Iterator[str | Table]:
     match what:
         case Group():
-            for one in what.renderables:
-                yield from _flatten(one)
+            for part in what.renderables:
+                yield from _flatten(part)
         case Text():
             yield what.plain
         case str() | Table():

@@ -104,7 +104,7 @@ def _parts(row: RowOfStep) -> Mapping[Activity, float]:
 def _legend(lines: Sequence[TimelineTrack]) -> Iterator[str]:
     met = {kind for line in lines for row in line.rows for kind in _parts(row)}
     x = _LEFT
-    for kind in (one for one in Activity if one in met):
+    for kind in (activity for activity in Activity if activity in met):
         yield (
             f'<rect x="{x}" y="4" width="12" height="12" fill="{_COLOURS[kind]}"/>'
             f'<text x="{x + 17}" y="14">{_KINDS.get(kind, kind.value)}</text>'

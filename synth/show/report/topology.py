@@ -81,7 +81,7 @@ def topology(
     most = MOST_NARROW if narrow else MOST_DEVICES
     shown = fold_counts([level.count for level in levels], most)
     layout = DrawingLayout(levels, shown, narrow)
-    drawing = _TopologyDrawing(layout, {one.unit: one for one in faults}, around)
+    drawing = _TopologyDrawing(layout, {fault.unit: fault for fault in faults}, around)
     drawing.children((), (0.0, 0.0))
     left_out = _left_out_text(levels, shown)
     wide, high = layout.size(0)
@@ -248,11 +248,11 @@ class _TopologyDrawing:
         told = set[int]()
         for which, above, devices in lines:
             level = self.levels[which]
-            for one, other in _neighbours(level, devices):
-                closes = _closes(level, devices, (one, other))
+            for device, other in _neighbours(level, devices):
+                closes = _closes(level, devices, (device, other))
                 label = speed(level) if closes and which not in told else ""
                 told |= {which} if closes else set()
-                self._cable(level, above, (one, other), label, SIDE_MARGIN if closes else 0.0)
+                self._cable(level, above, (device, other), label, SIDE_MARGIN if closes else 0.0)
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
         """What joins all children of a unit."""

@@ -34,28 +34,29 @@ def heads_of(answer: DiffReply) -> _Heads:
     """What two answers are called, as ``heads`` says it."""
     changes = [*answer.machine, *answer.asked]
     return heads(
-        (one.what, value_text(one, one.first), value_text(one, one.second)) for one in changes
+        (change.what, value_text(change, change.first), value_text(change, change.second))
+        for change in changes
     )
 
 
 def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
     """What two answers are called: by the machine, model, job or whatever else they differ in.
 
-    Given what differs with both values in words, ``-`` for none and nothing for an empty one.
+    Given the name of each difference with both values as texts, ``-`` where there is no value.
     ``first`` and ``second`` where nothing has two values that are short enough for a heading.
     """
     found = {
-        what: (one, other)
-        for what, one, other in differences
-        if one != other
-        and "-" not in (one, other)
-        and max(len(one), len(other)) <= _LONGEST_CHARACTERS
+        what: (first, other)
+        for what, first, other in differences
+        if first != other
+        and "-" not in (first, other)
+        and max(len(first), len(other)) <= _LONGEST_CHARACTERS
     }
     what = next((what for what in (*_NAMES, *found) if what in found), None)
     if what is None:
         return UNNAMED_HEADS
-    one, other = (said or f"no {what}" for said in found[what])
-    return (one, other) if what in _NAMES else (f"{what} {one}", f"{what} {other}")
+    first, second = (text or f"no {what}" for text in found[what])
+    return (first, second) if what in _NAMES else (f"{what} {first}", f"{what} {second}")
 
 
 def _changes(
@@ -63,9 +64,9 @@ def _changes(
 ) -> Iterator[RenderableType]:
     if changes:
         cells: Columns[ValueDifference] = {
-            heading: lambda one: one.what,
-            heads[0]: lambda one: value_text(one, one.first),
-            heads[1]: lambda one: value_text(one, one.second),
+            heading: lambda change: change.what,
+            heads[0]: lambda change: value_text(change, change.first),
+            heads[1]: lambda change: value_text(change, change.second),
         }
         yield table_of(changes, cells, wraps=heads[1])
         yield ""
@@ -84,8 +85,8 @@ def value_text(changed: ValueDifference, value: object) -> str:
 
 def line_headings(heads: _Heads) -> Sequence[str]:
     """What stands above the lines of two answers; figures are every second of them."""
-    one, other = heads
-    return ["", one, "time", other, "time", "ratio"]
+    first, second = heads
+    return ["", first, "time", second, "time", "ratio"]
 
 
 def line_cells(line: LineDifference) -> Sequence[str]:

@@ -53,10 +53,10 @@ def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
 
 
 _CHOICES: Columns[EvenMachine] = {
-    "or an even submachine": lambda one: one.machine,
-    "devices": lambda one: str(one.devices),
-    "time": lambda one: format_duration(one.seconds),
-    "program": lambda one: stripe_lines([stripe(one.program, [one.segments])]),
+    "or an even submachine": lambda machine: machine.machine,
+    "devices": lambda machine: str(machine.devices),
+    "time": lambda machine: format_duration(machine.seconds),
+    "program": lambda machine: stripe_lines([stripe(machine.program, [machine.segments])]),
 }
 
 
@@ -96,10 +96,12 @@ def render_cost(reply: CostReply) -> RenderableType:
 def _placement_lines(reply: CostReply) -> Iterator[str]:
     """Where the axes lie on the healthy machine, and where now if that is elsewhere."""
     said = []
-    for one in (reply.healthy, reply.best):
-        if one.placement is not None:
-            lies = describe_placement(placement_of(reply.system.levels, one.axes, one.placement))
-            said.append(f"{lies}, {one.placement}")
+    for priced in (reply.healthy, reply.best):
+        if priced.placement is not None:
+            lies = describe_placement(
+                placement_of(reply.system.levels, priced.axes, priced.placement)
+            )
+            said.append(f"{lies}, {priced.placement}")
     yield from (f"placement: {each}" for each in said[:1])
     yield from (f"placement now: {each}" for each in said[1:] if each != said[0])
     if reply.laid_out_by:
@@ -118,5 +120,5 @@ def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
         f"{format_duration(followed.healthy_seconds)} healthy, "
         f"{format_duration(followed.seconds)} now"
     )
-    for one in followed.busiest:
-        yield f"  {one.link}: busy {one.busy_share:.0%} of the time"
+    for link in followed.busiest:
+        yield f"  {link.link}: busy {link.busy_share:.0%} of the time"

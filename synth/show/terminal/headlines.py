@@ -93,21 +93,27 @@ def headline_of(answer: object) -> str:
             against = contradiction(answer.contradicted)
             return f"{against}; {fitted} nevertheless" if against else fitted
         case TestsReply():
-            seconds = describe_total(one.seconds for one in answer.experiments)
+            seconds = describe_total(test.seconds for test in answer.experiments)
             return f"{pluralize(len(answer.experiments), 'test')}, {seconds}"
     return ""
 
 
 def _runs(answer: DoctorReply) -> str:
     """How many runs fall short, and the levels that are to blame for it."""
-    short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
+    short = {
+        finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
+    }
     runs = pluralize(len(answer.runs), "run")
     if against := contradiction(answer.findings):
         return against
     if not short:
-        above = {one.source for one in answer.findings if one.kind == "above-prediction"}
+        above = {
+            finding.source for finding in answer.findings if finding.kind == "above-prediction"
+        }
         return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
-    named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
+    named = dict.fromkeys(
+        finding.level for finding in answer.findings if finding.kind == "level-short"
+    )
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
     return f"{fall}{len(short)} of {runs} below the prediction"
@@ -115,7 +121,7 @@ def _runs(answer: DoctorReply) -> str:
 
 def contradiction(findings: Sequence[FindingPart]) -> str:
     """That rows beat what the description allows, the first of them with both sides; else ""."""
-    found = [one for one in findings if one.kind == "below-bound"]
+    found = [finding for finding in findings if finding.kind == "below-bound"]
     if not found:
         return ""
     more = f"; the same holds for {len(found) - 1} more" if len(found) > 1 else ""
@@ -124,14 +130,14 @@ def contradiction(findings: Sequence[FindingPart]) -> str:
 
 def shortfall_headline(findings: Sequence[FindingPart]) -> str:
     """The machine whose runs fall short, and by which level; nothing if none does."""
-    if not any(one.kind in SHORTFALLS for one in findings):
+    if not any(finding.kind in SHORTFALLS for finding in findings):
         return ""
-    told = dict.fromkeys(one.level for one in findings if one.kind == "level-short")
+    told = dict.fromkeys(finding.level for finding in findings if finding.kind == "level-short")
     if told:
         names = " and ".join(map(repr, told))
         level, fall = ("level", "falls") if len(told) == 1 else ("levels", "fall")
         return f"a machine whose {level} {names} {fall} short"
-    likely = dict.fromkeys(one.level for one in findings if len(one.suspects) > 1)
+    likely = dict.fromkeys(finding.level for finding in findings if len(finding.suspects) > 1)
     by = f", most likely by level {' and '.join(map(repr, likely))}" if likely else ""
     return f"a machine that falls short{by}"
 
@@ -150,7 +156,7 @@ def _fit_error_text(answer: CalibratedReply) -> str:
 
 
 def _ambiguity_text(answer: CalibratedReply) -> str:
-    pairs = (" and ".join(one.levels) for one in answer.untold)
+    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.untold)
     return "".join(f", but {pair} cannot be distinguished" for pair in pairs)
 
 
@@ -158,8 +164,8 @@ def _systems(several: SystemsRankedReply) -> str:
     """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
     if ranges := ranges_of(several):
         most = {
-            name: max((rate for _, rate in bandwidths_by_size(one)), default=0.0)
-            for name, one in ranges.items()
+            name: max((rate for _, rate in bandwidths_by_size(sweep)), default=0.0)
+            for name, sweep in ranges.items()
         }
         return f"{max(most, key=lambda name: most[name])} has the highest bus bandwidth"
     if not (seconds := seconds_of(several)):
@@ -170,16 +176,18 @@ def _systems(several: SystemsRankedReply) -> str:
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
     """By the name of a system what was found over a range of sizes."""
-    return {name: one for name, one in _name_answers(several) if isinstance(one, SweepReply)}
+    return {
+        name: answer for name, answer in _name_answers(several) if isinstance(answer, SweepReply)
+    }
 
 
 def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
     """By the name of a system the time of its best answer; of a job what a step waits."""
     found = {}
-    for name, one in _name_answers(several):
-        match one:
+    for name, answer in _name_answers(several):
+        match answer:
             case PlanReply():
-                found[name] = one.ranking[0].exposed_seconds
+                found[name] = answer.ranking[0].exposed_seconds
             case RankingReply(answers=[best, *_]) | UnevenReply(answers=[best, *_]):
                 found[name] = best.seconds
     return found
@@ -189,14 +197,14 @@ def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
     """Bus bandwidth of the best answer at each size, in GB/s."""
     axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
     factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
-    for one in sorted(reply.sizes, key=lambda one: one.bytes):
-        if one.seconds:
-            yield float(one.bytes), factor * one.bytes / one.seconds / 1e9
+    for size in sorted(reply.sizes, key=lambda size: size.bytes):
+        if size.seconds:
+            yield float(size.bytes), factor * size.bytes / size.seconds / 1e9
 
 
 def _name_answers(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
     """The answers by their systems, told apart by a number where several are called the same."""
-    names: Sequence[str] = [one.system.name for one in several.systems]
-    for at, (name, one) in enumerate(zip(names, several.systems, strict=True)):
+    names: Sequence[str] = [answer.system.name for answer in several.systems]
+    for at, (name, answer) in enumerate(zip(names, several.systems, strict=True)):
         again = names.count(name) > 1
-        yield f"{name} ({names[: at + 1].count(name)})" if again else name, one
+        yield f"{name} ({names[: at + 1].count(name)})" if again else name, answer

@@ -97,7 +97,7 @@ def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableTyp
         return
     unpriced = f"not priced: communication over {' and '.join(others)}"
     if not reply.laid_out_by:
-        several = len({str(one.placement) for one in reply.answers}) > 1
+        several = len({str(answer.placement) for answer in reply.answers}) > 1
         yield unpriced + ("; each placement is priced for this collective alone" if several else "")
         return
     flags = " ".join(f"--reduce {name} --bytes ... --times ..." for name in others)

@@ -85,8 +85,8 @@ def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Re
 def render_ranking(reply: RankingReply) -> RenderableType:
     """The answers of one size."""
     axes = reply.answers[0].axes if reply.answers else {}
-    matrices = [one.placement for one in reply.answers]
-    near = ["near"] * any(one.others for one in reply.answers)
+    matrices = [answer.placement for answer in reply.answers]
+    near = ["near"] * any(answer.others for answer in reply.answers)
     columns = _add_placement_column("#", "program", *near, "time", "busbw", "speed-up", "bound",
                               "limited by", "proof", matrices=matrices)  # fmt: skip
     programs = pluralize(reply.considered.programs, "program")
@@ -124,8 +124,8 @@ def _rank_orders(
     system: MachineInFull, answers: Sequence[PlacedAnswer]
 ) -> Iterator[RenderableType]:
     """What the placement of an answer asks of each framework."""
-    for one in answers:
-        yield from rank_orders(system.levels, one.axes, one.placement, f" of {one.rank}")
+    for answer in answers:
+        yield from rank_orders(system.levels, answer.axes, answer.placement, f" of {answer.rank}")
 
 
 def _question_lines(
@@ -147,7 +147,7 @@ def _question_lines(
 def render_sweep(reply: SweepReply) -> RenderableType:
     """From which size on which answer is the best."""
     axes = reply.stretches[0].first.axes if reply.stretches else {}
-    matrices = [one.first.placement for one in reply.stretches]
+    matrices = [stretch.first.placement for stretch in reply.stretches]
     columns = _add_placement_column(
         "sizes", "program", "time", "busbw", "speed-up", "bound", "proof", matrices=matrices
     )
@@ -164,7 +164,7 @@ def render_sweep(reply: SweepReply) -> RenderableType:
         *price_basis_lines(reply.system),
         *(
             [_interval_legend(reply.system)]
-            if any(one.interval_seconds for one in reply.answers)
+            if any(answer.interval_seconds for answer in reply.answers)
             else []
         ),
         *render_left_over(reply),
@@ -183,22 +183,24 @@ def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
     """The best answer of each system in one table; of a range of sizes, one table each."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
-        each = [part for one in reply.systems for part in (render_top(one), "")]
+        each = [part for ranking in reply.systems for part in (render_top(ranking), "")]
         return paragraphs(*each, stopped_warning(reply.complete))
     if isinstance(first, PlanReply):
-        plans = [one for one in reply.systems if isinstance(one, PlanReply)]
+        plans = [plan for plan in reply.systems if isinstance(plan, PlanReply)]
         return paragraphs(*_render_plans(plans), stopped_warning(reply.complete))
     columns = ("system", "program", "time", "busbw", "speed-up", "limited by", "proof")
-    others = [one for one in reply.systems if isinstance(one, RankingReply | UnevenReply)]
+    others = [
+        ranking for ranking in reply.systems if isinstance(ranking, RankingReply | UnevenReply)
+    ]
     asked = request_text(first.request, first.reduce, first.bytes)
     return paragraphs(
         f"{asked}: the best on each of {pluralize(len(reply.systems), 'system')}\n",
-        ranked_table((_best_row(one) for one in others if one.answers), *columns),
+        ranked_table((_best_row(ranking) for ranking in others if ranking.answers), *columns),
         "",
-        *(line for one in others for line in _best_placement(one)),
+        *(line for ranking in others for line in _best_placement(ranking)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_busbw(first.system)}\n{_SPEEDUP}",
-        *mark_lines(_best_row(one) for one in others if one.answers),
+        *mark_lines(_best_row(ranking) for ranking in others if ranking.answers),
         stopped_warning(reply.complete),
     )
 
@@ -275,24 +277,26 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
     yield ""
     requests = [entry.request.value for entry in reply.entries]
-    titled = [replace(row, title=(one,)) for row, one in zip(rows(reply), requests, strict=True)]
+    titled = [
+        replace(row, title=(request,)) for row, request in zip(rows(reply), requests, strict=True)
+    ]
     columns = ("#", "request", "program", "speed-up", "bound", "limited by", "proof")
     yield ranked_table(titled, *columns)
 
 
 def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
     """How to get what entries gain over the runtime's own choice."""
-    for one in entries:
-        if one.answer.against_default is DefaultComparison.FASTER:
-            yield f"\n{one.name}: {one.answer.advice.text}"
-            yield from _side_effect_lines(one, entries)
+    for entry in entries:
+        if entry.answer.against_default is DefaultComparison.FASTER:
+            yield f"\n{entry.name}: {entry.answer.advice.text}"
+            yield from _side_effect_lines(entry, entries)
 
 
 def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
     """What a line of the environment holds for, beside the entry that it is meant for."""
     if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
-        same = (one for one in entries if one.request is entry.request and one is not entry)
-        others = ", ".join(one.name for one in same)
+        same = (other for other in entries if other.request is entry.request and other is not entry)
+        others = ", ".join(other.name for other in same)
         yield f"  {explain_scope(entry.request.value)}{f'; here also for {others}' * bool(others)}"
 
 
@@ -349,7 +353,7 @@ def _ties(
     if first is None or first.interval_seconds is None:
         return
     text = _interval_legend(system)
-    many_tied = sum(one.tied for one in ranked)
+    many_tied = sum(option.tied for option in ranked)
     if many_tied > 1 and system.prices != "typical":
         text += f"\n{pluralize(many_tied, what)} tie with the first within prediction error"
     yield text
@@ -358,14 +362,16 @@ def _ties(
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
     """What the default that is kept is in NCCL after 2.28, where that decides."""
     if reply.answers:
-        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))
 
 
 def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
     """What to do where the first answer is none that a runtime offers."""
     if answers and answers[0].against_default is DefaultComparison.NOT_OFFERED:
-        offered = (one for one in answers if one.against_default is DefaultComparison.FASTER)
+        offered = (
+            answer for answer in answers if answer.against_default is DefaultComparison.FASTER
+        )
         best = next(offered, None)
         least = (
             "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
@@ -374,9 +380,11 @@ def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
 
 
 def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:
-    for one in entries:
-        size = f"{format_bytes(one.bytes)} over {', '.join(one.over)}, {times_text(one.times)}"
-        yield f"not priced: {one.name} ({size}): {one.why}"
+    for entry in entries:
+        size = (
+            f"{format_bytes(entry.bytes)} over {', '.join(entry.over)}, {times_text(entry.times)}"
+        )
+        yield f"not priced: {entry.name} ({size}): {entry.why}"
 
 
 def _reasons(reply: RankingReply) -> Iterator[str]:

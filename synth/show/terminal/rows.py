@@ -100,28 +100,31 @@ def rows(reply: Ranking) -> list[RankingRow]:
         case RankingReply():
             best = reply.best_default_seconds
             priced = [
-                _PricedAnswer(one, reply.bytes, one.bound_seconds, best) for one in reply.answers
+                _PricedAnswer(answer, reply.bytes, answer.bound_seconds, best)
+                for answer in reply.answers
             ]
         case UnevenReply():
-            priced = [_PricedAnswer(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
-    return [_row(reply.request, reply.reduce, one) for one in priced]
+            priced = [
+                _PricedAnswer(answer, reply.bytes, reply.bound_seconds) for answer in reply.answers
+            ]
+    return [_row(reply.request, reply.reduce, answer) for answer in priced]
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
     """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
     found = []
-    for one in reply.elsewhere:
-        priced = _PricedAnswer(one.answer, reply.bytes, one.answer.bound_seconds)
+    for option in reply.elsewhere:
+        priced = _PricedAnswer(option.answer, reply.bytes, option.answer.bound_seconds)
         row = _row(reply.request, reply.reduce, priced)
-        found.append(replace(row, speedup=(f"{one.gain:.2f}x",)))
+        found.append(replace(row, speedup=(f"{option.gain:.2f}x",)))
     return found
 
 
 def default_rows(reply: RankingReply) -> list[RankingRow]:
     """The runtime's own choice as a row, where no answer is better and none is just that."""
-    if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
+    if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
-    first = min(reply.answers, key=lambda one: one.baseline_seconds)
+    first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
     if not first.steps or (
         first.against_best is DefaultComparison.SAME and is_plain(first, reply.request)
     ):
@@ -137,7 +140,9 @@ def _replace_by_default(
     row: RankingRow, reply: RankingReply | SweepReply, by: str, *priced: _PricedAnswer
 ) -> RankingRow:
     """A row with the runtime's own choice in place of its answers, at these sizes."""
-    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, PlacedAnswer)]
+    plain = [
+        (part, part.answer.default) for part in priced if isinstance(part.answer, PlacedAnswer)
+    ]
     intervals = dict.fromkeys(_interval(own.interval_seconds) for _, own in plain)
     members = prod(plain[0][0].answer.axes[name] for name in reply.reduce)
     return replace(
@@ -151,19 +156,21 @@ def _replace_by_default(
         by=by,
         time=_ends(format_duration(own.seconds) for _, own in plain),
         bus_bandwidth=_ends(
-            bus_bandwidth(reply.request.value, one.size_bytes, own.seconds, members)
-            for one, own in plain
+            bus_bandwidth(reply.request.value, part.size_bytes, own.seconds, members)
+            for part, own in plain
         ),
         intervals=tuple(interval for interval in intervals if interval),
-        bound=_ends(_share(one.bound_seconds, own.seconds) for one, own in plain),
+        bound=_ends(_share(part.bound_seconds, own.seconds) for part, own in plain),
     )
 
 
 def default_by_size(reply: SweepReply) -> list[str]:
     """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
-    sizes = sorted(reply.sizes, key=lambda one: one.bytes)
-    ways = [(one.bytes, algorithm_name(one.default_name, one.default_protocol)) for one in sizes]
-    changes = groupby(ways, key=lambda one: one[1])
+    sizes = sorted(reply.sizes, key=lambda size: size.bytes)
+    ways = [
+        (size.bytes, algorithm_name(size.default_name, size.default_protocol)) for size in sizes
+    ]
+    changes = groupby(ways, key=lambda pair: pair[1])
     return [f"{way} from {format_bytes(next(some)[0])}" for way, some in changes]
 
 
@@ -208,10 +215,10 @@ def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText
 def stripe_lines(stripes: Iterable[StripeText]) -> str:
     """Programs that run side by side, one step a line; each of several under its share."""
     return "\n".join(
-        (f"{one.share} by\n" if one.share else "")
-        + ";\n".join(one.steps)
-        + (f"\nin {one.segments} segments" if one.segments else "")
-        for one in stripes
+        (f"{part.share} by\n" if part.share else "")
+        + ";\n".join(part.steps)
+        + (f"\nin {part.segments} segments" if part.segments else "")
+        for part in stripes
     )
 
 
@@ -231,7 +238,7 @@ _CELLS: Columns[RankingRow] = {
     "program": lambda row: "\n".join(filter(None, (stripe_lines(row.stripes), row.by))),
     "near": lambda row: f"+{row.others}" if row.others else "",
     "time": lambda row: _time_cell(row),
-    "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
+    "busbw": lambda row: _lines(tuple(rate.removesuffix(" GB/s") for rate in row.bus_bandwidth)),
     "speed-up": lambda row: _lines(row.speedup),
     "gain": lambda row: _lines(row.speedup),
     "bound": lambda row: _lines(row.bound),
@@ -263,7 +270,7 @@ def _interval(seconds: Sequence[float] | None) -> Ends:
 
 def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingRow:
     """The row of one answer, or of both ends of a range that has one placement and program."""
-    answers = [one.answer for one in priced]
+    answers = [part.answer for part in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, PlacedAnswer)]
     members = prod(first.axes[name] for name in over)
@@ -278,12 +285,12 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
         time=_ends(format_duration(answer.seconds) for answer in answers),
         intervals=tuple(interval for interval in intervals if interval),
         bus_bandwidth=_ends(
-            bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
-            for one in priced
+            bus_bandwidth(request.value, part.size_bytes, part.answer.seconds, members)
+            for part in priced
         ),
         speedup=_ends(map(_speedup, priced)),
         slower=all(_comparison_of(answer) is DefaultComparison.SLOWER for answer in answers),
-        bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
+        bound=_ends(_share(part.bound_seconds, part.answer.seconds) for part in priced),
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
@@ -293,9 +300,9 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
 
 def _runtime_ends(answers: Sequence[PlacedAnswer]) -> Ends:
     """What answers take as the runtime runs them; nothing where that is as priced."""
-    if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
+    if all(answer.runtime_seconds <= (1 + FINEST) * answer.seconds for answer in answers):
         return ()
-    return _ends(format_duration(one.runtime_seconds) for one in answers)
+    return _ends(format_duration(answer.runtime_seconds) for answer in answers)
 
 
 def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison:
@@ -355,11 +362,11 @@ def is_plain(answer: PlacedAnswer, request: Goal) -> bool:
 
 
 def _stretch(reply: SweepReply, index: int) -> RankingRow:
-    one = reply.stretches[index]
-    first = _PricedAnswer(one.first, one.from_bytes, one.first.bound_seconds)
-    last = _PricedAnswer(one.last, one.until_bytes, one.last.bound_seconds)
-    title = _ends([format_bytes(one.from_bytes), format_bytes(one.until_bytes)])
-    if one.keeps_default and one.first.steps:
+    stretch = reply.stretches[index]
+    first = _PricedAnswer(stretch.first, stretch.from_bytes, stretch.first.bound_seconds)
+    last = _PricedAnswer(stretch.last, stretch.until_bytes, stretch.last.bound_seconds)
+    title = _ends([format_bytes(stretch.from_bytes), format_bytes(stretch.until_bytes)])
+    if stretch.keeps_default and stretch.first.steps:
         row = _row(reply.request, reply.reduce, first)
         row = replace(
             _replace_by_default(row, reply, KEEP_DEFAULT.text, first, last), speedup=("tie",)
@@ -380,7 +387,7 @@ def _stripes(answers: Sequence[PlacedAnswer]) -> Iterator[StripeText]:
     """The stripes of answers that differ only in size, with the segments of all these sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
-        yield stripe(first.program, [one.segments for one in (first, *others)], share)
+        yield stripe(first.program, [part.segments for part in (first, *others)], share)
 
 
 def _ends(values: Iterable[str]) -> Ends:

@@ -117,13 +117,13 @@ def price_basis_lines(system: MachineInFull) -> Iterator[str]:
     yield from map(test_advice, system.tells)
 
 
-def test_advice(one: TellingTest) -> str:
+def test_advice(test: TellingTest) -> str:
     """What to run where levels are not told apart, and what then."""
-    levels = " and ".join(map(repr, one.levels))
+    levels = " and ".join(map(repr, test.levels))
     return (
-        f"to distinguish levels {levels}, run on {one.where} "
-        f"({one.test} of 'calibrate --plan'), then calibrate with its log and yours:\n"
-        f"  {one.line}"
+        f"to distinguish levels {levels}, run on {test.where} "
+        f"({test.test} of 'calibrate --plan'), then calibrate with its log and yours:\n"
+        f"  {test.line}"
     )
 
 
@@ -176,8 +176,8 @@ def shape(levels: Sequence[LevelInBrief]) -> str:
 def faults_text(exceptions: Sequence[MachineException]) -> str:
     """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
     found = (
-        f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
-        for one in exceptions
+        f"without {fault.unit}" if fault.missing else f"{fault.unit} at {fault.bandwidth_share:.0%}"
+        for fault in exceptions
     )
     return ", ".join(found)
 

@@ -104,9 +104,9 @@ def row_to_do(
     told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
     """What to do about any row: what the verdict says of it, else as it would of this row alone."""
-    for one in told.to_do if told else ():
-        if one.row == row:
-            return one
+    for choice in told.to_do if told else ():
+        if choice.row == row:
+            return choice
     if answer.worth_measuring:
         return to_do_of_run(RowRun(row, name, answer.worth_measuring))
     return to_do_of_answer(answer, row, name, request, speedup) if is_available(answer) else None
@@ -114,7 +114,7 @@ def row_to_do(
 
 def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdict:
     """Of the answers of one size."""
-    plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+    plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
     if not plain.steps:
         return Verdict("Nothing to do", ["the collective is over one device"])
     best = best_available(reply.answers)
@@ -155,17 +155,17 @@ def _measuring_verdict(
 
     ``first`` is said before all of that: what the default is depends on it.
     """
-    most = max(one.worth.speedup for one in runs)
+    most = max(run.worth.speedup for run in runs)
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
     said = [*first, *said]
     return Verdict(
-        headline, said, orders, [to_do_of_run(one) for one in runs], decision_rule(runs), of
+        headline, said, orders, [to_do_of_run(run) for run in runs], decision_rule(runs), of
     )
 
 
 def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
     """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
-    first = min(answers, key=lambda one: one.seconds)
+    first = min(answers, key=lambda answer: answer.seconds)
     at = f"{row_name(first, answers)}, {format_duration(first.seconds)}"
     if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
@@ -224,14 +224,14 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
     """
     ends = [
         (end, size)
-        for one in reply.stretches
-        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+        for stretch in reply.stretches
+        for end, size in ((stretch.first, stretch.from_bytes), (stretch.last, stretch.until_bytes))
         if end.later_default
     ]
     for end, size in ends[:1]:
         told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
-        [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
-        if not others and all(_is_later_slower(one) for one, _ in ends):
+        [name, *others] = dict.fromkeys(size.default_name for size in reply.sizes)
+        if not others and all(_is_later_slower(end) for end, _ in ends):
             told += (
                 f". {algorithm_setting(request, name)} keeps what is priced: "
                 f"{explain_scope(request)}"
@@ -247,9 +247,9 @@ def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]
         yield f"placement {answer.placement}{alone}{_placement_text(reply.system.levels, answer)}"
 
 
-def _placement_text(levels: Levels, one: PlacedAnswer | PlacementOption) -> str:
+def _placement_text(levels: Levels, answer: PlacedAnswer | PlacementOption) -> str:
     with suppress(InputError):  # names that no machine has, in an answer that was sent
-        return f": {describe_placement(placement_of(levels, one.axes, one.placement))}"
+        return f": {describe_placement(placement_of(levels, answer.axes, answer.placement))}"
     return ""
 
 
@@ -260,7 +260,7 @@ def _orders(
     torus = all(level.domain is Domain.TORUS for level in levels)
     with suppress(InputError):  # the same
         found = summarize_conventions(conventions(placement_of(levels, axes, matrix), torus))
-        return [one for one in found if one[1] != ALREADY_DEFAULT]
+        return [line for line in found if line[1] != ALREADY_DEFAULT]
     return ()
 
 
@@ -285,8 +285,8 @@ def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, spe
 def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     """Of a range of sizes: which stretches gain, and what to do for each."""
     to_do, most = list[ToDo](), 1.0
-    for at, one in enumerate(reply.stretches):
-        ends = (one.first, one.last)
+    for at, stretch in enumerate(reply.stretches):
+        ends = (stretch.first, stretch.last)
         gain = [
             e for e in ends if e.against_default is DefaultComparison.FASTER and is_available(e)
         ]
@@ -307,9 +307,9 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     said = later
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
-    if len(reply.stretches) > 1 and not all(one.file for one in to_do):
+    if len(reply.stretches) > 1 and not all(choice.file for choice in to_do):
         said.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
-    every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda one: one.row)
+    every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda choice: choice.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*said, *follow], (), every, decision_rule(runs), "sizes")
 
@@ -317,8 +317,8 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
 def _narrow_lines(reply: SweepReply) -> Iterator[str]:
     """How many stretches may gain that are too narrow for a rule."""
     may_gain = (
-        one.trial or one.first.against_default is DefaultComparison.FASTER
-        for one in reply.stretches
+        stretch.trial or stretch.first.against_default is DefaultComparison.FASTER
+        for stretch in reply.stretches
     )
     found = sum(bool(may) and not is_wide(reply, row) for row, may in enumerate(may_gain))
     if found:
@@ -349,9 +349,9 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
-        to_do_of_answer(one.answer, at, one.name, one.request.value, found[at].speedup[0])
-        for at, one in enumerate(reply.entries)
-        if one.answer.against_default is DefaultComparison.FASTER and is_available(one.answer)
+        to_do_of_answer(entry.answer, at, entry.name, entry.request.value, found[at].speedup[0])
+        for at, entry in enumerate(reply.entries)
+        if entry.answer.against_default is DefaultComparison.FASTER and is_available(entry.answer)
     ]
     waits = f"exposed communication {format_duration(seconds)} a step"
     where = f"placement {best.placement}{_placement_text(levels, best)}"
@@ -367,7 +367,7 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
         return Verdict(
             KEEP, [f"{waits}; no program reduces it beyond prediction error", *more], orders
         )
-    if len(reply.entries) > 1 and not all(one.file for one in to_do):
+    if len(reply.entries) > 1 and not all(choice.file for choice in to_do):
         more.append("a variable applies to the whole process: to every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

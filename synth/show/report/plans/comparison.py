@@ -62,9 +62,9 @@ class Figure:
         """That of the first; of each other, and how much more it is."""
         base = self.of(first)
         yield self.text(base)
-        for one in others:
-            yield self.text(self.of(one))
-            yield self._more(base, self.of(one) - base)
+        for other in others:
+            yield self.text(self.of(other))
+            yield self._more(base, self.of(other) - base)
 
     def _more(self, base: float, more: float) -> str:
         """A difference with its sign, and which part of the base it is; nothing where none is."""
@@ -88,29 +88,30 @@ def _part(share: float) -> str:
 
 
 _FIGURES: Mapping[str, Figure] = {
-    "step time": Figure(lambda one: one.seconds, format_duration),
-    "tokens per second": Figure(lambda one: one.tokens_per_second, lambda rate: f"{rate:,.0f}"),
-    "MFU": Figure(lambda one: one.utilisation, lambda share: f"{share:.1%}", points=True),
+    "step time": Figure(lambda plan: plan.seconds, format_duration),
+    "tokens per second": Figure(lambda plan: plan.tokens_per_second, lambda rate: f"{rate:,.0f}"),
+    "MFU": Figure(lambda plan: plan.utilisation, lambda share: f"{share:.1%}", points=True),
     **{what: Figure(of, format_duration) for what, of in TIME_PARTS.items()},
-    "peak memory": Figure(lambda one: one.memory.bytes, format_bytes),
+    "peak memory": Figure(lambda plan: plan.memory.bytes, format_bytes),
 }
 
 
 def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
     """Plans, and how they differ from the first; ``told``: what prices can tell of that."""
-    plans, labels = [one.plan for one in seen], [one.label for one in seen]
-    figures = [[what, *one.cells(plans[0], plans[1:])] for what, one in _FIGURES.items()]
-    how = [{**layout_clauses(one), "programs": _programs(one)} for one in plans]
-    layout = [[what, *(one[what] or "nothing" for one in how)] for what in how[0]]
+    plans, labels = [listed.plan for listed in seen], [listed.label for listed in seen]
+    figures = [[what, *figure.cells(plans[0], plans[1:])] for what, figure in _FIGURES.items()]
+    how = [{**layout_clauses(plan), "programs": _programs(plan)} for plan in plans]
+    layout = [[what, *(decisions[what] or "nothing" for decisions in how)] for what in how[0]]
     alike = [
         *filter(_is_alike, figures),
         *(row for row in layout if len({*row[1:]}) == 1 < len(how)),
     ]
     headings = chain.from_iterable((label, "difference") for label in labels[1:])
     apart = [row for row in figures if row not in alike]
-    longest = max(one.seconds for one in plans)
+    longest = max(plan.seconds for plan in plans)
     bars = [
-        StackedBar(one.label, {k: of(one.plan) for k, of in TIME_PARTS.items()}) for one in seen
+        StackedBar(entry.label, {k: of(entry.plan) for k, of in TIME_PARTS.items()})
+        for entry in seen
     ]
     return PlanComparison(
         Cells.of(["figure", labels[0], *headings], apart, figures=True),
@@ -119,8 +120,11 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
         Cells.of(["the same for all plans", ""], [row[:2] for row in alike]),
         draw_bars("Where the busiest rank's time goes", [*TIME_PARTS], bars, format_duration),
         [
-            (one.entry, draw_timeline(one.label, one.plan.seconds, one.plan.ranks, longest))
-            for one in seen
+            (
+                listed.entry,
+                draw_timeline(listed.label, listed.plan.seconds, listed.plan.ranks, longest),
+            )
+            for listed in seen
         ],
     )
 
@@ -130,14 +134,14 @@ def _is_alike(row: Sequence[str]) -> bool:
     return len(row) > 2 and not any(row[3::2])
 
 
-def _programs(one: PlanOfStep) -> str:
-    return "\n".join(one.programs) or "the runtime's defaults"
+def _programs(plan: PlanOfStep) -> str:
+    return "\n".join(plan.programs) or "the runtime's defaults"
 
 
 def clauses(plan: str) -> Mapping[str, str]:
     """What a plan says of each thing that may be decided."""
     recipe = parse_recipe(plan)
-    cuts = [CLAUSES[one][0].format(AND.join(axes)) for one, axes in recipe.clauses.items()]
+    cuts = [CLAUSES[clause][0].format(AND.join(axes)) for clause, axes in recipe.clauses.items()]
     chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
     return {
         "axes": " ".join(f"{name}={size}" for name, size in recipe.axes),
@@ -154,9 +158,9 @@ def clauses(plan: str) -> Mapping[str, str]:
     }
 
 
-def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
+def layout_clauses(plan: PlanOfStep) -> Mapping[str, str]:
     """The same of a plan of an answer, and where its axes lie."""
-    return {**clauses(one.plan), "placement": str(one.placement)}
+    return {**clauses(plan.plan), "placement": str(plan.placement)}
 
 
 def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
@@ -164,10 +168,10 @@ def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]
 
     The placement is among that, where it says more than the axes do.
     """
-    every = [layout_clauses(one) for one in plans]
-    by_axes = {one["axes"]: one for one in every}
+    every = [layout_clauses(plan) for plan in plans]
+    by_axes = {clauses["axes"]: clauses for clauses in every}
     return {
-        what: [one[what] or "-" for one in every]
+        what: [clauses[what] or "-" for clauses in every]
         for what in (every[0] if every else ())
-        if any(by_axes[one["axes"]][what] != one[what] for one in every)
+        if any(by_axes[clauses["axes"]][what] != clauses[what] for clauses in every)
     }

@@ -126,7 +126,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
     if any(not 0 <= number < max(1, len(listed)) for number in seen):
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
     said = list(blocks(TABLES["plan"](body)))
-    tables = [one for one in said if isinstance(one, Cells)]
+    tables = [block for block in said if isinstance(block, Cells)]
     shown = tables[0] if answer.plans else None
     return PlansView(
         _title(answer),
@@ -134,12 +134,12 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
         list(_verdict(answer)),
         list(_decisions(answer)),
         cells_of(plan_table(answer, differing_clauses(answer.plans))) if shown else None,
-        [one for one in said if one is not shown],
+        [block for block in said if block is not shown],
         listed,
         draw_front(answer.front, answer.plans, answer.device_bytes) if listed else None,
         cells_of(table_of(answer.front, _FRONT, right="step time,memory")),
         answer.levels,
-        _detail_plans(answer, [listed[one] for one in dict.fromkeys(seen)], rank)
+        _detail_plans(answer, [listed[number] for number in dict.fromkeys(seen)], rank)
         if listed
         else None,
         f"plan {(answer.advised or 0) + 1}",
@@ -163,8 +163,8 @@ def _pins_text(answer: StepPlanReply) -> str:
 
 
 def _list_plans(answer: StepPlanReply) -> Iterator[ListedPlan]:
-    for number, one in enumerate(answer.plans, 1):
-        yield ListedPlan(f"plan {number}", one)
+    for number, plan in enumerate(answer.plans, 1):
+        yield ListedPlan(f"plan {number}", plan)
     if answer.why_not is not None and answer.plans:
         yield ListedPlan(f"with {answer.asked_why_not}", answer.why_not)
 
@@ -223,7 +223,7 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
     first = seen[0].plan
     axes = [name for name, size in first.axes.items() if size > 1] or list(first.axes)[:1]
     rows = [first.placement[list(first.axes).index(name)] for name in axes]
-    alone = [[one] for one in axes]
+    alone = [[axis] for axis in axes]
     looked = look_up_rank(rank, partial(locate_rank_on, answer.levels, axes, rows, alone))
     drawn = topology(answer.levels, around=looked.path)
     there = [
@@ -262,28 +262,28 @@ def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         label = f"{first.label}, rank {number}" if len(ranks) > 1 else first.label
         yield StackedBar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
-    for one in others:
-        label = f"{one.label}, fullest" if len(one.plan.ranks) > 1 else one.label
-        yield StackedBar(label, {kind.what: kind.bytes for kind in one.plan.memory.kinds})
+    for other in others:
+        label = f"{other.label}, fullest" if len(other.plan.ranks) > 1 else other.label
+        yield StackedBar(label, {kind.what: kind.bytes for kind in other.plan.memory.kinds})
 
 
 def _kinds(bars: Sequence[StackedBar]) -> Cells:
     """The same as a table."""
-    kinds = dict.fromkeys(kind for one in bars for kind in one.parts)
-    rows = [[kind, *(format_bytes(one.parts.get(kind, 0)) for one in bars)] for kind in kinds]
-    rows.append(["all", *(format_bytes(sum(one.parts.values())) for one in bars)])
-    return Cells.of(["kind", *(one.label for one in bars)], rows, figures=True)
+    kinds = dict.fromkeys(kind for bar in bars for kind in bar.parts)
+    rows = [[kind, *(format_bytes(bar.parts.get(kind, 0)) for bar in bars)] for kind in kinds]
+    rows.append(["all", *(format_bytes(sum(bar.parts.values())) for bar in bars)])
+    return Cells.of(["kind", *(bar.label for bar in bars)], rows, figures=True)
 
 
 def _difference_text(seen: Sequence[ListedPlan]) -> str:
     """How much longer steps take than that of the answer's first plan."""
     several = []
-    for one in seen:
-        low, high = one.plan.more.interval
+    for listed in seen:
+        low, high = listed.plan.more.interval
         if low or high:
-            tie = ", a tie" if one.plan.tied else ""
-            several.append(f"{one.label} {difference_text(low)} to {difference_text(high)}{tie}")
+            tie = ", a tie" if listed.plan.tied else ""
+            several.append(f"{listed.label} {difference_text(low)} to {difference_text(high)}{tie}")
     if not several:
         return ""
     told = f"Compared with plan 1, within the prediction's uncertainty: {'; '.join(several)}."
-    return f"{told} {_TIE}" if any(one.endswith(", a tie") for one in several) else told
+    return f"{told} {_TIE}" if any(text.endswith(", a tie") for text in several) else told

@@ -65,6 +65,6 @@ def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
             "experts": recipe.experts,
             "tokens outside tensor-parallel blocks" if recipe.megatron else "tokens": recipe.tokens,
         }
-        cut = [one for one, over in what.items() if over == axis]
+        cut = [name for name, over in what.items() if over == axis]
         if cut and axis in sizes:
             yield f"{', '.join(cut)} sharded over {sizes[axis]} devices ({axis})"

@@ -42,33 +42,33 @@ _SECONDS_SOURCES = {
 
 
 def _ways(answer: BucketsReply) -> Columns[WayToFill]:
-    def name(one: WayToFill) -> str:
-        cap = one.filling is FillPolicy.CAP
-        return f"bucket_cap_mb={answer.cap_mib}" if cap else one.filling.value
+    def name(way: WayToFill) -> str:
+        cap = way.filling is FillPolicy.CAP
+        return f"bucket_cap_mb={answer.cap_mib}" if cap else way.filling.value
 
     return {
         "policy": name,
-        "buckets": lambda one: str(len(one.buckets)),
-        "step time": lambda one: format_duration(one.seconds),
-        "vs default": lambda one: _saving_text(one, answer.ways[0].seconds),
-        "exposed": lambda one: format_duration(one.exposed_seconds),
-        "reduce": lambda one: format_duration(one.summing_seconds),
-        "gap": lambda one: f"{one.gap:.1%}",
+        "buckets": lambda way: str(len(way.buckets)),
+        "step time": lambda way: format_duration(way.seconds),
+        "vs default": lambda way: _saving_text(way, answer.ways[0].seconds),
+        "exposed": lambda way: format_duration(way.exposed_seconds),
+        "reduce": lambda way: format_duration(way.summing_seconds),
+        "gap": lambda way: f"{way.gap:.1%}",
     }
 
 
-def _saving_text(one: WayToFill, default_seconds: float) -> str:
+def _saving_text(way: WayToFill, default_seconds: float) -> str:
     """``3-9% less``: as shares of what a step takes by DDP's default."""
-    if one.filling is FillPolicy.USUAL:
+    if way.filling is FillPolicy.USUAL:
         return ""
-    if one.against_default == "same":
-        longer = one.seconds / default_seconds - 1
+    if way.against_default == "same":
+        longer = way.seconds / default_seconds - 1
         far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'} time"
         return far if abs(longer) > CLOCK_ERROR else "tie"
-    ends = sorted(abs(end) / default_seconds for end in one.saved_seconds)
+    ends = sorted(abs(end) / default_seconds for end in way.saved_seconds)
     low, high = (round(100 * end) for end in ends)
     share = f"{low}%" if low == high else f"{low}-{high}%"
-    return f"{share} {'less' if one.against_default == 'faster' else 'more'}"
+    return f"{share} {'less' if way.against_default == 'faster' else 'more'}"
 
 
 def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
@@ -90,8 +90,8 @@ _BUCKETS: Columns[_Row] = {
 }
 
 
-def _tensor_range(one: BucketOfGradients) -> str:
-    return one.first if one.tensors == 1 else f"{one.first} to {one.last}"
+def _tensor_range(bucket: BucketOfGradients) -> str:
+    return bucket.first if bucket.tensors == 1 else f"{bucket.first} to {bucket.last}"
 
 
 def _verdict(answer: BucketsReply) -> Iterator[str]:

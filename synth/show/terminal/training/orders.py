@@ -99,17 +99,17 @@ _Pass = tuple[str, float, float]
 def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
     return [
         (
-            one.action.lstrip("0123456789") if plain else one.action,
-            one.begin_seconds,
-            one.end_seconds,
+            action.action.lstrip("0123456789") if plain else action.action,
+            action.begin_seconds,
+            action.end_seconds,
         )
-        for one in rank.actions
+        for action in rank.actions
     ]
 
 
 def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float:
     """As many as the name of the shortest pass takes; 0 if one takes no time at all."""
-    passes = [one for row in rows for one in row]
+    passes = [pass_ for row in rows for pass_ in row]
     if any(end <= begin for _, begin, end in passes):
         return 0.0
     return max((len(name) + apart) / (end - begin) for name, begin, end in passes)

@@ -64,8 +64,8 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from tie_lines(answer)
     yield from nearly_full_lines(answer)
     yield ""
-    for number, one in enumerate(answer.plans, 1):
-        yield f"{number}: {one.plan}"
+    for number, plan in enumerate(answer.plans, 1):
+        yield f"{number}: {plan.plan}"
     yield from bucket_gain_lines(answer)
     yield from by_profile(answer)
     yield ""
@@ -99,7 +99,7 @@ def plan_table(
         columns.pop("placement")
         columns = {**axes, **others, **columns}
     columns.pop("samples/s" if answer.tokens else "tokens/s")
-    rows = [(number, one, answer.samples) for number, one in enumerate(answer.plans, 1)]
+    rows = [(number, plan, answer.samples) for number, plan in enumerate(answer.plans, 1)]
     return table_of(rows, columns, right=_FIGURES)
 
 
@@ -138,7 +138,7 @@ def _extra_time_text(number: int, plan: PlanOfStep) -> str:
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
     """Which plans leave less than a tenth of the memory free."""
     most = FULL_SHARE * answer.device_bytes
-    full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
+    full = [number for number, plan in enumerate(answer.plans, 1) if plan.memory.bytes > most]
     if full:
         leave, they = ("leaves", "it") if len(full) == 1 else ("leave", "they")
         yield (
@@ -150,9 +150,9 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
 def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
     """What plans save by their gradient buckets."""
     saved = [
-        f"plan {number} {format_duration(one.bucket_saved_seconds)}"
-        for number, one in enumerate(answer.plans, 1)
-        if one.bucket_saved_seconds
+        f"plan {number} {format_duration(plan.bucket_saved_seconds)}"
+        for number, plan in enumerate(answer.plans, 1)
+        if plan.bucket_saved_seconds
     ]
     if saved:
         yield f"time saved by reducing gradients in buckets: {', '.join(saved)}"
@@ -184,7 +184,7 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
     """Which plans tie with the first, and why one of them is advised."""
-    tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
+    tied = [number for number, plan in enumerate(answer.plans, 1) if plan.tied and number > 1]
     if not tied or answer.advised is None:
         return
     plans = [answer.plans[number - 1] for number in (1, *tied)]
@@ -217,15 +217,17 @@ def _axes_in_use(plan: PlanOfStep) -> int:
 
 
 _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
-    "a tenth of the memory free": lambda answer, one: (
-        one.memory.bytes > FULL_SHARE * answer.device_bytes
+    "a tenth of the memory free": lambda answer, plan: (
+        plan.memory.bytes > FULL_SHARE * answer.device_bytes
     ),
-    "fewest axes ({axes})": lambda _, one: _axes_in_use(one),
-    "axes in frameworks' default order": lambda _, one: one.by_framework,
-    "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
-    "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
-    "least risk{worst}": lambda _, one: one.more.interval[1],
-    "least memory ({memory})": lambda _, one: one.memory.bytes,
+    "fewest axes ({axes})": lambda _, plan: _axes_in_use(plan),
+    "axes in frameworks' default order": lambda _, plan: plan.by_framework,
+    "no recomputation": lambda _, plan: parse_recipe(plan.plan).remat,
+    "a fifth of the memory free": lambda answer, plan: (
+        plan.memory.bytes > SNUG * answer.device_bytes
+    ),
+    "least risk{worst}": lambda _, plan: plan.more.interval[1],
+    "least memory ({memory})": lambda _, plan: plan.memory.bytes,
 }
 
 
@@ -385,8 +387,8 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     if count := len(answer.plans):
         first = "the first is" if count == 1 else f"the first {count} are"
         yield f"{_search_end_text(answer)}; {first} simulated"
-    for one in answer.refused[:3]:
-        yield f"{pluralize(one.plans, 'plan')} are impossible: {one.because}"
+    for refusal in answer.refused[:3]:
+        yield f"{pluralize(refusal.plans, 'plan')} are impossible: {refusal.because}"
     yield (
         "MFU: model FLOP utilisation; communication: share of the step spent only communicating;"
         " bubble: share spent waiting for other stages; gap: distance to"

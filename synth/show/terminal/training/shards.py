@@ -62,7 +62,7 @@ def render_shard(answer: ShardReply) -> RenderableType:
 
 
 def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
-    shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
+    shape = " x ".join(f"{level.count} {level.name}" for level in machine.levels)
     yield f"on {machine.system}, {shape}"
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     if machine.laid_out_by:
@@ -71,22 +71,22 @@ def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[Rende
 
 def _inputs(answer: ShardReply) -> RenderableType:
     """Parameters with how their moments lie, those alike in one line; then the batch."""
-    moments = [one for one in answer.inputs if one.role == "moment"]
+    moments = [value for value in answer.inputs if value.role == "moment"]
     alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
-    for one in answer.inputs:
-        if one.role in ("parameter", "batch"):
-            stage, label = _split_stage(one.label)
+    for value in answer.inputs:
+        if value.role in ("parameter", "batch"):
+            stage, label = _split_stage(value.label)
             found = (
                 m.type
                 for m in moments
                 if m.label.startswith(stage) and m.label.endswith(f"/{label}")
             )
-            own = next(found, "") if one.role == "parameter" else ""
-            alike.setdefault((one.role, one.type, own), []).append(one)
+            own = next(found, "") if value.role == "parameter" else ""
+            alike.setdefault((value.role, value.type, own), []).append(value)
     columns = ("input", "type", *(["moments"] if moments else []), "on each device")
     lines = table(*columns, right="on each device", wraps="input")
     for (role, kind, own), several in list(alike.items())[:MOST_INPUTS]:
-        name = _labels([one.label for one in several]) + " (batch)" * (role == "batch")
+        name = _labels([value.label for value in several]) + " (batch)" * (role == "batch")
         cells = (name, kind, *([own] if moments else []), format_bytes(several[0].device_bytes))
         lines.add_row(*cells)
     rest = len(alike) - MOST_INPUTS
@@ -134,21 +134,32 @@ def _stages(answer: ShardReply) -> RenderableType:
     """What each stage has for itself."""
     columns = ("stage", "parameters", "gradients", "moments", "values", "operations")
     lines = table(*columns, right=",".join(columns[1:]))
-    for one in answer.stages:
-        held = (one.device.parameter, one.device.gradient, one.device.moment, one.device.values)
-        lines.add_row(str(one.stage), *map(format_bytes, held), operations(one.flops))
+    for stage in answer.stages:
+        held = (
+            stage.device.parameter,
+            stage.device.gradient,
+            stage.device.moment,
+            stage.device.values,
+        )
+        lines.add_row(str(stage.stage), *map(format_bytes, held), operations(stage.flops))
     return lines
 
 
 def _transfers(answer: ShardReply) -> RenderableType:
     """What goes from stage to stage: alike values in one line."""
     alike: dict[tuple[str, ...], list[StageTransferPart]] = {}
-    for one in answer.transfers:
-        when = f"{one.when}, each microbatch" if one.when in PASSES else f"once, {one.when}"
-        alike.setdefault((f"{one.source} to {one.target}", one.type, when), []).append(one)
+    for transfer in answer.transfers:
+        when = (
+            f"{transfer.when}, each microbatch"
+            if transfer.when in PASSES
+            else f"once, {transfer.when}"
+        )
+        alike.setdefault(
+            (f"{transfer.source} to {transfer.target}", transfer.type, when), []
+        ).append(transfer)
     lines = table("transfer", "value", "when", "bytes", "times", right="bytes,times")
     for cells, several in alike.items():
-        times = sum(one.times for one in several)
+        times = sum(transfer.times for transfer in several)
         lines.add_row(*cells, format_bytes(several[0].bytes), str(times))
     return lines
 
@@ -156,13 +167,13 @@ def _transfers(answer: ShardReply) -> RenderableType:
 def _requests(answer: ShardReply) -> Iterator[RenderableType]:
     """Those that count, by bytes or by seconds; then all of them by kind and axes."""
     shares = list(map(_share, answer.requests))
-    shown = [one for one in answer.requests if _share(one) > LEAST_SHARE * sum(shares)]
-    rest = [one for one in answer.requests if one not in shown]
+    shown = [request for request in answer.requests if _share(request) > LEAST_SHARE * sum(shares)]
+    rest = [request for request in answer.requests if request not in shown]
     cells = {**_REQUESTS, **(_TIME_CELLS if answer.machine else {}), "of": _subject_text}
     yield table_of(shown, cells, right="bytes,sends,times,per call", wraps="of")
     if rest:
-        size = sum(one.least_bytes * one.times for one in rest)
-        times = sum(one.times for one in rest)
+        size = sum(request.least_bytes * request.times for request in rest)
+        times = sum(request.times for request in rest)
         others = pluralize(len(rest), "other request")
         yield f"{others}, {times} times: {format_bytes(size)} in total"
     yield ""
@@ -171,9 +182,9 @@ def _requests(answer: ShardReply) -> Iterator[RenderableType]:
     )
 
 
-def _share(one: RequestOfStep) -> float:
+def _share(request: RequestOfStep) -> float:
     """What it counts for: seconds on a machine, else bytes."""
-    return one.times * (one.least_bytes if one.seconds is None else one.seconds)
+    return request.times * (request.least_bytes if request.seconds is None else request.seconds)
 
 
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
@@ -181,15 +192,16 @@ def _seconds(machine: MachineOfStep) -> Iterator[str]:
     yield price_basis(machine.prices)
 
 
-def _local_text(one: LocalMoves) -> str:
-    return pluralize(one.times, one.move.value)
+def _local_text(move: LocalMoves) -> str:
+    return pluralize(move.times, move.move.value)
 
 
-def _subject_text(one: RequestOfStep) -> str:
+def _subject_text(request: RequestOfStep) -> str:
     """``gradient of embedding``, ``12 gradients``, ``value of gpt2.py:41``."""
-    roles = dict.fromkeys(value.role for value in one.values)
+    roles = dict.fromkeys(value.role for value in request.values)
     return ", ".join(
-        _values_text(role, [value for value in one.values if value.role == role]) for role in roles
+        _values_text(role, [value for value in request.values if value.role == role])
+        for role in roles
     )
 
 
@@ -205,27 +217,31 @@ def _total_time_cells(answer: ShardReply) -> Columns[RequestTotal]:
     return (
         {}
         if answer.machine is None
-        else {"a step": lambda one: format_duration(one.seconds or 0.0)}
+        else {"a step": lambda total: format_duration(total.seconds or 0.0)}
     )
 
 
 _REQUESTS: Columns[RequestOfStep] = {
-    "request": lambda one: (
-        one.request.value
-        + (f" ({one.reduction.value})" if one.reduction and one.reduction.value != "sum" else "")
+    "request": lambda request: (
+        request.request.value
+        + (
+            f" ({request.reduction.value})"
+            if request.reduction and request.reduction.value != "sum"
+            else ""
+        )
     ),
-    "over": lambda one: ", ".join(one.axes),
-    "bytes": lambda one: format_bytes(one.bytes),
-    "sends": lambda one: format_bytes(one.least_bytes),
-    "times": lambda one: str(one.times),
+    "over": lambda request: ", ".join(request.axes),
+    "bytes": lambda request: format_bytes(request.bytes),
+    "sends": lambda request: format_bytes(request.least_bytes),
+    "times": lambda request: str(request.times),
 }
 _TIME_CELLS: Columns[RequestOfStep] = {
-    "per call": lambda one: format_duration(one.seconds or 0.0),
-    "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
+    "per call": lambda request: format_duration(request.seconds or 0.0),
+    "program": lambda request: (request.program or "point to point").replace("; ", ";\n"),
 }
 _TOTAL_CELLS: Columns[RequestTotal] = {
-    "total": lambda one: one.request.value,
-    "over": lambda one: ", ".join(one.axes),
-    "sends": lambda one: format_bytes(one.least_bytes),
-    "times": lambda one: str(one.times),
+    "total": lambda total: total.request.value,
+    "over": lambda total: ", ".join(total.axes),
+    "sends": lambda total: format_bytes(total.least_bytes),
+    "times": lambda total: str(total.times),
 }

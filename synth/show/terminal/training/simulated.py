@@ -75,7 +75,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
     whole = f"{answer.samples / answer.seconds:,.4g} samples/s" if answer.seconds else ""
     peak = answer.machine.peak_flops_per_second / 1e12
-    said = [one for one in (rate, per, whole) if one]
+    said = [text for text in (rate, per, whole) if text]
     yield (
         f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of"
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
@@ -104,15 +104,15 @@ def _parts(answer: SimulateReply) -> RenderableType:
 
 
 def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
-    shown = [one for one in answer.sent if one.exposed_seconds > LEAST_SHARE * answer.seconds]
-    rest = [one for one in answer.sent if one not in shown]
+    shown = [call for call in answer.sent if call.exposed_seconds > LEAST_SHARE * answer.seconds]
+    rest = [call for call in answer.sent if call not in shown]
     yield ""
     if shown:
         yield table_of(
             shown, _COLLECTIVE_CELLS, right="times,total,exposed,hidden", wraps="request"
         )
     if rest:
-        seconds = sum(one.seconds for one in rest)
+        seconds = sum(call.seconds for call in rest)
         yield (
             f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, almost all"
             " hidden"
@@ -122,11 +122,11 @@ def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 _COLLECTIVE_CELLS: Columns[CollectiveOfRank] = {
-    "request": lambda one: one.request,
-    "times": lambda one: str(one.times),
-    "total": lambda one: format_duration(one.seconds),
-    "exposed": lambda one: format_duration(one.exposed_seconds),
-    "hidden": lambda one: f"{one.hidden:.0%}",
+    "request": lambda call: call.request,
+    "times": lambda call: str(call.times),
+    "total": lambda call: format_duration(call.seconds),
+    "exposed": lambda call: format_duration(call.exposed_seconds),
+    "hidden": lambda call: f"{call.hidden:.0%}",
 }
 
 _Row = tuple[int, RankOfStep]
@@ -161,22 +161,21 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
         f" {format_duration(moment.seconds)}"
     )
     if not answer.fits:
-        yield (
-            f"DOES NOT FIT: {format_bytes(moment.bytes - there)} too much; the largest are"
-            f" {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in moment.largest[:3])}"
-        )
+        buffers = moment.largest[:3]
+        largest = ", ".join(f"{buffer.name} ({format_bytes(buffer.bytes)})" for buffer in buffers)
+        yield f"DOES NOT FIT: {format_bytes(moment.bytes - there)} too much; the largest: {largest}"
     yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
 _KINDS: Columns[BytesOfKind] = {
-    "what": lambda one: one.what,
-    "bytes": lambda one: format_bytes(one.bytes),
+    "what": lambda kind: kind.what,
+    "bytes": lambda kind: format_bytes(kind.bytes),
 }
 
 
 def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
     yield table_of(answer.gains, _GAINS, right="step time,gain")
-    enough = [one.what for one in answer.gains if one.gain >= _TENTH]
+    enough = [gain.what for gain in answer.gains if gain.gain >= _TENTH]
     if enough:
         yield f"changes that gain 10 % or more: {'; '.join(enough)}"
     else:
@@ -184,7 +183,7 @@ def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 _GAINS: Columns[GainOfStep] = {
-    "what if": lambda one: one.what,
-    "step time": lambda one: format_duration(one.seconds),
-    "gain": lambda one: f"{one.gain:.1%}",
+    "what if": lambda gain: gain.what,
+    "step time": lambda gain: format_duration(gain.seconds),
+    "gain": lambda gain: f"{gain.gain:.1%}",
 }

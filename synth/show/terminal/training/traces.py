@@ -15,9 +15,9 @@ LEAST_SHARE = 0.0005
 def render_trace(answer: TraceReply) -> RenderableType:
     """What comes in, what is computed, what is repeated."""
     sizes = ", ".join(f"{name} {size}" for name, size in answer.sizes.items())
-    most = [one for one in answer.work if one.flops > LEAST_SHARE * answer.flops]
-    rest = [one for one in answer.work if one not in most]
-    left = sum(one.flops for one in rest)
+    most = [work for work in answer.work if work.flops > LEAST_SHARE * answer.flops]
+    rest = [work for work in answer.work if work not in most]
+    left = sum(work.flops for work in rest)
     return paragraphs(
         f"{answer.name}: {sizes}" if sizes else answer.name,
         f"{answer.parameters:,} parameters in {pluralize(answer.arrays, 'array')}; "
@@ -58,8 +58,8 @@ def _loop(loop: LoopPart) -> str:
 
 _UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}
 _WORK: Columns[WorkOfPrimitive] = {
-    "primitive": lambda one: one.primitive,
-    "kind": lambda one: one.kind,
-    "times": lambda one: f"{one.times:,}",
-    "operations": lambda one: operations(one.flops),
+    "primitive": lambda work: work.primitive,
+    "kind": lambda work: work.kind,
+    "times": lambda work: f"{work.times:,}",
+    "operations": lambda work: operations(work.flops),
 }

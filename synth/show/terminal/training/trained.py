@@ -46,7 +46,7 @@ def _render_configured(answer: ConfiguredReply) -> RenderableType:
         f"resulting plan: {answer.recipe}" if answer.recipe != answer.plan else None,
         "",
         *render_programs(answer.programs),
-        f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
+        f"\n-o FOLDER writes {', '.join(file.name for file in answer.files)}.",
     )
 
 
@@ -86,7 +86,7 @@ def _share(value: float | None) -> str:
 
 _NAMES = {"jax": "JAX", "torch": "PyTorch"}
 _REDISTRIBUTION_CELLS: Columns[Redistributions] = {
-    "redistribution": lambda one: one.what,
-    "times": lambda one: f"{one.times:,}",
-    "bytes": lambda one: format_bytes(one.bytes),
+    "redistribution": lambda redistribution: redistribution.what,
+    "times": lambda redistribution: f"{redistribution.times:,}",
+    "bytes": lambda redistribution: format_bytes(redistribution.bytes),
 }
