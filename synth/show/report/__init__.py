@@ -1,4 +1,4 @@
-"""Answers as pages: what the page of the service and reports draw alike, and reports themselves.
+"""Reports, and the drawings that reports and the page of the service share.
 
 A report is one file without scripts, which loads nothing: it can be attached to a ticket and opened
 years later. It says what the terminal says, from the same tables, and adds drawings. What stands

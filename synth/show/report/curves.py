@@ -26,11 +26,11 @@ from synth.show.terminal.style import Columns, algorithm_name, table_of
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
-"""Of all drawings of figures against figures, and the margins around the figures."""
+"""The size of charts, and their margins."""
 _DASHES = ("", "12 3", "2 3", "12 3 2 3")
 _FIGURES = "size,best time,bus bandwidth,default time,default bus bandwidth,speed-up,bound"
 _LABEL = 56
-"""So wide is the label of a size."""
+"""The width of the label of a size."""
 Lines = dict[str, list[tuple[float, float]]]
 """Points of size and value, by the names of lines."""
 
@@ -51,7 +51,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class SizeRangeAction:
-    """From which size to which what is to be done: a program, if it is one, and how or why."""
+    """The recommendation for a range of sizes: the program, if any, and how or why."""
 
     sizes: str
     program: str
@@ -79,7 +79,7 @@ _LOOKS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values lie between 0 and 1, which of them are labelled, and how."""
+    """The position of values between 0 and 1, the labelled values and their text."""
 
     at: Callable[[float], float]
     ticks: Sequence[float]
@@ -146,7 +146,6 @@ def _speedup(size: SizeFigures) -> str:
 
 
 def _range_action(stretch: StretchPart, row: RankingRow) -> SizeRangeAction:
-    """As the row of a ranking says it."""
     sizes = " to ".join(row.title)
     if stretch.keeps_default:
         return SizeRangeAction(sizes, "", KEEP_DEFAULT.text)
@@ -162,7 +161,7 @@ def draw_bandwidths(heading: str, lines: Lines) -> Markup:
 
 
 def draw_speedups(heading: str, lines: Lines) -> Markup:
-    """How often the default takes as long, against size in bytes, a line for each name."""
+    """Speed-up over the default against size in bytes, a line for each name."""
     return Markup(_drawing(heading, lines, (), _gains))
 
 
@@ -172,7 +171,7 @@ def _drawing(
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
 ) -> str:
-    """Some lines over sizes, with a dashed one where something else is to be done."""
+    """Some lines over sizes, with dotted ones where the recommendation changes."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
@@ -188,7 +187,7 @@ def _drawing(
 
 
 def frame_drawing(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
-    """The drawing of figures that has these parts."""
+    """The SVG drawing of these parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
         f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -218,12 +217,10 @@ def _seconds(values: Sequence[float]) -> Scale:
 
 
 def _rates(values: Sequence[float]) -> Scale:
-    """From 0 on."""
     return _zero_based_scale(values, lambda value: f"{value:g} GB/s")
 
 
 def _gains(values: Sequence[float]) -> Scale:
-    """The same: how often the default takes as long."""
     return _zero_based_scale(values, lambda value: f"{value:.3g}x")
 
 
@@ -255,12 +252,12 @@ def linear_scale(
 
 
 def x_at(scale: Scale, value: float) -> float:
-    """Where a value is from left to right."""
+    """The x coordinate of a value."""
     return round(LEFT + scale.at(value) * (WIDTH - LEFT - RIGHT), 1)
 
 
 def y_at(scale: Scale, value: float) -> float:
-    """Where a value is from top to bottom."""
+    """The y coordinate of a value."""
     return round(HEIGHT - BOTTOM - scale.at(value) * (HEIGHT - TOP - BOTTOM), 1)
 
 
@@ -284,7 +281,7 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """A line where something else is to be done; its size beside it, where there is room."""
+    """Lines where the recommendation changes, labelled with the size where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
@@ -305,7 +302,7 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def _looks(lines: Lines) -> Mapping[str, LineStyle]:
-    """How each line looks: those that mean something always alike, others by their order."""
+    """The style of each line: fixed for known names, by order for others."""
     return {
         name: _LOOKS.get(name)
         or LineStyle(

@@ -1,4 +1,4 @@
-"""What pages say of one answer beside its row: which devices hold what, its steps, its files."""
+"""Details of one answer for pages: devices, steps, settings and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from synth.show.terminal.style import request_text
 
 @dataclass(frozen=True)
 class DrawnDevice:
-    """A device that is drawn; where it is missing it has no coordinates."""
+    """A drawn device; a missing one has no coordinates."""
 
     number: int
     name: str
@@ -39,7 +39,7 @@ class DrawnDevice:
 
 @dataclass(frozen=True)
 class NoCodeAdvice:
-    """What to do for one call of the runtime's own, whose code alone would change nothing.
+    """The setting of an answer that is a call of the runtime, whose code alone changes nothing.
 
     ``settings``: lines of the environment, each with the sizes that it is for; ``words`` about
     them, or why there is nothing to paste.
@@ -50,7 +50,7 @@ class NoCodeAdvice:
 
 
 def title(answer: Ranking) -> str:
-    """What was asked, in a line."""
+    """The question in a line."""
     if isinstance(answer, PlanReply):
         return f"{answer.title or answer.job} on {machine(answer)}"
     sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
@@ -58,7 +58,7 @@ def title(answer: Ranking) -> str:
 
 
 def machine(answer: Ranking) -> str:
-    """The machine that was asked of, as one asks for it."""
+    """The machine as a question names it."""
     asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
     return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
 
@@ -91,17 +91,17 @@ def answer_at(answer: Ranking, index: int) -> PlacedAnswer | UnevenAnswerPart:
 
 
 def axes_at(answer: Ranking, index: int) -> Sequence[str]:
-    """The axes that the collective of a row is over."""
+    """The axes of the collective of a row."""
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
 
 
 def request_at(ranking: Ranking, index: int) -> Goal:
-    """The collective that is asked for in a row."""
+    """The collective of a row."""
     return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
 def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -> Sequence[str]:
-    """Where each axis lies, in words; nothing on a machine that lacks devices."""
+    """The placement of each axis in words; empty on a machine that lacks devices."""
     if isinstance(answer, PlacedAnswer):
         with suppress(InputError):  # names that no machine has, in an answer that was sent
             return describe_axes(placement_of(ranking.system.levels, answer.axes, answer.placement))
@@ -111,7 +111,7 @@ def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -
 def devices(
     ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart, drawn: Topology
 ) -> Sequence[DrawnDevice]:
-    """The devices that are drawn, each with its coordinates on the axes."""
+    """The drawn devices with their coordinates on the axes."""
     placed: Mapping[int, tuple[int, ...]] = {}
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
@@ -137,7 +137,7 @@ def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPr
 
 
 def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
-    """What to do for a row of one call of the runtime's own; None for all that is a program.
+    """The setting of a row that is a call of the runtime; None for other programs.
 
     Raises InputError where there is no such row.
     """
@@ -161,7 +161,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
-    """What is said on top of the files of a row that keeps the default; nothing of any other.
+    """The notice above the files of a row that keeps the default; empty for other rows.
 
     Raises InputError where there is no such row.
     """
@@ -172,7 +172,7 @@ def no_code_text(ranking: Ranking, index: int) -> str:
 
 
 def _environment_text(answer: PlacedAnswer) -> str:
-    """What is said of lines of the environment."""
+    """The explanation of environment variables."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
@@ -192,7 +192,7 @@ def _environment_text(answer: PlacedAnswer) -> str:
 
 
 def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
-    """The line of the environment for an answer; empty for what the runtime does by itself."""
+    """The environment variable of an answer; empty for the runtime's default."""
     if answer.advice.by is AdviceKind.ENVIRONMENT:
         return answer.advice.text
     if _is_default(answer):
@@ -216,7 +216,7 @@ def _default(answer: PlacedAnswer) -> str:
 
 
 def _no_code_reason(answer: PlacedAnswer) -> str:
-    """Why neither code nor a setting is to be pasted."""
+    """The reason why there is nothing to paste."""
     if _is_default(answer):
         return "this is the runtime's default"
     if answer.advice.by is AdviceKind.NOTHING:

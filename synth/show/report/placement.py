@@ -1,4 +1,4 @@
-"""Which device holds which coordinates, and which devices work together, drawn on the machine."""
+"""The coordinates and groups of devices, drawn on the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synth.show.report.topology import Box, Topology
 
 _EDGE, _LARGE = 14, 700
 _FEW = 5
-"""So many letters of coordinates fit a device in the usual size."""
+"""The number of characters of coordinates that fit a device in the default size."""
 _MOST_RUNS = 16
 Place = tuple[float, float]
 
@@ -41,7 +41,7 @@ def grouping(
     over: Sequence[str],
     members: Callable[[DrawnDevice], Sequence[int]],
 ) -> DrawnGroups:
-    """The groups over some axes of the devices that are drawn; ``members``: all of a device's."""
+    """The groups of the drawn devices over some axes; ``members`` gives all of a device's."""
     held = groups(devices, axes, over)
     first = {held[device.number]: device for device in reversed(devices) if device.number in held}
     found = {group: number for number, group in enumerate(sorted(first))}
@@ -108,7 +108,7 @@ def draw_machine(
 
 
 def caption(axes: Sequence[str], over: Sequence[str]) -> str:
-    """What the picture says, in words."""
+    """The caption of the drawing."""
     held = f"({', '.join(axes)})" if len(axes) > 1 else ", ".join(axes)
     rest = [name for name in axes if name not in over]
     same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
@@ -180,7 +180,7 @@ def _corner_points(begin: Place, end: Place, aside: float) -> tuple[Place, Place
 
 
 def _label(text: str, begin: Place, end: Place) -> str:
-    """What is said of a link, in its middle; a seam around the letters keeps lines from them."""
+    """The label of a link, in its middle; a seam around the letters separates them from lines."""
     x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
     return (
         f'<text class="seam" x="{x:g}" y="{y + 4:g}" text-anchor="middle" stroke="#ffffff" '

@@ -1,4 +1,4 @@
-"""One device by its rank: where it is, which coordinates it has, and with which others it works."""
+"""Devices by rank: position, coordinates and groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Matrix = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Those with whom a device works over some axes: how many, and their numbers in few words."""
+    """The group of a device over some axes: its size and its members as ranges."""
 
     over: Sequence[str]
     size: int
@@ -44,7 +44,7 @@ class LocatedDevice:
 
 @dataclass(frozen=True)
 class RankLookup:
-    """What was typed into a box that asks for a rank, and its device, or why there is none."""
+    """A rank as it was typed, and its device, or the error."""
 
     rank: str
     placed: LocatedDevice | None = None
@@ -52,17 +52,17 @@ class RankLookup:
 
     @property
     def path(self) -> Path:
-        """The digits of the device; none where none was found."""
+        """The digits of the device; empty without one."""
         return self.placed.path if self.placed else ()
 
     @property
     def device(self) -> int | None:
-        """Its number; None where none was found."""
+        """The number of the device; None without one."""
         return self.placed.device if self.placed else None
 
 
 def look_up_rank(rank: str, find: Callable[[str], LocatedDevice]) -> RankLookup:
-    """What comes of a rank as it was typed; of nothing nothing."""
+    """Look up a rank as it was typed; an empty one is not an error."""
     rank = rank.strip()
     if not rank:
         return RankLookup("")
@@ -126,7 +126,7 @@ def _group(over: Sequence[str], devices: Sequence[int]) -> RankGroup:
 
 
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
-    """Over what groups are told: each axis, and all that the collective is over."""
+    """The axes of the groups to show: each axis, and all axes of the collective."""
     asked = tuple(axes_at(ranking, index))
     return list(dict.fromkeys([*((axis,) for axis in answer_at(ranking, index).axes), asked]))
 
@@ -137,7 +137,7 @@ def members(
     axes: Sequence[str],
     over: Sequence[str],
 ) -> Members:
-    """All that a device works with over some axes; on a machine that lacks devices all others."""
+    """The members of each device's group; on a machine that lacks devices all devices."""
     if isinstance(ranking, UnevenReply):
         left = ranking.uneven.devices
         return lambda device: left

@@ -38,7 +38,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table: its headings, none if they are not shown, which columns are figures, its rows."""
+    """A table: its headings (none if hidden), which columns are figures or code, its rows."""
 
     headings: Sequence[str]
     figures: Sequence[bool]
@@ -55,7 +55,7 @@ class Cells:
 
 
 def environment(*packages: str) -> Environment:
-    """What finds templates in some packages, and the shared ones here; every value is escaped."""
+    """The environment of the templates in some packages and here; every value is escaped."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in (*packages, _PACKAGE)]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -82,11 +82,11 @@ def style() -> str:
 _CODE = ("program", "matrix", "plan")
 """The headings of columns in the notation of programs."""
 _WRITES = ("-o FILE", "-o FOLDER")
-"""How lines begin that tell the flag."""
+"""The beginnings of lines that explain a flag."""
 
 
 def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
-    """What a terminal shows, as paragraphs and tables: a report says the same, and no more.
+    """The output of a terminal as paragraphs and tables.
 
     Which flag writes files is said to those alone who typed the command.
     """

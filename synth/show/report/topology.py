@@ -40,7 +40,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Box:
-    """Where a unit is drawn that has others inside."""
+    """The box of a unit that has others inside."""
 
     id: str
     name: str
@@ -177,7 +177,7 @@ class _TopologyDrawing:
 
     @property
     def levels(self) -> Sequence[LevelInFull]:
-        """Those of the machine, outermost first."""
+        """The levels of the machine, outermost first."""
         return self.layout.levels
 
     def children(self, path: Path, corner: tuple[float, float]) -> None:
@@ -255,7 +255,6 @@ class _TopologyDrawing:
                 self._cable(level, above, (device, other), label, SIDE_MARGIN if closes else 0.0)
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
-        """What joins all children of a unit."""
         level = self.levels[len(path)]
         hub = f"hub{_id(path)}"
         reduces = ", reduces" if level.reduces else ""
@@ -296,7 +295,7 @@ class _TopologyDrawing:
 
 
 def _parent(path: Path) -> Json:
-    """The box that something is in; nothing for what is in none."""
+    """The parent of a node; empty for the outermost ones."""
     return {"parent": _id(path)} if path else {}
 
 
@@ -330,7 +329,7 @@ def _closes(level: LevelInFull, children: list[Path], ends: tuple[Path, Path]) -
 
 
 def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
-    """What is wrong with the link of a unit: it is slower or missing, or some of its ports are."""
+    """The faults of the link of a unit and of its ports."""
     own = (name for name in faults if name == unit or _PORT.fullmatch(name.removeprefix(unit)))
     return "; ".join(_fault_text(faults[name]) for name in own)
 

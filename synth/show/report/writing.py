@@ -1,4 +1,4 @@
-"""The report: an answer as one page that loads nothing, with drawings of placement and times."""
+"""The report: an answer as one page that loads nothing, with drawings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from synth.show.terminal.table import TABLES
 
 _MOST_PICTURES = 4
 _MOST_PLANS = 3
-"""So many are drawn beside each other."""
+"""The number of plans that are compared."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _machine(ranking: Ranking) -> MachineReport:
 def _advice(
     ranking: Ranking, answers: Sequence[PlacedAnswer | UnevenAnswerPart]
 ) -> Iterator[tuple[str, str]]:
-    """How to get each answer; where a run is worth it, also how if that decides for it."""
+    """How to use each answer, also if a run decides for it."""
     for row, answer in enumerate(answers):
         if isinstance(answer, PlacedAnswer):
             yield _heading(ranking, [row]), answer.advice.text
@@ -176,7 +176,7 @@ def _picture(ranking: Ranking, drawn: Topology, rows: Sequence[int]) -> Placemen
 
 
 def _heading(ranking: Ranking, rows: Sequence[int]) -> str:
-    """What rows are called: a plan's by their entries, a range's by sizes, others by rank."""
+    """The name of rows: entries of a job, sizes of a range, or ranks."""
     match ranking:
         case PlanReply():
             return ", ".join(ranking.entries[index].name for index in rows)

@@ -1,4 +1,4 @@
-"""How two answers differ, as people read it."""
+"""The differences of two answers as tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from synth.show.terminal.style import Columns, paragraphs, table, table_of
 
 UNNAMED_HEADS = ("first", "second")
 _NAMES = ("system", "name", "systems", "model", "job", "plan", "pin", "request", "bytes")
-"""Keys whose values say by themselves what an answer is about, the first that differs."""
+"""Keys whose values name an answer, in order of preference."""
 _LONGEST_CHARACTERS = 40
 _Heads = tuple[str, str]
 
 
 def render_diff(answer: DiffReply) -> RenderableType:
-    """What was asked and on what machine, where that differs; then the lines that do."""
+    """The differences of the questions and machines, then of the recommendations."""
     if answer.same:
         return paragraphs("the two answers are the same")
     heads = heads_of(answer)
@@ -31,7 +31,7 @@ def render_diff(answer: DiffReply) -> RenderableType:
 
 
 def heads_of(answer: DiffReply) -> _Heads:
-    """What two answers are called, as ``heads`` says it."""
+    """The names of two answers, as ``heads`` chooses them."""
     changes = [*answer.machine, *answer.asked]
     return heads(
         (change.what, value_text(change, change.first), value_text(change, change.second))
@@ -40,7 +40,7 @@ def heads_of(answer: DiffReply) -> _Heads:
 
 
 def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
-    """What two answers are called: by the machine, model, job or whatever else they differ in.
+    """The names of two answers: the machine, model, job or another value in which they differ.
 
     Given the name of each difference with both values as texts, ``-`` where there is no value.
     ``first`` and ``second`` where nothing has two values that are short enough for a heading.
@@ -73,7 +73,7 @@ def _changes(
 
 
 def value_text(changed: ValueDifference, value: object) -> str:
-    """A value as people read it."""
+    """A value as text."""
     if changed.what == "bytes" and isinstance(value, int):
         return format_bytes(value)
     if isinstance(value, bool):
@@ -84,13 +84,13 @@ def value_text(changed: ValueDifference, value: object) -> str:
 
 
 def line_headings(heads: _Heads) -> Sequence[str]:
-    """What stands above the lines of two answers; figures are every second of them."""
+    """The headings of the lines of two answers."""
     first, second = heads
     return ["", first, "time", second, "time", "ratio"]
 
 
 def line_cells(line: LineDifference) -> Sequence[str]:
-    """A line of both answers, step below step, and how many times as long the second takes."""
+    """The cells of a line: both recommendations with their times, and the ratio of times."""
     return [
         line.what,
         *_recommendation_cells(line.first),
@@ -106,7 +106,6 @@ def _recommendation_cells(found: Recommendation | None) -> tuple[str, str]:
 
 
 def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[RenderableType]:
-    """Rank by rank, size by size, or entry by entry."""
     if lines:
         made = table(*line_headings(heads), right="time")
         for line in lines:
@@ -115,7 +114,7 @@ def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[Renderabl
 
 
 def ratio(line: LineDifference) -> str:
-    """How many times as long the second takes as the first.
+    """The time of the second recommendation as a multiple of the first.
 
     Empty where one is lacking, and of ranks below the best whose programs differ: nobody would
     take the fourth of one answer for the fourth of another.

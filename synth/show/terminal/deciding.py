@@ -1,4 +1,4 @@
-"""What is worth measuring: rows that may gain, though they tie with the default.
+"""Rows that may gain, though they tie with the default, and the runs that decide.
 
 Of a size that is the row that is expected to take least, and the best that is a variable alone; of
 a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
@@ -36,7 +36,7 @@ _RUN_LEGEND = (
 
 @dataclass(frozen=True)
 class RowRun:
-    """A run that decides about a row, by its position from 0 and what it is called."""
+    """A run that decides about a row: the position of the row from 0, its name, and the run."""
 
     row: int
     name: str
@@ -45,7 +45,7 @@ class RowRun:
 
 @dataclass(frozen=True)
 class EmittedFile:
-    """The file that a command of ``emit`` writes: for what target, its name, and for which size.
+    """The file that a command of ``emit`` writes: its target, name and size.
 
     The size is None where the answer is of one size.
     """
@@ -56,7 +56,7 @@ class EmittedFile:
 
     @property
     def module(self) -> str:
-        """What Python imports it as."""
+        """The name of the module in Python."""
         return self.name.removesuffix(".py")
 
 
@@ -97,12 +97,12 @@ class ToDo:
 
     @property
     def besides(self) -> str:
-        """What is set or known beside that file."""
+        """The settings besides the file."""
         return self.sets.partition("; ")[2]
 
 
 def to_do_of_run(run: RowRun) -> ToDo:
-    """The commands that decide about a row, and the file that they run."""
+    """The commands that decide about a row, with the file that they run."""
     worth, how = run.worth, "run this to decide; it also times the default"
     low, high = worth.speedup_interval
     hosts = " (on every host; host0 is the first)" * any(
@@ -130,7 +130,7 @@ def to_do_of_run(run: RowRun) -> ToDo:
 
 
 def decision_rule(runs: Sequence[RowRun]) -> str:
-    """Which measured figure decides, in a line; nothing where no run does."""
+    """The rule by which measurements decide; empty without runs."""
     if not runs:
         return ""
     least = max(run.worth.decides_speedup for run in runs)
@@ -143,7 +143,7 @@ def decision_rule(runs: Sequence[RowRun]) -> str:
 
 
 def find_deciding_runs(reply: Ranking) -> list[RowRun]:
-    """The runs that are worth it, in the order of rows."""
+    """The runs that are worth measuring, in the order of rows."""
     match reply:
         case RankingReply():
             if any(answer.against_best is DefaultComparison.FASTER for answer in reply.answers):
@@ -206,7 +206,7 @@ def is_wide(reply: SweepReply, row: int) -> bool:
 
 
 def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
-    """The run that decides about a stretch, if it is worth one, at a size that one would type."""
+    """The run that decides about a stretch, at a round size, if it is worth measuring."""
     if trial := stretch.trial:
         ends = dict.fromkeys(map(format_bytes, (stretch.from_bytes, stretch.until_bytes)))
         yield RowRun(
@@ -220,7 +220,7 @@ FIGURES: Columns[ToDo] = {
     "range": lambda choice: choice.between,
     "take it if under": lambda choice: choice.under,
 }
-"""What is known of each thing that there is to choose from, by the headings of columns."""
+"""The figures of a choice, by the headings of columns."""
 
 
 def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
@@ -248,7 +248,7 @@ def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator
 
 
 def mark_lines(found: Iterable[RankingRow]) -> Iterator[str]:
-    """What a question mark behind a speed-up means, and a second time, where there is one."""
+    """The legends of a question mark after a speed-up and of a second time."""
     marked = list(found)
     if any(text.endswith("?") for row in marked for text in row.speedup):
         yield _MAYBE_LEGEND

@@ -1,4 +1,4 @@
-"""What an answer comes to in a few words: what lists of answers and the tops of pages say."""
+"""Headlines of answers, for lists of answers and the tops of pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = "Nothing was found"
 
 
 def headline(verb: str, body: Any) -> str:
-    """What an answer comes to, and whether it is partial; nothing of those to be read whole.
+    """The headline of an answer, with a note if it is partial; empty for answers without one.
 
     ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
     """
@@ -47,7 +47,6 @@ def headline(verb: str, body: Any) -> str:
 
 
 def _headline(answer: object) -> str:
-    """The same without that."""
     match answer:
         case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
             told = verdict(ranking)
@@ -64,14 +63,14 @@ def _headline(answer: object) -> str:
 
 
 def no_plan_headline(answer: StepPlanReply) -> str:
-    """What a search without a plan comes to: that none fits only if that is proved."""
+    """The headline of a search without a plan; it says that none fits only if that is proved."""
     if answer.proved == "infeasible":
         return "Nothing fits in memory"
     return f"No plan was found that fits; {pluralize(answer.considered, 'plan')} examined"
 
 
 def headline_of(answer: object) -> str:
-    """The same of an answer that is read, and is neither a ranking nor about a step."""
+    """The headline of an answer that is neither a ranking nor about a step."""
     match answer:
         case SystemsRankedReply():
             return _systems(answer)
@@ -99,7 +98,7 @@ def headline_of(answer: object) -> str:
 
 
 def _runs(answer: DoctorReply) -> str:
-    """How many runs fall short, and the levels that are to blame for it."""
+    """The number of runs that fall short, and the levels that cause it."""
     short = {
         finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
     }
@@ -120,7 +119,7 @@ def _runs(answer: DoctorReply) -> str:
 
 
 def contradiction(findings: Sequence[FindingPart]) -> str:
-    """That rows beat what the description allows, the first of them with both sides; else ""."""
+    """The first row that is faster than the description allows; empty if there is none."""
     found = [finding for finding in findings if finding.kind == "below-bound"]
     if not found:
         return ""
@@ -129,7 +128,7 @@ def contradiction(findings: Sequence[FindingPart]) -> str:
 
 
 def shortfall_headline(findings: Sequence[FindingPart]) -> str:
-    """The machine whose runs fall short, and by which level; nothing if none does."""
+    """The machine whose runs fall short, with the level that causes it; empty if none does."""
     if not any(finding.kind in SHORTFALLS for finding in findings):
         return ""
     told = dict.fromkeys(finding.level for finding in findings if finding.kind == "level-short")
@@ -143,7 +142,7 @@ def shortfall_headline(findings: Sequence[FindingPart]) -> str:
 
 
 def _fit_error_text(answer: CalibratedReply) -> str:
-    """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
+    """The median error of a fit, and the largest with its size."""
     if answer.median_error is None or answer.worst is None:
         return ""
     worst = answer.worst
@@ -161,7 +160,7 @@ def _ambiguity_text(answer: CalibratedReply) -> str:
 
 
 def _systems(several: SystemsRankedReply) -> str:
-    """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
+    """The fastest system; over ranges of sizes the one with the highest bus bandwidth."""
     if ranges := ranges_of(several):
         most = {
             name: max((rate for _, rate in bandwidths_by_size(sweep)), default=0.0)
@@ -175,14 +174,14 @@ def _systems(several: SystemsRankedReply) -> str:
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
-    """By the name of a system what was found over a range of sizes."""
+    """The answers over ranges of sizes, by the names of systems."""
     return {
         name: answer for name, answer in _name_answers(several) if isinstance(answer, SweepReply)
     }
 
 
 def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
-    """By the name of a system the time of its best answer; of a job what a step waits."""
+    """The times of the best answers, or the exposed communication of a job, by system."""
     found = {}
     for name, answer in _name_answers(several):
         match answer:
@@ -203,7 +202,7 @@ def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
 
 
 def _name_answers(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
-    """The answers by their systems, told apart by a number where several are called the same."""
+    """The answers with the names of their systems, numbered where names repeat."""
     names: Sequence[str] = [answer.system.name for answer in several.systems]
     for at, (name, answer) in enumerate(zip(names, several.systems, strict=True)):
         again = names.count(name) > 1

@@ -83,7 +83,7 @@ _LEVELS: Columns[tuple[LevelInFull, int]] = {
 
 
 def _ports(level: LevelInFull, inside: int) -> str:
-    """The ports of a child, and where they do not divide how many devices share how many."""
+    """The ports of a child; where they do not divide, how many devices share how many."""
     together = gcd(inside, level.ports)
     shared, ports = inside // together, level.ports // together
     uneven = level.domain is Domain.SWITCH and shared > 1 and ports > 1
@@ -200,7 +200,7 @@ _BLANKS: Columns[BlankPart] = {
 
 
 def render_graph(answer: GraphReply) -> RenderableType:
-    """How many nodes and cables, level by level, and how to have them."""
+    """The nodes and cables of the graph by level."""
     nodes, lacks = answer.nodes, faults_text(answer.exceptions)
     counts = [
         pluralize(nodes.device, "device"),

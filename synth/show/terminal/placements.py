@@ -25,7 +25,7 @@ PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
 def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Placement:
-    """The placement that an answer has as a matrix.
+    """The placement of a matrix.
 
     Its columns say how many units each level has: an answer's healthy machine may be larger.
     """
@@ -39,19 +39,19 @@ def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Pla
 
 
 def describe_placement(placement: Placement) -> str:
-    """Where each axis lies: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
+    """The placement in words: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
     return "; ".join(describe_axes(placement)) or "everything on one device"
 
 
 def legend(levels: Levels, axes: Iterable[str]) -> str:
-    """What the rows and columns of a placement's matrix mean."""
+    """The rows and columns of a placement's matrix."""
     return f"rows {', '.join(axes)}; columns {', '.join(level.name for level in levels)}"
 
 
 def render_placements(
     levels: Levels, axes: Mapping[str, int], matrices: Sequence[Matrix]
 ) -> Iterator[RenderableType]:
-    """The placements of some answers, each once: in words, and its matrix."""
+    """The distinct placements of some answers, in words and as matrices."""
     texts = {
         str(matrix): describe_placement(placement_of(levels, axes, matrix)) for matrix in matrices
     }
@@ -68,7 +68,7 @@ def render_placements(
 def rank_orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix, of: str = ""
 ) -> Iterator[RenderableType]:
-    """What a placement asks of each framework: nothing, or the line to change."""
+    """The rank order that a placement needs in each framework."""
     torus = all(level.domain is Domain.TORUS for level in levels)
     found = conventions(placement_of(levels, axes, matrix), torus)
     yield f"\nrank order{of}, devices numbered {'by coordinates' if torus else 'host by host'}:"
@@ -76,7 +76,7 @@ def rank_orders(
 
 
 def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
-    """What is said of each framework."""
+    """The setting of each framework."""
     made = table("framework", "what to do", wraps="what to do")
     made.show_header = False
     for frameworks, say in summarize_conventions(found):
@@ -85,13 +85,13 @@ def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
 
 
 def laid_out_words(reply: RankingReply | SweepReply) -> Iterator[str]:
-    """A line on placements that nobody asked for."""
+    """A line where the question gives no placement."""
     if reply.laid_out_by:
         yield f"placed {LAYOUT_TEXT}"
 
 
 def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
-    """What is not priced, how to have it priced, and placements that would be faster alone."""
+    """The axes that are not priced, and placements that are faster for this collective alone."""
     others = _unreduced_axes(reply)
     if not others:
         return
@@ -112,7 +112,7 @@ def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableTyp
 
 
 def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
-    """The same as facts beside a ranking: whose placement it is, and what is not priced."""
+    """The same as facts for a page."""
     if reply.laid_out_by:
         yield f"placement {LAYOUT_TEXT}"
     if others := _unreduced_axes(reply):
@@ -120,7 +120,7 @@ def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
 
 
 def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
-    """Axes of a job over which nothing goes: a placement may move them about for nothing."""
+    """The axes of a job that no entry uses: their placement does not affect prices."""
     used = {name for entry in (*reply.entries, *reply.unpriced) for name in entry.over}
     sizes = reply.ranking[0].axes
     others = [name for name, size in sizes.items() if size > 1 and name not in used]

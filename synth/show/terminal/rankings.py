@@ -1,4 +1,4 @@
-"""Rankings as people read them: the best answers, and from which size on which is the best."""
+"""Rankings as tables: the best answers at a size, and the best answer over a range of sizes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _BOUND = "bound: share of the time that no schedule can avoid"
 
 
 def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
-    """The answers of one size, or of a range of sizes; of several collectives their plan."""
+    """The ranking of a size or a range of sizes, or the plan of several collectives."""
     match reply:
         case PlanReply():
             return render_plan(reply)
@@ -83,7 +83,7 @@ def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Re
 
 
 def render_ranking(reply: RankingReply) -> RenderableType:
-    """The answers of one size."""
+    """The ranking of one size."""
     axes = reply.answers[0].axes if reply.answers else {}
     matrices = [answer.placement for answer in reply.answers]
     near = ["near"] * any(answer.others for answer in reply.answers)
@@ -115,7 +115,7 @@ def _busbw(system: MachineInFull) -> str:
 
 
 def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
-    """The columns of a ranking: the placement is one of them where there are several."""
+    """The columns of a ranking, with the placement if there are several."""
     several = len({str(matrix) for matrix in matrices}) > 1
     return [first, *["placement"] * several, *columns]
 
@@ -123,7 +123,6 @@ def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix])
 def _rank_orders(
     system: MachineInFull, answers: Sequence[PlacedAnswer]
 ) -> Iterator[RenderableType]:
-    """What the placement of an answer asks of each framework."""
     for answer in answers:
         yield from rank_orders(system.levels, answer.axes, answer.placement, f" of {answer.rank}")
 
@@ -134,7 +133,7 @@ def _question_lines(
     matrices: Sequence[Matrix],
     *sizes_bytes: int,
 ) -> Iterator[RenderableType]:
-    """The question and its machine, and the placements of the answers, in words."""
+    """The question, the machine and the placements of the answers."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
     if lacks := faults_text(system.exceptions):
@@ -145,7 +144,7 @@ def _question_lines(
 
 
 def render_sweep(reply: SweepReply) -> RenderableType:
-    """From which size on which answer is the best."""
+    """The best answer of each stretch of sizes."""
     axes = reply.stretches[0].first.axes if reply.stretches else {}
     matrices = [stretch.first.placement for stretch in reply.stretches]
     columns = _add_placement_column(
@@ -173,14 +172,13 @@ def render_sweep(reply: SweepReply) -> RenderableType:
 
 
 def _interval_legend(system: MachineInFull) -> str:
-    """What the figures below a time are."""
     if system.prices == "typical":
         return "below each time: the range of 9 in 10 machines with such links"
     return "below each time: the range of 9 in 10 measurements at such prices"
 
 
 def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
-    """The best answer of each system in one table; of a range of sizes, one table each."""
+    """The best answer of each system in one table; one table per system over a range of sizes."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
         each = [part for ranking in reply.systems for part in (render_top(ranking), "")]
@@ -206,7 +204,7 @@ def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
 
 
 def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
-    """The best placement of each system for a job, and what a step waits there."""
+    """The best placement of each system for a job, with its exposed communication."""
     yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
     yield table_of(plans, _PLAN_CELLS, right="exposed,with defaults")
     yield "exposed: communication of a step that compute does not hide"
@@ -221,7 +219,7 @@ _PLAN_CELLS: Columns[PlanReply] = {
 
 
 def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
-    """The first row, under the name of the system."""
+    """The first row, titled with the name of the system."""
     row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
     if isinstance(reply, UnevenReply):
         whole = StripeText((reply.answers[0].program,), "", "")
@@ -230,7 +228,6 @@ def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
 
 
 def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
-    """Where the axes of a system's best answer lie."""
     if isinstance(reply, RankingReply) and reply.answers:
         best = reply.answers[0]
         lies = describe_placement(placement_of(reply.system.levels, best.axes, best.placement))
@@ -238,7 +235,7 @@ def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
 
 
 def render_plan(reply: PlanReply) -> RenderableType:
-    """The placement of a job, what each entry does on it, and the next best placements."""
+    """The placement of a job, its entries, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
@@ -269,7 +266,7 @@ def render_plan(reply: PlanReply) -> RenderableType:
 
 
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
-    """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
+    """The costs of entries, then their programs: two tables, so that both fit a terminal."""
     if not reply.entries:
         yield "no collectives: all their axes have size 1"
         return
@@ -285,7 +282,7 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
 
 
 def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
-    """How to get what entries gain over the runtime's own choice."""
+    """The settings or files of the entries that are faster than the default."""
     for entry in entries:
         if entry.answer.against_default is DefaultComparison.FASTER:
             yield f"\n{entry.name}: {entry.answer.advice.text}"
@@ -293,7 +290,7 @@ def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
 
 
 def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
-    """What a line of the environment holds for, beside the entry that it is meant for."""
+    """The other entries that an environment variable affects."""
     if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
         same = (other for other in entries if other.request is entry.request and other is not entry)
         others = ", ".join(other.name for other in same)
@@ -320,7 +317,7 @@ _COSTS: Columns[PlannedEntry] = {
 def _other_placements(
     system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
 ) -> Iterator[RenderableType]:
-    """The placements that are next best, in words, and why one with less exposed is not first."""
+    """The next best placements; a note where one with less exposed time ties with the first."""
 
     def lies(option: PlacementOption) -> str:
         where = describe_placement(placement_of(system.levels, option.axes, option.placement))
@@ -360,14 +357,14 @@ def _ties(
 
 
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
-    """What the default that is kept is in NCCL after 2.28, where that decides."""
+    """The default of NCCL after 2.28, where it differs."""
     if reply.answers:
         plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))
 
 
 def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
-    """What to do where the first answer is none that a runtime offers."""
+    """The best answer that a runtime offers, where the first is not one."""
     if answers and answers[0].against_default is DefaultComparison.NOT_OFFERED:
         offered = (
             answer for answer in answers if answer.against_default is DefaultComparison.FASTER
@@ -388,6 +385,6 @@ def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:
 
 
 def _reasons(reply: RankingReply) -> Iterator[str]:
-    """The reasons of the first answer; with ``--explain`` those of every answer."""
+    """The reasons of the first answer, or of all with ``--explain``."""
     for answer in reply.answers if reply.explain else reply.answers[:1]:
         yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

@@ -1,4 +1,4 @@
-"""Rows of rankings in words. The terminal and the page draw the same ones, each in its own way."""
+"""Rows of rankings as text, for tables of the terminal and of pages."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from synth.show.terminal.style import (
 )
 
 Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
-"""An answer with rows that can be looked at one by one."""
+"""An answer with rows."""
 Ends = tuple[str, ...]
-"""A figure in words, as ``("1.2x",)``; over a range of sizes those of both ends if they differ."""
+"""A figure as text, as ``("1.2x",)``; over a range of sizes both ends if they differ."""
 
 
 @dataclass(frozen=True)
 class StripeText:
-    """One of the programs side by side: its steps, its share of the payload and its segments.
+    """A stripe: its steps, its share of the payload and its segments.
 
     ``share`` is empty if it has the whole payload, ``segments`` if that is not cut.
     """
@@ -79,7 +79,7 @@ class RankingRow:
 
 @dataclass(frozen=True)
 class _PricedAnswer:
-    """An answer at one size, and the seconds that no schedule can beat there.
+    """An answer at one size, with its lower bound.
 
     ``default_seconds``: of the default that it is compared with, if that is on another placement.
     """
@@ -91,7 +91,7 @@ class _PricedAnswer:
 
 
 def rows(reply: Ranking) -> list[RankingRow]:
-    """The rows of a ranking, of a range of sizes, or of a plan's entries."""
+    """The rows of an answer."""
     match reply:
         case SweepReply():
             return [_stretch(reply, index) for index in range(len(reply.stretches))]
@@ -111,7 +111,7 @@ def rows(reply: Ranking) -> list[RankingRow]:
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
-    """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
+    """The rows of faster placements; their speed-up is the gain over the first answer."""
     found = []
     for option in reply.elsewhere:
         priced = _PricedAnswer(option.answer, reply.bytes, option.answer.bound_seconds)
@@ -121,7 +121,7 @@ def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
 
 
 def default_rows(reply: RankingReply) -> list[RankingRow]:
-    """The runtime's own choice as a row, where no answer is better and none is just that."""
+    """The default as a row, where no answer is better and none is the default."""
     if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
     first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
@@ -139,7 +139,7 @@ def default_rows(reply: RankingReply) -> list[RankingRow]:
 def _replace_by_default(
     row: RankingRow, reply: RankingReply | SweepReply, by: str, *priced: _PricedAnswer
 ) -> RankingRow:
-    """A row with the runtime's own choice in place of its answers, at these sizes."""
+    """A row with the default instead of the answers at these sizes."""
     plain = [
         (part, part.answer.default) for part in priced if isinstance(part.answer, PlacedAnswer)
     ]
@@ -165,7 +165,7 @@ def _replace_by_default(
 
 
 def default_by_size(reply: SweepReply) -> list[str]:
-    """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
+    """The default at each size from which it changes: ``tree, LL from 64 KiB``."""
     sizes = sorted(reply.sizes, key=lambda size: size.bytes)
     ways = [
         (size.bytes, algorithm_name(size.default_name, size.default_protocol)) for size in sizes
@@ -205,7 +205,7 @@ STEP_FIGURES = "bytes,time,busbw,latency"
 
 
 def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText:
-    """A program, and into how many segments its payload is cut at each of some sizes."""
+    """A program as a stripe, with its number of segments at each of some sizes."""
     least, most = min(segments), max(segments)
     cut = str(most) if least == most else f"{least} to {most}"
     steps = program.split("; ") if program else ["(nothing to do)"]
@@ -213,7 +213,7 @@ def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText
 
 
 def stripe_lines(stripes: Iterable[StripeText]) -> str:
-    """Programs that run side by side, one step a line; each of several under its share."""
+    """Programs that run side by side, one step a line, with the share of each."""
     return "\n".join(
         (f"{part.share} by\n" if part.share else "")
         + ";\n".join(part.steps)
@@ -223,7 +223,7 @@ def stripe_lines(stripes: Iterable[StripeText]) -> str:
 
 
 def ranked_table(rows: Iterable[RankingRow], *columns: str) -> Table:
-    """Some columns of a ranking in a terminal."""
+    """A table of a ranking."""
     cells = {column: _CELLS[column] for column in columns}
     right = "#,sizes,near,time,busbw,speed-up,gain,bound"
     return table_of(rows, cells, right=right, wraps="program")
@@ -253,7 +253,7 @@ def _lines(ends: Ends) -> str:
 
 
 def _time_cell(row: RankingRow) -> str:
-    """Times, and where they lie: in brackets after each where both ends have their own."""
+    """Times with their intervals, in brackets where both ends have their own."""
     longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
     if len(row.intervals) < 2:
         return "\n".join([*map(_lines, filter(None, (row.time, *row.intervals))), *longer])
@@ -264,12 +264,12 @@ def _time_cell(row: RankingRow) -> str:
 
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
-    """Both ends of where a time lies; empty for one that has no interval."""
+    """Both ends of an interval; empty without one."""
     return tuple(format_duration(end) for end in seconds or ())
 
 
 def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingRow:
-    """The row of one answer, or of both ends of a range that has one placement and program."""
+    """The row of an answer, or of both ends of a range with one placement and program."""
     answers = [part.answer for part in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, PlacedAnswer)]
@@ -299,14 +299,14 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
 
 
 def _runtime_ends(answers: Sequence[PlacedAnswer]) -> Ends:
-    """What answers take as the runtime runs them; nothing where that is as priced."""
+    """The times of answers as the runtime executes them; empty if they are as priced."""
     if all(answer.runtime_seconds <= (1 + FINEST) * answer.seconds for answer in answers):
         return ()
     return _ends(format_duration(answer.runtime_seconds) for answer in answers)
 
 
 def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison:
-    """What prices can tell of an answer and the best default of its ranking."""
+    """The comparison of an answer with the best default of its ranking."""
     match answer:
         case RankedAnswer():
             return answer.against_best
@@ -315,7 +315,7 @@ def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison
 
 
 def _speedup(priced: _PricedAnswer) -> str:
-    """How often the default takes as long: what prices can tell and a runtime offers.
+    """The speed-up over the default, if prices can tell it and a runtime offers the program.
 
     What is expected, not told, and worth measuring, has a question mark; so has what is expected to
     be slower by as much.
@@ -333,7 +333,7 @@ def _speedup(priced: _PricedAnswer) -> str:
 def speedup_text(
     against: DefaultComparison, worth: bool, default_seconds: float, seconds: float
 ) -> str:
-    """The same of figures: what a run would be ``worth``, and the seconds as it is run."""
+    """The speed-up of times; ``worth``: whether a run could decide about it."""
     if against is DefaultComparison.NOT_OFFERED:
         return "none"
     if against is DefaultComparison.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
@@ -342,7 +342,7 @@ def speedup_text(
 
 
 def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> str:
-    """The algorithm of a plain collective, where that is what tells it from the default."""
+    """The algorithm of a plain collective, where it differs from the default."""
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     own, [step] = answer.default, answer.steps
@@ -384,7 +384,7 @@ def _entry(entry: PlannedEntry) -> RankingRow:
 
 
 def _stripes(answers: Sequence[PlacedAnswer]) -> Iterator[StripeText]:
-    """The stripes of answers that differ only in size, with the segments of all these sizes."""
+    """The stripes of answers that differ only in size, with the segments of all sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
         yield stripe(first.program, [part.segments for part in (first, *others)], share)

@@ -1,4 +1,4 @@
-"""What all tables are drawn with."""
+"""Helpers of all tables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _FittingTable(Table):
 
 
 def _width(column: Column) -> int:
-    """How much a column of texts needs: its longest line, or its longest word if it wraps."""
+    """The width of a column: its longest line, or its longest word if it wraps."""
     texts = [column.header, *column.cells]
     lines = [line for text in texts for line in str(text).split("\n")]
     if not column.no_wrap:
@@ -90,7 +90,7 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
 
 
 def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str = "") -> Table:
-    """A table with a row for each thing; ``cells`` makes a cell of it, by the column's heading."""
+    """A table with a row for each item; ``cells`` has the columns."""
     found = table(*cells, right=right, wraps=wraps)
     for row in rows:
         found.add_row(*(cell(row) for cell in cells.values()))
@@ -105,12 +105,12 @@ _PRICE_BASES = {
 
 
 def price_basis(prices: str) -> str:
-    """What prices follow, in a line: data sheets, what such links reach, or measurements."""
+    """The basis of prices: data sheets, typical links, or measurements."""
     return _PRICE_BASES[prices]
 
 
 def price_basis_lines(system: MachineInFull) -> Iterator[str]:
-    """What a machine's prices follow, and what of them nobody has published."""
+    """The basis of a machine's prices, what they do not model, and tests to calibrate them."""
     yield price_basis(system.prices)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
@@ -118,7 +118,7 @@ def price_basis_lines(system: MachineInFull) -> Iterator[str]:
 
 
 def test_advice(test: TellingTest) -> str:
-    """What to run where levels are not told apart, and what then."""
+    """The test that distinguishes levels."""
     levels = " and ".join(map(repr, test.levels))
     return (
         f"to distinguish levels {levels}, run on {test.where} "
@@ -128,7 +128,7 @@ def test_advice(test: TellingTest) -> str:
 
 
 def interval_text(interval: Sequence[float]) -> str:
-    """Where a time lies: ``3 ms to 4 ms``."""
+    """An interval: ``3 ms to 4 ms``."""
     return " to ".join(format_duration(end) for end in interval)
 
 
@@ -139,7 +139,7 @@ def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
 
 
 def algorithm_text(step: StepPricePart) -> str:
-    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    """The algorithm of a step, with its protocol unless it is Simple."""
     return algorithm_name(step.algorithm.value if step.algorithm else "-", step.protocol)
 
 
@@ -151,7 +151,7 @@ def algorithm_name(name: str, protocol: Protocol | None) -> str:
 
 
 def port_loads(step: StepPricePart) -> list[str]:
-    """What the busiest port of each level carries: ``12 MiB on node``."""
+    """The bytes of the busiest port of each level: ``12 MiB on node``."""
     return [f"{format_bytes(size)} on {name}" for name, size in step.bytes_per_port.items()]
 
 
@@ -183,6 +183,6 @@ def faults_text(exceptions: Sequence[MachineException]) -> str:
 
 
 def stopped_warning(complete: bool) -> str | None:
-    """A line that warns, where the work was stopped."""
+    """A warning where the search was stopped."""
     warning = "PARTIAL: the search was stopped early; a better answer may be missing"
     return None if complete else warning

@@ -1,4 +1,4 @@
-"""The answers as people read them: rich tables made from the same JSON that machines get."""
+"""The table of each verb's answer, made from the same JSON that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -126,7 +126,6 @@ def _render_time(answer: TimeReply) -> RenderableType:
 
 
 def _members(answer: TimeReply) -> int:
-    """How many devices a group of the request has."""
     return prod(answer.axes[name] for name in answer.reduce)
 
 
@@ -178,7 +177,7 @@ def _check_line(check: ResultCheck, answer: RunReply) -> str:
 
 
 def _overlap_line(answer: TimeReply) -> str:
-    """A line on overlapping segments: the steps listed are of one, and do not sum to the total."""
+    """A line on overlapping segments: the steps are of one segment, and do not sum to the total."""
     if answer.segments == 1:
         return ""
     barrier = format_duration(answer.barrier_seconds)

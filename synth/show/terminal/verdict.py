@@ -1,4 +1,4 @@
-"""What to do about an answer, in a line: keep the default, measure, or what to set or to paste.
+"""Verdicts of answers: keep the default, measure, or set or paste something.
 
 Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
 and takes of them only what prices can tell, z3 proved and a runtime offers. Where prices leave it
@@ -48,9 +48,9 @@ _HOOKS = {
     "all-gather": "install_fsdp2(model)",
     "reduce-scatter": "install_fsdp2(model)",
 }
-"""What a file for PyTorch has to put its program into a training step."""
+"""The function of a PyTorch file that installs its program in a training step."""
 BY_SIZE = "a tuner plugin for NCCL"
-"""What sets another algorithm for each size, as no variable does."""
+"""The only way to set a different algorithm for each size."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Verdict:
 
 
 def verdict(reply: Ranking) -> Verdict | None:
-    """What to do about an answer; None where nothing was found."""
+    """The verdict of an answer; None where nothing was found."""
     found = rows(reply)
     if not found:
         return None
@@ -103,7 +103,7 @@ def render_decision(reply: Ranking) -> Iterator[RenderableType]:
 def row_to_do(
     told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
-    """What to do about any row: what the verdict says of it, else as it would of this row alone."""
+    """The action for any row: the verdict's, else that of the row alone."""
     for choice in told.to_do if told else ():
         if choice.row == row:
             return choice
@@ -113,7 +113,6 @@ def row_to_do(
 
 
 def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of the answers of one size."""
     plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
     if not plain.steps:
         return Verdict("Nothing to do", ["the collective is over one device"])
@@ -164,7 +163,7 @@ def _measuring_verdict(
 
 
 def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
-    """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
+    """The reason to keep the default: a faster row is not available, or there is none."""
     first = min(answers, key=lambda answer: answer.seconds)
     at = f"{row_name(first, answers)}, {format_duration(first.seconds)}"
     if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
@@ -177,7 +176,7 @@ def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str
 def later_default_lines(
     request: str, plain: PlacedAnswer, best: RankedAnswer | None = None
 ) -> Iterator[str]:
-    """For which NCCL the default is priced, and what it is in later ones, where that differs.
+    """The NCCL version of the default's price, and the default of later versions if it differs.
 
     These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
     the default that is priced, where that is the faster.
@@ -218,7 +217,7 @@ def _is_later_slower(plain: PlacedAnswer) -> bool:
 
 
 def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
-    """The same of a range, told at the first size where it differs.
+    """The same for a range, at the first size where it differs.
 
     A line that keeps what is priced names no protocol, as that changes with the size.
     """
@@ -240,7 +239,7 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
 
 
 def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
-    """On which of several placements, and where it is only this collective that prefers it."""
+    """The placement among several, with a note if only this collective prefers it."""
     if has_multiple_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
         alone = " for this collective alone" if left_over else ""
@@ -256,7 +255,7 @@ def _placement_text(levels: Levels, answer: PlacedAnswer | PlacementOption) -> s
 def _orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
 ) -> Sequence[tuple[str, str]]:
-    """What a placement asks of frameworks whose own order it is not."""
+    """The settings of frameworks whose default order it is not."""
     torus = all(level.domain is Domain.TORUS for level in levels)
     with suppress(InputError):  # the same
         found = summarize_conventions(conventions(placement_of(levels, axes, matrix), torus))
@@ -265,7 +264,7 @@ def _orders(
 
 
 def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, speedup: str) -> ToDo:
-    """How an answer is had: a line of the environment, or a file and how a script takes it."""
+    """The action of an answer: an environment variable, or a file and the lines that use it."""
     before = "" if name.startswith("row ") else f"{name}, {speedup}. "
     line = answer.advice.text
     if answer.advice.by is AdviceKind.ENVIRONMENT:
@@ -283,7 +282,7 @@ def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, spe
 
 
 def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of a range of sizes: which stretches gain, and what to do for each."""
+    """The verdict of a range of sizes: the stretches that gain, and what to do for each."""
     to_do, most = list[ToDo](), 1.0
     for at, stretch in enumerate(reply.stretches):
         ends = (stretch.first, stretch.last)
@@ -315,7 +314,7 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
 
 
 def _narrow_lines(reply: SweepReply) -> Iterator[str]:
-    """How many stretches may gain that are too narrow for a rule."""
+    """The number of stretches that may gain and are too narrow for a rule."""
     may_gain = (
         stretch.trial or stretch.first.against_default is DefaultComparison.FASTER
         for stretch in reply.stretches
@@ -329,7 +328,7 @@ def _narrow_lines(reply: SweepReply) -> Iterator[str]:
 
 
 def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
-    """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
+    """The verdict of a machine that lacks devices; the default is a single all-reduce."""
     first, follow = reply.answers[0], price_basis(reply.system.prices)
     default = f"a single all-reduce takes {format_duration(reply.flat_seconds)}"
     if not groups_gain(reply):
@@ -345,7 +344,7 @@ def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
 
 
 def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of a job on its best placement: what its entries gain over the runtime's own choices."""
+    """The verdict of a job: what its entries gain over the defaults on the best placement."""
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [

@@ -1,4 +1,4 @@
-"""What pages show of plans of a whole step: one answer's, and plans against each other.
+"""Plans of a whole step for pages: those of an answer, and comparisons of plans.
 
 >>> from synth.show.report.plans import clauses
 >>> clauses("data=4 tensor=2; batch over data; weights over tensor as Megatron; zero=1")["sharding"]

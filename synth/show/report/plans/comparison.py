@@ -1,4 +1,4 @@
-"""Plans of a step beside each other: what differs, by how much, and all of them on one clock.
+"""Plans compared: figures and decisions that differ, and their timelines on one scale.
 
 The plans may be of one answer or of several: the page of an answer, the comparison of two answers
 and reports show the same.
@@ -25,7 +25,7 @@ from synth.step.sharding.recipes import AND, CLAUSES
 
 @dataclass(frozen=True)
 class ListedPlan:
-    """A plan that may be looked at: what it is called beside others, and in a list of them."""
+    """A plan with its label."""
 
     label: str
     plan: PlanOfStep
@@ -37,7 +37,7 @@ class ListedPlan:
 
 @dataclass(frozen=True)
 class PlanComparison:
-    """What differs of plans, in figures and in how they are laid out; what is the same of all.
+    """The differences of plans in figures and decisions, and what they have in common.
 
     ``timelines`` are on one scale: a second is as wide in each.
     """
@@ -52,14 +52,14 @@ class PlanComparison:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a plan: how it is had and written; in ``points`` if it is a share."""
+    """A figure of a plan: its value and text; ``points``: whether it is a share."""
 
     of: Callable[[PlanOfStep], float]
     text: Callable[[float], str]
     points: bool = False
 
     def cells(self, first: PlanOfStep, others: Sequence[PlanOfStep]) -> Iterator[str]:
-        """That of the first; of each other, and how much more it is."""
+        """The text of the first plan; of each other plan, with the difference."""
         base = self.of(first)
         yield self.text(base)
         for other in others:
@@ -67,7 +67,7 @@ class Figure:
             yield self._more(base, self.of(other) - base)
 
     def _more(self, base: float, more: float) -> str:
-        """A difference with its sign, and which part of the base it is; nothing where none is."""
+        """A difference with its sign and its share of the base; empty without one."""
         if self.points:
             return f"{100 * more:+.1f} points" if round(abs(100 * more), 1) else ""
         if not more:
@@ -77,7 +77,7 @@ class Figure:
 
 
 def _part(share: float) -> str:
-    """A share with its sign, finer where it would be none.
+    """A share with its sign, with a decimal where it would round to zero.
 
     >>> _part(0.25), _part(-0.0013), _part(1e-5)
     ('+25%', '-0.1%', 'below 0.1%')
@@ -97,7 +97,7 @@ _FIGURES: Mapping[str, Figure] = {
 
 
 def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
-    """Plans, and how they differ from the first; ``told``: what prices can tell of that."""
+    """Compare plans with the first; ``told``: a note on the uncertainty of the difference."""
     plans, labels = [listed.plan for listed in seen], [listed.label for listed in seen]
     figures = [[what, *figure.cells(plans[0], plans[1:])] for what, figure in _FIGURES.items()]
     how = [{**layout_clauses(plan), "programs": _programs(plan)} for plan in plans]
@@ -130,7 +130,7 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
 
 
 def _is_alike(row: Sequence[str]) -> bool:
-    """Whether a row of figures has others, and no difference to the first."""
+    """Whether a row of figures has no differences."""
     return len(row) > 2 and not any(row[3::2])
 
 
@@ -139,7 +139,7 @@ def _programs(plan: PlanOfStep) -> str:
 
 
 def clauses(plan: str) -> Mapping[str, str]:
-    """What a plan says of each thing that may be decided."""
+    """The decisions of a plan, by name."""
     recipe = parse_recipe(plan)
     cuts = [CLAUSES[clause][0].format(AND.join(axes)) for clause, axes in recipe.clauses.items()]
     chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
@@ -159,12 +159,12 @@ def clauses(plan: str) -> Mapping[str, str]:
 
 
 def layout_clauses(plan: PlanOfStep) -> Mapping[str, str]:
-    """The same of a plan of an answer, and where its axes lie."""
+    """The decisions of a plan of an answer, with its placement."""
     return {**clauses(plan.plan), "placement": str(plan.placement)}
 
 
 def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
-    """What each plan says of all in which they differ beside their axes.
+    """The decisions besides axes in which plans differ, by name.
 
     The placement is among that, where it says more than the axes do.
     """

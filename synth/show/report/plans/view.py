@@ -1,4 +1,4 @@
-"""What pages show of plans of a whole step: the verdict first, then figures and drawings.
+"""Plans of a whole step for pages: the verdict first, then figures and drawings.
 
 The page of the service and reports show the same; only on the page somebody chooses which plans
 are looked at. The first of these is drawn on the clock, in memory and on the machine, and all of
@@ -61,7 +61,7 @@ _TIE = "A tie: the difference is within prediction error."
 
 @dataclass(frozen=True)
 class AxisPicture:
-    """How one axis lies on the machine."""
+    """One axis drawn on the machine."""
 
     heading: str
     caption: str
@@ -87,7 +87,7 @@ class DetailedPlans:
 
     @property
     def plan(self) -> PlanOfStep:
-        """The one that is shown in full."""
+        """The plan that is shown in full."""
         return self.seen[0].plan
 
 
@@ -186,7 +186,7 @@ def _headline(answer: StepPlanReply) -> str:
 
 
 def _verdict(answer: StepPlanReply) -> Iterator[str]:
-    """What the plan to be taken comes to, and what others would."""
+    """The figures of the recommended plan, compared with bounds and other plans."""
     if not answer.plans:
         return
     if asked := ": ".join(why_not_lines(answer)):
@@ -212,7 +212,7 @@ def _sentence(line: str) -> str:
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
-    """The plan to be taken in words, and where its axes lie."""
+    """The recommended plan in words, with its placement."""
     if answer.plans:
         best = answer.best
         yield from describe_plan(best.plan, answer.samples)
@@ -256,7 +256,7 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
 
 
 def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
-    """Each rank of the first plan, and of any other the fullest."""
+    """The memory of each rank of the first plan, and of the fullest rank of others."""
     first, *others = seen
     ranks = first.plan.ranks
     for number, rank in enumerate(ranks[:MOST_RANKS]):
@@ -276,7 +276,7 @@ def _kinds(bars: Sequence[StackedBar]) -> Cells:
 
 
 def _difference_text(seen: Sequence[ListedPlan]) -> str:
-    """How much longer steps take than that of the answer's first plan."""
+    """The difference of step times to the answer's first plan."""
     several = []
     for listed in seen:
         low, high = listed.plan.more.interval

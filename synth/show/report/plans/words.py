@@ -1,4 +1,4 @@
-"""A plan in words, for those who do not know its clauses; and how two plans differ, by clauses.
+"""Plans in words, for readers who do not know their clauses.
 
 >>> text = "pipe=2 data=8; batch over data; zero=1; schedule 1f1b, 8 microbatches; remat layers"
 >>> for one in words(text, samples=64):
@@ -30,7 +30,7 @@ _ZERO = (
 
 
 def describe_plan(plan: str, samples: int) -> Iterator[str]:
-    """What a plan does, a line for each decision; ``samples`` are those of a step."""
+    """A plan in words, a line for each decision; ``samples`` are those of a step."""
     recipe = parse_recipe(plan)
     sizes = {name: size for name, size in recipe.axes if size > 1}
     if PIPE in sizes:
@@ -57,7 +57,7 @@ def stage_layers(recipe: Recipe) -> str:
 
 
 def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
-    """What is cut inside of a stage."""
+    """The shardings inside a stage."""
     for axis in dict.fromkeys(chain(*recipe.clauses.values())):
         what = {
             "layer weights": recipe.megatron,

@@ -1,4 +1,4 @@
-"""Buckets of gradients for DDP as a table: its own, the extremes, and the best."""
+"""Gradient buckets for DDP as tables: the default, the extremes and the best."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_BUCKETS = 40
 
 
 def render_buckets(answer: BucketsReply) -> RenderableType:
-    """How long a step is by each way to fill buckets, and which ours are."""
+    """The time of a step by each policy, and the best buckets."""
     each = f"{answer.samples // answer.devices:,} on each of {pluralize(answer.devices, 'device')}"
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",
@@ -58,7 +58,7 @@ def _ways(answer: BucketsReply) -> Columns[WayToFill]:
 
 
 def _saving_text(way: WayToFill, default_seconds: float) -> str:
-    """``3-9% less``: as shares of what a step takes by DDP's default."""
+    """``3-9% less``, as shares of the time of a step with DDP's default."""
     if way.filling is FillPolicy.USUAL:
         return ""
     if way.against_default == "same":

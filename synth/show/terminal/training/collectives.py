@@ -1,4 +1,4 @@
-"""The collectives of a plan: what a step sends, and which calls are faster by other programs."""
+"""The collectives of a plan, and the programs that make some of them faster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADING = "communication of a step"
 
 
 def render_collectives(sent: Sequence[CollectiveOfStep]) -> Iterator[RenderableType]:
-    """A row for each collective, those that take least in one, and the sums."""
+    """A row for each collective, one for those that take least, and the sums."""
     if not sent:
         return
     right = "times,per call,total,hidden,exposed"
@@ -53,7 +53,7 @@ def _figures(calls: Sequence[CollectiveOfStep], each: str = "") -> tuple[str, ..
 
 
 def hidden_share(exposed_seconds: float, all_seconds: float) -> str:
-    """The share that is hidden; not ``100%`` of what has something exposed.
+    """The hidden share as text; below ``100%`` where anything is exposed.
 
     >>> hidden_share(0.0, 0.05), hidden_share(106e-6, 54.2e-3), hidden_share(85.5e-3, 96.7e-3)
     ('100%', '99.8%', '12%')
@@ -86,7 +86,7 @@ def render_program_gains(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The calls that a line of the environment affects beside those that it is meant for."""
+    """The calls that an environment variable affects besides those that it is meant for."""
     meant: dict[tuple[str, GoalName], set[tuple[str, int]]] = {}
     for program in answer.programs:
         if program.environment:

@@ -1,4 +1,4 @@
-"""A pipeline schedule as people draw it: a line for each rank, time to the right."""
+"""A pipeline schedule as text: a line for each rank, time to the right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 80
 
 
 def render_schedule(answer: OrderReply) -> RenderableType:
-    """When each rank does what, how long it is idle, and what it holds."""
+    """The timeline of each rank, its bubble and its activations."""
     ranks = len(answer.ranks)
     stages = "" if answer.stages == ranks else f"{pluralize(answer.stages, 'stage')}, "
     halves = any(rank.waiting for rank in answer.ranks)
@@ -35,12 +35,12 @@ def render_schedule(answer: OrderReply) -> RenderableType:
 
 
 def _form(answer: OrderReply) -> str:
-    """What PyTorch calls the format, where it is not the usual one."""
+    """The argument that names the format, where it is not PyTorch's default."""
     return ', format="compute_comms"' if answer.communication else ""
 
 
 def _durations(answer: OrderReply) -> str:
-    """What was reckoned with: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
+    """The assumed durations: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
     forward, backward = (
         format_duration(answer.forward_seconds),
         format_duration(answer.backward_seconds),
@@ -93,7 +93,7 @@ def _grid(answer: OrderReply) -> str:
 
 
 _Pass = tuple[str, float, float]
-"""The name of a pass, when it begins and when it ends."""
+"""The name of a pass, and the seconds at which it begins and ends."""
 
 
 def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
@@ -108,7 +108,7 @@ def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
 
 
 def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float:
-    """As many as the name of the shortest pass takes; 0 if one takes no time at all."""
+    """The scale at which the name of the shortest pass fits; 0 if a pass takes no time."""
     passes = [pass_ for row in rows for pass_ in row]
     if any(end <= begin for _, begin, end in passes):
         return 0.0
@@ -116,7 +116,6 @@ def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float
 
 
 def _line(row: Sequence[_Pass], scale: float, apart: int) -> str:
-    """The passes of a rank, as long as they take."""
     found = ""
     for name, begin, end in row:
         width = round(end * scale) - round(begin * scale)

@@ -28,7 +28,7 @@ from synth.step.sharding import parse_recipe
 _Row = tuple[int, PlanOfStep, int]
 """The number of a plan, itself, and the samples of its step."""
 _AS_MUCH = 0.05
-"""Shares of measured seconds that differ by less are as much."""
+"""Measured shares that differ by less count as equal."""
 
 
 def render_plans(answer: StepPlanReply) -> RenderableType:
@@ -88,7 +88,7 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
 def plan_table(
     answer: StepPlanReply, differing: Mapping[str, Sequence[str]] | None = None
 ) -> Table:
-    """The plans; where samples are no texts, samples in the place of tokens.
+    """The table of plans; with samples instead of tokens where samples are not text.
 
     ``differing``: texts of the plans in the place of their placements, by the headings of columns.
     """
@@ -136,7 +136,7 @@ def _extra_time_text(number: int, plan: PlanOfStep) -> str:
 
 
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans leave less than a tenth of the memory free."""
+    """The plans that leave less than a tenth of the memory free."""
     most = FULL_SHARE * answer.device_bytes
     full = [number for number, plan in enumerate(answer.plans, 1) if plan.memory.bytes > most]
     if full:
@@ -148,7 +148,7 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
-    """What plans save by their gradient buckets."""
+    """The time that plans save by their gradient buckets."""
     saved = [
         f"plan {number} {format_duration(plan.bucket_saved_seconds)}"
         for number, plan in enumerate(answer.plans, 1)
@@ -159,7 +159,7 @@ def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
-    """Which share of each plan's local seconds comes from a profile."""
+    """The share of each plan's local seconds that a profile measured."""
     found = {number: plan.measured for number, plan in enumerate(answer.plans, 1) if plan.measured}
     if not found:
         return
@@ -183,7 +183,7 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans tie with the first, and why one of them is advised."""
+    """The plans that tie with the first, and why one of them is recommended."""
     tied = [number for number, plan in enumerate(answer.plans, 1) if plan.tied and number > 1]
     if not tied or answer.advised is None:
         return
@@ -197,7 +197,7 @@ def tie_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
-    """What the plan to be taken has before others, criterion after criterion.
+    """The advantages of the recommended plan, criterion by criterion.
 
     Those are the answer's own (``advised``); one that all have alike is not said.
     """
@@ -247,7 +247,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
 
 
 def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
-    """What the placement gains over frameworks' own order of axes."""
+    """The gain of the placement over frameworks' default order of axes."""
     more = answer.usual_more
     if answer.usual_seconds is None:
         yield "no plan in frameworks' default order of axes fits"
@@ -284,7 +284,7 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The best of the plans asked why not, and how much longer it takes than the first."""
+    """The best plan that ``--explain`` asks about, and its time compared with the first."""
     if not answer.asked_why_not:
         return
     other = answer.why_not
@@ -308,7 +308,7 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """Why not the plan that was asked for, then what it takes beside the first, part by part."""
+    """The plan that ``--explain`` asks about, compared with the first part by part."""
     said, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
         yield from ["", *said] if said else ()
@@ -331,7 +331,7 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def difference_text(seconds: float) -> str:
-    """A difference in words."""
+    """A difference as text."""
     return f"{format_duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 
@@ -352,7 +352,7 @@ def _search_end_text(answer: StepPlanReply) -> str:
 
 
 def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """What the first plan could do otherwise, operation by operation."""
+    """The choice of shardings operation by operation, compared with the first plan."""
     found = answer.rows
     if found is None:
         return

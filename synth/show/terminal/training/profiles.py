@@ -1,4 +1,4 @@
-"""The local work of a plan, in few words: what takes longest, and how far to trust it."""
+"""Profiles of a plan's local work as tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from synth.ask.answers.training.profiles import EventRow, MeasurementPlace, Prof
 from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
 
 MOST_EVENTS = 12
-"""So many events are shown; the JSON and the file have all."""
+"""The number of events shown; the JSON and the file have all."""
 
 
 def render_profile(answer: ProfileReply) -> RenderableType:
-    """The events that take longest, and where and how they were measured."""
+    """The longest events, and where and how they were measured."""
     rest = len(answer.events) - MOST_EVENTS
     shown: Columns[EventRow] = _COUNT_CELLS if answer.where is None else _TIME_CELLS
     return paragraphs(

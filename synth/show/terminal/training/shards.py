@@ -1,4 +1,4 @@
-"""A sharded training step in few words: types, memory, what is sent, on which machine."""
+"""Sharded training steps as tables: types, memory, communication and seconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_LINES = 3
 
 
 def render_shard(answer: ShardReply) -> RenderableType:
-    """How what comes in lies, what a device holds and computes, what a step sends."""
+    """The shardings of inputs, the memory and work of a device, and the communication of a step."""
     machine = answer.machine
     return paragraphs(
         f"{answer.name} over {axes_text(answer.axes)}: {pluralize(answer.devices, 'device')}"
@@ -70,7 +70,7 @@ def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[Rende
 
 
 def _inputs(answer: ShardReply) -> RenderableType:
-    """Parameters with how their moments lie, those alike in one line; then the batch."""
+    """Parameters with the shardings of their moments, equal ones in one row; then the batch."""
     moments = [value for value in answer.inputs if value.role == "moment"]
     alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
     for value in answer.inputs:
@@ -96,13 +96,13 @@ def _inputs(answer: ShardReply) -> RenderableType:
 
 
 def _split_stage(label: str) -> tuple[str, str]:
-    """Of ``1/layers/mlp/up`` the stage whose layers are meant, and the rest."""
+    """The stage ``1/`` of a label such as ``1/layers/mlp/up``, and the rest."""
     stage, slash, rest = label.partition("/")
     return (stage + slash, rest) if stage.isdecimal() else ("", label)
 
 
 def _labels(labels: Sequence[str]) -> str:
-    """``layers/attention/key, query, layers/mlp/up``: a folder is said once."""
+    """``layers/attention/key, query, layers/mlp/up``: a folder is named once."""
     found, last = [], None
     for label in labels:
         folder, _, name = label.rpartition("/")
@@ -131,7 +131,6 @@ def _memory(answer: ShardReply) -> RenderableType:
 
 
 def _stages(answer: ShardReply) -> RenderableType:
-    """What each stage has for itself."""
     columns = ("stage", "parameters", "gradients", "moments", "values", "operations")
     lines = table(*columns, right=",".join(columns[1:]))
     for stage in answer.stages:
@@ -146,7 +145,7 @@ def _stages(answer: ShardReply) -> RenderableType:
 
 
 def _transfers(answer: ShardReply) -> RenderableType:
-    """What goes from stage to stage: alike values in one line."""
+    """Transfers between stages, equal ones in one row."""
     alike: dict[tuple[str, ...], list[StageTransferPart]] = {}
     for transfer in answer.transfers:
         when = (
@@ -165,7 +164,7 @@ def _transfers(answer: ShardReply) -> RenderableType:
 
 
 def _requests(answer: ShardReply) -> Iterator[RenderableType]:
-    """Those that count, by bytes or by seconds; then all of them by kind and axes."""
+    """The largest requests by seconds or bytes; then the totals by kind and axes."""
     shares = list(map(_share, answer.requests))
     shown = [request for request in answer.requests if _share(request) > LEAST_SHARE * sum(shares)]
     rest = [request for request in answer.requests if request not in shown]
@@ -183,7 +182,7 @@ def _requests(answer: ShardReply) -> Iterator[RenderableType]:
 
 
 def _share(request: RequestOfStep) -> float:
-    """What it counts for: seconds on a machine, else bytes."""
+    """The weight of a request: seconds on a machine, else bytes."""
     return request.times * (request.least_bytes if request.seconds is None else request.seconds)
 
 

@@ -1,4 +1,4 @@
-"""A training step on the clock in few words: what takes how long, memory, what would help."""
+"""A simulated training step: time by part, memory, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from synth.show.terminal.style import (
 )
 
 LEAST_SHARE = 0.001
-"""Requests that wait for less than this share of the step are put together."""
+"""Requests with less exposed time than this share of the step are put together."""
 
 TIME_PARTS: Mapping[str, Callable[[PlanOfStep | RankOfStep], float]] = {
     "compute": lambda part: part.compute_seconds,
@@ -42,7 +42,7 @@ _TENTH = 0.1
 
 
 def render_simulation(answer: SimulateReply) -> RenderableType:
-    """Seconds of a step, and where they go."""
+    """The time of a step by part, its collectives, its memory, and possible gains."""
     return paragraphs(
         *_head(answer),
         "",
@@ -84,7 +84,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 def measured_share(found: MeasuredOfStep) -> str:
-    """How much of what is computed goes by a profile."""
+    """The share of the local seconds that a profile measured."""
     rest = "; the rest is by the roofline" if found.share < 1 else ""
     return (
         f"{found.share:.0%} of the local seconds are measured ({found.measured_kinds} of"

@@ -1,4 +1,4 @@
-"""A training step cut by a plan, in few words, and beside the same step on one device."""
+"""A training step sharded by a plan, and its comparison with one device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from synth.show.terminal.style import Columns, paragraphs, pluralize, table, tab
 from synth.show.terminal.training.collectives import render_programs
 
 MOST_UNLIKE = 5
-"""So many arrays that are not equal are named."""
+"""The number of unequal arrays that are named."""
 
 
 def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
-    """The plan, what devices hold and send, and what was seen of it."""
+    """The plan, the memory and communication of a device, and the comparison with one device."""
     if isinstance(answer, ConfiguredReply):
         return _render_configured(answer)
     held = answer.held
@@ -38,7 +38,7 @@ def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
 
 
 def _render_configured(answer: ConfiguredReply) -> RenderableType:
-    """What of a plan a framework is told, and what gains by programs of ours."""
+    """The configuration of a framework, and the programs that make collectives faster."""
     return paragraphs(
         f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
         f"placement {answer.placement}: rows {', '.join(answer.axes)}",
