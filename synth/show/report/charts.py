@@ -135,7 +135,7 @@ def draw_front(
     """The front as steps: above and right of it are plans; the simulated by their numbers."""
     sizes = [device_bytes, *(plan.bytes for plan in front)]
     most = max(sizes + [plan.memory.bytes for plan in simulated])
-    seconds = [plan.seconds for plan in (*front, *simulated)]
+    seconds = [plan.seconds for plan in front] + [plan.seconds for plan in simulated]
     low, high = min(seconds), max(seconds)
     margin = (high - low or high) * 0.08
     marks = [_GIB * mark for mark in ticks(most / _GIB)]

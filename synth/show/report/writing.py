@@ -122,8 +122,10 @@ def _template() -> Template:
 
 def _machine(ranking: Ranking) -> MachineReport:
     answers, system = answers_of(ranking), ranking.system
-    sizes = isinstance(ranking, SweepReply) and ranking.sizes
-    base = MachineReport(system.name, system.levels, draw_curves(ranking) if sizes else None)
+    curves = None
+    if isinstance(ranking, SweepReply) and ranking.sizes:
+        curves = draw_curves(ranking)
+    base = MachineReport(system.name, system.levels, curves)
     if not answers:
         return base
     drawn, pictured = topology(system.levels, system.exceptions), _picture_rows(ranking, answers)

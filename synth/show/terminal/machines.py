@@ -168,13 +168,14 @@ def render_draft(answer: ImportReply) -> RenderableType:
             "-o FILE writes the description with its blanks; fill them in, or accept the"
             " suggestions with --suggested."
         )
+    blanks = table_of(answer.blanks, _BLANKS, wraps="reason")
     return paragraphs(
         *(f"warning: {warning}" for warning in draft.warnings),
         f"{draft.name}: {draft.title}",
         f"found: {found}\n" if found else "no components were found\n",
         rows,
         f"\ndevice: {draft.device or 'unknown'}, memory {memory} GB/s",
-        *(["", table_of(answer.blanks, _BLANKS, wraps="reason")] if answer.blanks else []),
+        *(("", blanks) if answer.blanks else ()),
         "" if draft.notes else None,
         *(f"note: {note}" for note in draft.notes),
         f"\n{ending}",

@@ -121,7 +121,8 @@ def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
 
 def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
     """The axes of a job that no entry uses: their placement does not affect prices."""
-    used = {name for entry in (*reply.entries, *reply.unpriced) for name in entry.over}
+    used = {name for entry in reply.entries for name in entry.over}
+    used |= {name for entry in reply.unpriced for name in entry.over}
     sizes = reply.ranking[0].axes
     others = [name for name, size in sizes.items() if size > 1 and name not in used]
     if others:
