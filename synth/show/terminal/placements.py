@@ -69,10 +69,20 @@ def rank_orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix, of: str = ""
 ) -> Iterator[RenderableType]:
     """The rank order that a placement needs in each framework."""
-    torus = all(level.domain is Domain.TORUS for level in levels)
-    found = conventions(placement_of(levels, axes, matrix), torus)
-    yield f"\nrank order{of}, devices numbered {'by coordinates' if torus else 'host by host'}:"
-    yield from order_table(found)
+    how = "by coordinates" if _is_torus(levels) else "host by host"
+    yield f"\nrank order{of}, devices numbered {how}:"
+    yield from order_table(find_conventions(levels, axes, matrix))
+
+
+def find_conventions(
+    levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
+) -> Iterable[ConventionText]:
+    """The rank order that a placement needs in each framework. Raises InputError."""
+    return conventions(placement_of(levels, axes, matrix), _is_torus(levels))
+
+
+def _is_torus(levels: Sequence[LevelInFull]) -> bool:
+    return all(level.domain is Domain.TORUS for level in levels)
 
 
 def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:

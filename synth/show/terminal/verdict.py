@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from hierarchies import Domain, InputError
+from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
@@ -21,7 +21,7 @@ from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
 from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
-from synth.collective.emit.conventions import ALREADY_DEFAULT, conventions, summarize_conventions
+from synth.collective.emit.conventions import ALREADY_DEFAULT, summarize_conventions
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
@@ -38,7 +38,13 @@ from synth.show.terminal.deciding import (
     row_name,
     to_do_of_run,
 )
-from synth.show.terminal.placements import Levels, Matrix, describe_placement, placement_of
+from synth.show.terminal.placements import (
+    Levels,
+    Matrix,
+    describe_placement,
+    find_conventions,
+    placement_of,
+)
 from synth.show.terminal.rows import Ranking, RankingRow, rows
 from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
 
@@ -256,9 +262,8 @@ def _orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
 ) -> Sequence[tuple[str, str]]:
     """The settings of frameworks whose default order it is not."""
-    torus = all(level.domain is Domain.TORUS for level in levels)
     with suppress(InputError):  # the same
-        found = summarize_conventions(conventions(placement_of(levels, axes, matrix), torus))
+        found = summarize_conventions(find_conventions(levels, axes, matrix))
         return [line for line in found if line[1] != ALREADY_DEFAULT]
     return ()
 

@@ -24,7 +24,7 @@ def render_schedule(answer: OrderReply) -> RenderableType:
     rows = {**_RANKS, **(_WAITING_CELLS if halves else {})}
     return paragraphs(
         f"{answer.schedule or 'an order'}: {pluralize(ranks, 'rank')}, {stages}"
-        f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
+        f"{pluralize(answer.microbatches, 'microbatch')}",
         f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it bubble; "
         f"{_durations(answer)}\n",
         _grid(answer),

@@ -31,8 +31,7 @@ def render_profile(answer: ProfileReply) -> RenderableType:
 def _place_text(where: MeasurementPlace) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in where.versions.items())
     who = f"{pluralize(where.processes, 'process')} of {pluralize(where.threads, 'thread')}"
-    if where.processes != 1:
-        who = f"{where.processes} processes of {pluralize(where.threads, 'thread')} each"
+    who += " each" * (where.processes != 1)
     return (
         f"\nmeasured by {who} on {where.processor} ({where.device}), {versions}\n"
         f"the reference drifted by {where.drift:.1%} meanwhile; communication is not measured\n\n"

@@ -25,6 +25,7 @@ from synth.show.terminal.style import (
     paragraphs,
     pluralize,
     price_basis,
+    shape,
     table,
     table_of,
 )
@@ -62,8 +63,7 @@ def render_shard(answer: ShardReply) -> RenderableType:
 
 
 def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
-    shape = " x ".join(f"{level.count} {level.name}" for level in machine.levels)
-    yield f"on {machine.system}, {shape}"
+    yield f"on {machine.system}, {shape(machine.levels)}"
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     if machine.laid_out_by:
         yield "placed in frameworks' default order; 'collsynth place' lists other placements"

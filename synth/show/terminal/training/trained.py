@@ -65,7 +65,7 @@ def _render_trial(tried: TrialReport, runtime: str) -> RenderableType:
         steps.add_row(str(number), *losses, *map(_share, (row.difference, row.rounding)))
     more = ", ..." if len(tried.unlike) > MOST_UNLIKE else ""
     return paragraphs(
-        f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
+        f"\nin {pluralize(tried.processes, 'process')} of "
         f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
         steps,
         "difference: the largest of all parameters, relative to the largest element of the array\n"
