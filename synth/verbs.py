@@ -12,11 +12,10 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from hierarchies import InputError
-from synth.ask.answers import judge
 from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flags_of
 from synth.ask.questions.question import Question, parse_question
-from synth.ask.table import VERBS
+from synth.ask.table import VERBS, judge
 from synth.client.texts import to_sendable
 from synth.collective.ranking.request import Watcher
 

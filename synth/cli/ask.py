@@ -103,11 +103,11 @@ def ask(
 
 def _file(body: Mapping[str, Any], ending: str) -> TextFile:
     """The file of an answer whose name ends so. Raises InputError where there is none."""
-    for one in body["files"]:
-        if one["name"].endswith(ending):
-            return TextFile(**one)
+    for file in body["files"]:
+        if file["name"].endswith(ending):
+            return TextFile(**file)
     raise InputError(
-        f"the answer has no {ending} file", hint="a step that sends nothing has no job"
+        f"the answer has no {ending} file", hint="a step without communication has no job"
     )
 
 

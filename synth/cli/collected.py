@@ -58,7 +58,7 @@ def _items(each: ItemFlags, words: Words) -> list[Item]:
     for name, field in each.item.model_fields.items():
         for item in items:
             if field.is_required() and name not in item:
-                hint = f"of several each needs its own, after its {_flag(each, each.begins)}"
+                hint = f"each of several needs its own, after its {_flag(each, each.begins)}"
                 problem = f"{_begin_text(each, item)} has no {_flag(each, name)}"
                 raise InputError(problem, hint=hint)
     return items
@@ -73,7 +73,7 @@ def _check_alone(model: type[BaseModel], each: ItemFlags, words: Words) -> None:
         if position < begins:
             raise _early_flag_error(each, name)
         raise InputError(
-            f"{_flag(each, name)} weighs a collective against others, and there is only one",
+            f"{_flag(each, name)} relates a collective to others, and there is only one",
             hint=f"name the others, each with its {_flag(each, each.begins)}, or leave it out",
         )
 
@@ -81,7 +81,7 @@ def _check_alone(model: type[BaseModel], each: ItemFlags, words: Words) -> None:
 def _early_flag_error(each: ItemFlags, name: str) -> InputError:
     begins = _flag(each, each.begins)
     return InputError(
-        f"{_flag(each, name)} stands before the first {begins}",
+        f"{_flag(each, name)} precedes the first {begins}",
         hint=f"it belongs to the {begins} before it",
     )
 

@@ -40,7 +40,7 @@ def read_job(spec: str) -> str | NamedTextJson:
 
 
 def read_files(paths: Sequence[str]) -> list[NamedTextJson]:
-    """Other people's descriptions, by the names of their files; one named twice is one."""
+    """Topology files of other tools, by name; a file that is named twice is read once."""
     return [_named_text(path, text) for path, text in read_texts(paths).items()]
 
 
@@ -57,16 +57,16 @@ def skip_files(paths: Sequence[str]) -> list[NamedTextJson]:
 def read_answer(text: str) -> Any:
     """What ``top --json`` printed: in a file, or on standard input for ``-``."""
     where = "standard input" if text == "-" else text
-    hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
+    hint = "give the output of 'collsynth top --json' or 'collsynth plan --json'"
     try:
         raw = sys.stdin.buffer.read() if text == "-" else Path(text).read_bytes()
         found = json.loads(raw)
     except OSError as error:
         raise InputError(f"cannot read: {error.strerror}", where=where) from None
     except (ValueError, RecursionError):
-        raise InputError("this holds no JSON", where=where, hint=hint) from None
+        raise InputError("this is not JSON", where=where, hint=hint) from None
     if not isinstance(found, dict):
-        raise InputError("this holds no answer", where=where, hint=hint)
+        raise InputError("this is not an answer", where=where, hint=hint)
     return found
 
 
@@ -104,7 +104,7 @@ def profile(spec: str) -> NamedTextJson:
     """What 'collsynth profile' wrote to a file, with the file's name as typed."""
     text = read_program(spec, "a profile")
     if text == spec:
-        hint = "'collsynth profile MODEL --plan PLAN -o FILE' makes one"
+        hint = "'collsynth profile MODEL --plan PLAN -o FILE' creates one"
         raise InputError(f"there is no file {spec!r}", where="--profile", hint=hint)
     return _named_text(spec, text)
 

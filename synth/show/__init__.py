@@ -1,4 +1,4 @@
-"""What people see: tables of the terminal, and reports with drawings.
+"""Views of answers: tables of the terminal, and reports with drawings.
 
 Both are made from the JSON of an answer and from nothing else, so what people read and what
 programs read cannot differ.

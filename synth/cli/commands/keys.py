@@ -1,4 +1,4 @@
-"""The commands that make, list and revoke the keys of a service, and sign people out."""
+"""The commands that create, list and revoke the keys of a service, and sign people out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.service.store import EndedSessions, RevokedKey, Store
 
 Cancel = Annotated[bool, typer.Option("--cancel", help="Also cancel unfinished jobs.")]
-keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke the keys of a service.")
 
 
 @keys.command("create")
@@ -43,7 +43,7 @@ def create(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it, once: only a digest is kept."""
+    """Create a key and print it once: only a digest is stored."""
     with _store(store) as opened:
         # Not at the top of the file: it loads numpy, and --help must not wait for it.
         from hierarchies import InputError
@@ -55,13 +55,13 @@ def create(
         if jobs_per_day is not None and jobs_per_day < 0:
             problem, hint = f"{jobs_per_day} jobs a day", "0 or more, or leave it out"
             raise InputError(problem, where="--jobs-per-day", hint=hint)
-        wished = [one.strip() for given in scope or ("ask,keep",) for one in given.split(",")]
-        known = [one.value for one in Scope]
-        for one in wished:
-            if one not in known:
-                raise InputError(f"{one[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
+        wished = [word.strip() for given in scope or ("ask,keep",) for word in given.split(",")]
+        known = [known_scope.value for known_scope in Scope]
+        for word in wished:
+            if word not in known:
+                raise InputError(f"{word[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
         expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
-        scopes = [one for one in Scope if one in wished]
+        scopes = [known_scope for known_scope in Scope if known_scope in wished]
         made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)
         _say(made.secret, {"id": made.id, "team": made.team, "secret": made.secret}, as_json)
 
@@ -72,7 +72,7 @@ def list_(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the keys: whose they are, for how long and what for, and when they were last used."""
+    """List the keys with their team, state, scopes, expiry and last use."""
     with _store(store) as opened:
         found = [
             {
@@ -100,7 +100,7 @@ def revoke(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Admit a key no longer, and say what that was and what goes on; servers notice in seconds."""
+    """Revoke a key, and report its last use and its open jobs; servers notice within seconds."""
     with _store(store) as opened:
         gone = opened.keys.revoke(key_id, cancel=cancel)
         if gone is None:
@@ -123,8 +123,8 @@ def _revoked_text(gone: RevokedKey, cancelled: bool) -> str:
 
 
 def _remains_text(gone: RevokedKey | EndedSessions, cancelled: bool, command: str) -> str:
-    """What of a key or person has ended, and what goes on."""
-    jobs = f"jobs {'cancelled' if cancelled else 'that go on'}: {len(gone.jobs)}"
+    """The sessions that ended, and the jobs that were cancelled or continue."""
+    jobs = f"jobs {'cancelled' if cancelled else 'that continue'}: {len(gone.jobs)}"
     going_on = gone.jobs and not cancelled
     hint = f"; 'collsynth keys {command} --cancel' ends them" if going_on else ""
     return f"sessions ended: {gone.sessions}; {jobs}{hint}"
@@ -155,14 +155,14 @@ def sign_out(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """End all sessions of somebody at the page, and say what goes on; they may sign in again."""
+    """End all sessions of a person, and report the open jobs; the person may sign in again."""
     with _store(store) as opened:
         # Not at the top of the file: it loads numpy, and --help must not wait for it.
         from hierarchies import InputError
 
         if (person is None) != everybody or (everybody and cancel):
-            problem = "it is not said who is to be signed out"
-            raise InputError(problem, hint="a name, perhaps with --cancel, or --all alone")
+            problem = "no person is named"
+            raise InputError(problem, hint="give a name, optionally with --cancel, or --all alone")
         if person is None:
             ended = opened.keys.sign_all_out()
             _say(f"signed out everybody; sessions ended: {ended}", {"sessions": ended}, as_json)

@@ -1,4 +1,4 @@
-"""The command that runs the service, and what commands of the service share."""
+"""The command that runs the service, and helpers of the commands of the service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/NAME; else that before the command, or"
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; default: --store before the command,"
         " COLLSYNTH_STORE, or a file in your data folder.",
     ),
 ]
@@ -38,13 +38,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")
 
 
 def _option(usual: Any, help: str, **bounds: int) -> Any:
-    """A field of ``ServeOptions``: what it is if nothing is said, and what it is for."""
+    """A field of ``ServeOptions``: its default and its help."""
     return field(default=usual, metadata={"help": help, **bounds})
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What a server is told: each is a flag, and a variable COLLSYNTH_* of the same name."""
+    """The options of a server: each is a flag, and a variable COLLSYNTH_* of the same name."""
 
     host: str = _option("127.0.0.1", "Address to listen on.")
     port: int = _option(8000, "Port; 0: any free port.", min=0, max=65535)
@@ -57,21 +57,21 @@ class ServeOptions:
     job_seconds: float = _option(600.0, "Maximal seconds of a job.", min=1)
     job_memory: str = _option("4GiB", "Maximal memory of a job.")
     keep_days: int = _option(
-        30, "Days until ended jobs, and answers, are forgotten; 0: never.", min=0, max=36500
+        30, "Days until ended jobs and answers are deleted; 0: never.", min=0, max=36500
     )
     work_hours: float = _option(24.0, "Hours of work per day for a team with keys.", min=0)
     proxy_secret: str | None = _option(
-        None, "Believe who a proxy says has signed in, if it sends this secret along."
+        None, "Trust the user that a proxy names, if it sends this secret."
     )
     trusted_proxy: str = _option(
         "",
-        "Addresses or networks of proxies whose X-Forwarded-For counts, and whose secret; else,"
-        " with a secret, this machine.",
+        "Addresses or networks of trusted proxies, for X-Forwarded-For and the secret; default,"
+        " with a secret: this machine.",
     )
     teams: str = _option(
-        "", "GROUP=TEAM,...: teams of who signs in at the proxy; else the first group is it."
+        "", "GROUP=TEAM,...: the team of users of the proxy; default: the first group."
     )
-    admins: str = _option("", "Groups whose people have the scope admin, too.")
+    admins: str = _option("", "Groups whose members also have the scope admin.")
 
     def settings(self, store: str | None) -> Settings:
         """The settings of a server of that store. Raises InputError for what cannot be used."""
@@ -105,7 +105,7 @@ class ServeOptions:
 
 
 def serve(store: str | None, quiet: bool, **given: Any) -> None:
-    """Serve every verb over HTTP, with jobs that survive and a page to look at."""
+    """Serve every verb over HTTP, with durable jobs and a web page."""
     with report_mistakes():
         # Not at the top of the file: they load what the extra server installs.
         from synth.service.http.logs import json_log
@@ -119,30 +119,30 @@ def serve(store: str | None, quiet: bool, **given: Any) -> None:
 def _parameters() -> Iterator[Parameter]:
     """The flags of ``serve`` as typer has them."""
     kinds = get_type_hints(ServeOptions)
-    for one in fields(ServeOptions):
-        word = f"--{one.name.replace('_', '-')}"
-        option = typer.Option(word, envvar=f"COLLSYNTH_{one.name.upper()}", **one.metadata)
-        yield keyword(one.name, Annotated[kinds[one.name], option], one.default)
+    for setting in fields(ServeOptions):
+        word = f"--{setting.name.replace('_', '-')}"
+        option = typer.Option(word, envvar=f"COLLSYNTH_{setting.name.upper()}", **setting.metadata)
+        yield keyword(setting.name, Annotated[kinds[setting.name], option], setting.default)
     yield keyword("store", StoreUrl, None)
     yield keyword("quiet", Quiet, False)
 
 
 serve.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]
-serve.__annotations__ = {one.name: one.annotation for one in _parameters()}
+serve.__annotations__ = {parameter.name: parameter.annotation for parameter in _parameters()}
 
 
 def _check_secret(secret: str | None, people: str) -> str | None:
-    """The secret of the proxy; None without one. Raises InputError for one that is guessed soon."""
+    """The secret of the proxy; None without one. Raises InputError for one that is too short."""
     # Not at the top of the file: it loads numpy, and --help must not wait for it.
     from hierarchies import InputError
 
     hint = "'openssl rand -hex 16' makes one; the proxy sends it as X-Collsynth-Proxy"
     if not secret:
         if people:
-            raise InputError("nobody signs in without --proxy-secret", where="--teams", hint=hint)
+            raise InputError("--teams and --admins need --proxy-secret", where="--teams", hint=hint)
         return None
     if len(secret) < _SECRET_CHARACTERS:
-        problem = f"a secret of {len(secret)} characters, and not {_SECRET_CHARACTERS}"
+        problem = f"{len(secret)} characters, fewer than {_SECRET_CHARACTERS}"
         raise InputError(problem, where="--proxy-secret", hint=hint)
     return secret
 
@@ -161,5 +161,7 @@ def report_mistakes() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        typer.echo("collsynth: this needs more: pip install 'collsynth[server]'", err=True)
+        typer.echo(
+            "collsynth: the server is not installed: pip install 'collsynth[server]'", err=True
+        )
         raise typer.Exit(USAGE) from None

@@ -1,6 +1,6 @@
-"""The commands that ask a verb: each has the flags of its question, and those of a terminal.
+"""The commands of the verbs: each has the flags of its question, and those of a terminal.
 
-What the flags are is in ``verbs.json``, which a test makes from the questions (``pytest
+The flags are listed in ``verbs.json``, which a test generates from the questions (``pytest
 --update-golden``): the questions load numpy and z3, and --help must not wait for them.
 """
 
@@ -19,29 +19,29 @@ from synth.ask.questions.fields import FlagEntry
 from synth.cli.commands.asking import Verbose, ask_and_exit
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
-_FILES = "File or folder instead of the screen; with --json, for the JSON."
+_FILES = "Output file or folder; with --json, a file for the JSON."
 _OUTPUTS = {
-    "import": "A file for the description; with --json, the JSON.",
-    "plan": "A folder for files of frameworks that run a model's best plan; with --json, a file.",
-    "graph": "A file for the graph (.graphml, .json, .dot, .svg); with --json, the JSON.",
+    "import": "Output file for the description; with --json, for the JSON.",
+    "plan": "Output folder for the files of a model's best plan; with --json, a file for the JSON.",
+    "graph": "Output file for the graph (.graphml, .json, .dot, .svg); with --json, for the JSON.",
     "job": _FILES,
-    "order": "A file for PyTorch's CSV; with --json, for the JSON.",
+    "order": "Output file for PyTorch's CSV; with --json, for the JSON.",
     "emit": _FILES,
-    "trace": "A file for the text of the step; with --json, the JSON.",
-    "shard": "A file for the text of the sharded step; with --json, the JSON.",
-    "simulate": "A folder for the timeline and the job; with --json, a file for the JSON.",
-    "buckets": "File for the module a training script imports; with --json, for the JSON.",
-    "train": "A file for the sharded step, or a folder; with --json, the JSON.",
-    "profile": "A file for the profile; with --json, the JSON.",
-    "calibrate": "A file for the description or script; with --json, the JSON.",
+    "trace": "Output file for the text of the step; with --json, for the JSON.",
+    "shard": "Output file for the text of the sharded step; with --json, for the JSON.",
+    "simulate": "Output folder for the timeline and the job; with --json, a file for the JSON.",
+    "buckets": "Output file for the module of a training script; with --json, for the JSON.",
+    "train": "Output file or folder for the sharded step; with --json, a file for the JSON.",
+    "profile": "Output file for the profile; with --json, for the JSON.",
+    "calibrate": "Output file for the description or script; with --json, for the JSON.",
 }
 """The help of ``-o``, for each verb whose answer has files."""
 _REPORT_VERBS = ("top", "sweep", "plan")
-"""The verbs whose answers can be had as a page."""
+"""The verbs whose answers can be written as a page."""
 SEPARATE_OUTPUTS = {
     "simulate": {
-        "trace_out": (".trace.json", "A file for the timeline, which ui.perfetto.dev shows."),
-        "job_out": (".job.toml", "A file for the collectives as a job, which plan --job reads."),
+        "trace_out": (".trace.json", "Output file for the timeline, for ui.perfetto.dev."),
+        "job_out": (".job.toml", "Output file for the collectives as a job, for plan --job."),
     },
 }
 """Flags for one file of an answer: how the file's name ends, and the help."""
@@ -49,7 +49,9 @@ _ORDER = "collsynth.order"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Report = Annotated[
     str | None,
-    typer.Option(metavar="FILE.html", help="Also write the answer with drawings as an HTML page."),
+    typer.Option(
+        metavar="FILE.html", help="Also write the answer and its drawings as an HTML page."
+    ),
 ]
 Budget = Annotated[
     float | None, typer.Option(help="Seconds after which to stop with a partial answer.")
@@ -57,7 +59,7 @@ Budget = Annotated[
 
 
 class OrderedCommand(TyperCommand):
-    """A command that remembers the order of its flags: some belong to the one before them.
+    """A command that remembers the order of its flags: some belong to the flag before them.
 
     Parsers keep the values of a repeated flag together, and forget what stood between them.
     """
@@ -65,7 +67,7 @@ class OrderedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note the names as they were given, each as often as it was; then parse as usual."""
         *_, order = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.meta[_ORDER] = [one.name for one in order]
+        ctx.meta[_ORDER] = [flag.name for flag in order]
         return super().parse_args(ctx, args)
 
 
@@ -78,7 +80,7 @@ def commands() -> dict[str, Callable[..., None]]:
 def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     """A verb's command for typer: a function whose signature lists the flags."""
     asked_for = [FlagEntry(**flag) for flag in row["flags"]]
-    each = {one.name: one.each for one in asked_for if one.each}
+    each = {flag.name: flag.each for flag in asked_for if flag.each}
 
     def command(
         context: typer.Context,
@@ -104,7 +106,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     ]
     command.__doc__ = row["help"]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in taken}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
     return command
 
 

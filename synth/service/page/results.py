@@ -50,7 +50,7 @@ from synth.show.report.ranks import RankLookup, groupings, locate_rank, look_up_
 from synth.show.report.steps import draw_timeline
 from synth.show.report.topology import topology
 from synth.show.terminal.deciding import ToDo
-from synth.show.terminal.left_over import left_over_words, unused_axes_lines
+from synth.show.terminal.placements import left_over_words, unused_axes_lines
 from synth.show.terminal.rows import Ranking, RankingRow, default_rows, elsewhere_rows, rows
 from synth.show.terminal.style import axes_text, considered_text, faults_text, pluralize, shape
 from synth.show.terminal.verdict import Verdict, row_to_do, verdict

@@ -20,19 +20,19 @@ FEW_COLOURS = (
 )
 _MANY_COLOURS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 DARK, LIGHT = "#000000", "#ffffff"
-"""Of these two one has a contrast of at least 4.58 to any colour."""
+"""One of these has a contrast of at least 4.58 to any colour."""
 
 
 @dataclass(frozen=True)
 class Paint:
-    """A fill, and the ink that is read best on it."""
+    """A fill, and the ink with the higher contrast on it."""
 
     fill: str
     ink: str
 
 
 def paints(values: int) -> tuple[Paint, ...]:
-    """A paint for each of so many values."""
+    """A paint for each of a number of values."""
     fills = (
         FEW_COLOURS[:values]
         if values <= len(FEW_COLOURS)

@@ -20,35 +20,30 @@ from synth.collective.emit.timeline.svg import ticks
 from synth.collective.ranking.how_to_get import KEEP_DEFAULT
 from synth.measure.logs.tables import busbw_factor
 from synth.show.report.colours import FEW_COLOURS
+from synth.show.report.rendering import Cells, cells_of
 from synth.show.terminal.rows import RankingRow, bus_bandwidth, default_by_size, rows, speedup_text
-from synth.show.terminal.style import algorithm_name
+from synth.show.terminal.style import Columns, algorithm_name, table_of
 
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 42
 WIDTH, HEIGHT = 760, 340
-"""Of all drawings of figures against figures, and the margins around the figures."""
+"""The size of charts, and their margins."""
 _DASHES = ("", "12 3", "2 3", "12 3 2 3")
+_FIGURES = "size,best time,bus bandwidth,default time,default bus bandwidth,speed-up,bound"
 _LABEL = 56
-"""So wide is the label of a size."""
+"""The width of the label of a size."""
 Lines = dict[str, list[tuple[float, float]]]
 """Points of size and value, by the names of lines."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The figures of every size, where the best program changes, and the drawings of both.
+    """The figures of every size as a table and as drawings.
 
-    In words, by size: the bus bandwidth of the best answer (``draw_bandwidths``) and of the default
-    (``default_bandwidths``), which way that is (``defaults``), and how often it takes as long, as
-    far as prices can tell (``draw_speedups``). ``changes``: from which size on the default is
-    which; ``stretches``: what is to be done at which sizes, each but the first from a dotted line
-    on.
+    ``changes``: from which size on the default is which; ``stretches``: what to do at which sizes,
+    each but the first from a dotted line on.
     """
 
-    sizes: Sequence[SizeFigures]
-    bandwidths: Sequence[str]
-    default_bandwidths: Sequence[str]
-    defaults: Sequence[str]
-    speedups: Sequence[str]
+    table: Cells
     changes: Sequence[str]
     stretches: Sequence[SizeRangeAction]
     drawings: Sequence[Markup]
@@ -56,7 +51,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class SizeRangeAction:
-    """From which size to which what is to be done: a program, if it is one, and how or why."""
+    """The recommendation for a range of sizes: the program, if any, and how or why."""
 
     sizes: str
     program: str
@@ -84,7 +79,7 @@ _LOOKS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values lie between 0 and 1, which of them are labelled, and how."""
+    """The position of values between 0 and 1, the labelled values and their text."""
 
     at: Callable[[float], float]
     ticks: Sequence[float]
@@ -93,14 +88,14 @@ class Scale:
 
 def draw_curves(answer: SweepReply) -> Curves:
     """The curves of an answer over a range of sizes."""
-    sizes = sorted(answer.sizes, key=lambda one: one.bytes)
+    sizes = sorted(answer.sizes, key=lambda size: size.bytes)
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
     factor = busbw_factor(answer.request.value, members) / 1e9
     times = {
-        "best": [(one.bytes, one.seconds) for one in sizes],
-        "default": [(one.bytes, one.baseline_seconds) for one in sizes],
-        "bound": [(one.bytes, one.bound_seconds) for one in sizes],
+        "best": [(size.bytes, size.seconds) for size in sizes],
+        "default": [(size.bytes, size.baseline_seconds) for size in sizes],
+        "bound": [(size.bytes, size.bound_seconds) for size in sizes],
     }
     lines: Lines = {name: [(float(x), y) for x, y in line if y > 0] for name, line in times.items()}
     rates: Lines = {
@@ -109,39 +104,48 @@ def draw_curves(answer: SweepReply) -> Curves:
     }
     gains: Lines = {
         "best": [
-            (one.bytes, one.baseline_seconds / one.runtime_seconds) for one in sizes if one.seconds
+            (size.bytes, size.baseline_seconds / size.runtime_seconds)
+            for size in sizes
+            if size.seconds
         ],
-        "default": [(one.bytes, 1.0) for one in sizes if one.seconds],
+        "default": [(size.bytes, 1.0) for size in sizes if size.seconds],
     }
-    marks = [one.from_bytes for one in answer.stretches[1:]]
+    marks = [stretch.from_bytes for stretch in answer.stretches[1:]]
     drawn = [
         _drawing("Bus bandwidth against message size", rates, marks, _rates),
         _drawing("Speed-up over the default against message size", gains, marks, _gains),
         _drawing("Time against message size", lines, marks, _seconds),
     ]
     request = answer.request.value
+    columns: Columns[SizeFigures] = {
+        "size": lambda size: format_bytes(size.bytes),
+        "best time": lambda size: format_duration(size.seconds),
+        "bus bandwidth": lambda size: bus_bandwidth(request, size.bytes, size.seconds, members),
+        "default time": lambda size: format_duration(size.baseline_seconds),
+        "default algorithm": lambda size: algorithm_name(size.default_name, size.default_protocol),
+        "default bus bandwidth": lambda size: bus_bandwidth(
+            request, size.bytes, size.baseline_seconds, members
+        ),
+        "speed-up": _speedup,
+        "bound": lambda size: format_duration(size.bound_seconds),
+        "program": lambda size: size.program.replace("; ", ";\n") or "nothing to do",
+    }
+    table = table_of(sizes, columns, right=_FIGURES)
     return Curves(
-        sizes,
-        [bus_bandwidth(request, one.bytes, one.seconds, members) for one in sizes],
-        [bus_bandwidth(request, one.bytes, one.baseline_seconds, members) for one in sizes],
-        [algorithm_name(one.default_name, one.default_protocol) for one in sizes],
-        [
-            speedup_text(
-                one.against_default,
-                one.worth_measuring,
-                one.baseline_seconds,
-                one.runtime_seconds,
-            )
-            for one in sizes
-        ],
+        cells_of(table),
         default_by_size(answer),
         [*map(_range_action, answer.stretches, rows(answer))],
-        [Markup(one) for one in drawn if one],
+        [Markup(drawing) for drawing in drawn if drawing],
+    )
+
+
+def _speedup(size: SizeFigures) -> str:
+    return speedup_text(
+        size.against_default, size.worth_measuring, size.baseline_seconds, size.runtime_seconds
     )
 
 
 def _range_action(stretch: StretchPart, row: RankingRow) -> SizeRangeAction:
-    """As the row of a ranking says it."""
     sizes = " to ".join(row.title)
     if stretch.keeps_default:
         return SizeRangeAction(sizes, "", KEEP_DEFAULT.text)
@@ -157,7 +161,7 @@ def draw_bandwidths(heading: str, lines: Lines) -> Markup:
 
 
 def draw_speedups(heading: str, lines: Lines) -> Markup:
-    """How often the default takes as long, against size in bytes, a line for each name."""
+    """Speed-up over the default against size in bytes, a line for each name."""
     return Markup(_drawing(heading, lines, (), _gains))
 
 
@@ -167,7 +171,7 @@ def _drawing(
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
 ) -> str:
-    """Some lines over sizes, with a dashed one where something else is to be done."""
+    """Some lines over sizes, with dotted ones where the recommendation changes."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
@@ -183,7 +187,7 @@ def _drawing(
 
 
 def frame_drawing(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
-    """The drawing of figures that has these parts."""
+    """The SVG drawing of these parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
         f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -208,17 +212,15 @@ def _seconds(values: Sequence[float]) -> Scale:
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     found = [10.0**power * factor for power in powers for factor in factors]
-    inside = [one for one in found if low * 0.999 <= one <= high * 1.001]
+    inside = [mark for mark in found if low * 0.999 <= mark <= high * 1.001]
     return Scale(_log_position(low, high), inside, format_duration)
 
 
 def _rates(values: Sequence[float]) -> Scale:
-    """From 0 on."""
     return _zero_based_scale(values, lambda value: f"{value:g} GB/s")
 
 
 def _gains(values: Sequence[float]) -> Scale:
-    """The same: how often the default takes as long."""
     return _zero_based_scale(values, lambda value: f"{value:.3g}x")
 
 
@@ -244,18 +246,18 @@ def linear_scale(
     wide = high - low
     return Scale(
         lambda value: (value - low) / wide if wide else 0.5,
-        [one for one in marked if low <= one <= high],
+        [mark for mark in marked if low <= mark <= high],
         text,
     )
 
 
 def x_at(scale: Scale, value: float) -> float:
-    """Where a value is from left to right."""
+    """The x coordinate of a value."""
     return round(LEFT + scale.at(value) * (WIDTH - LEFT - RIGHT), 1)
 
 
 def y_at(scale: Scale, value: float) -> float:
-    """Where a value is from top to bottom."""
+    """The y coordinate of a value."""
     return round(HEIGHT - BOTTOM - scale.at(value) * (HEIGHT - TOP - BOTTOM), 1)
 
 
@@ -279,14 +281,14 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """A line where something else is to be done; its size beside it, where there is room."""
+    """Lines where the recommendation changes, labelled with the size where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
         yield (
             f'<line class="crossover" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
             'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="2 4">'
-            f"<title>something else to do from {format_bytes(size)} on</title></line>"
+            f"<title>recommendation changes at {format_bytes(size)}</title></line>"
         )
         last = x + _LABEL > WIDTH - RIGHT
         begins = x - _LABEL if last else x
@@ -300,7 +302,7 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def _looks(lines: Lines) -> Mapping[str, LineStyle]:
-    """How each line looks: those that mean something always alike, others by their order."""
+    """The style of each line: fixed for known names, by order for others."""
     return {
         name: _LOOKS.get(name)
         or LineStyle(

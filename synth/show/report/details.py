@@ -1,4 +1,4 @@
-"""What pages say of one answer beside its row: which devices hold what, its steps, its files."""
+"""Details of one answer for pages: devices, steps, settings and files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from synth.collective.price.defaults import ALGORITHMS
 from synth.collective.ranking.how_to_get import AdviceKind, default_notice
 from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import explain_scope, way_setting
-from synth.show.report.coordinates import coordinates
-from synth.show.report.topology import Topology, unit_name
+from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
 from synth.show.terminal.style import request_text
@@ -31,7 +30,7 @@ from synth.show.terminal.style import request_text
 
 @dataclass(frozen=True)
 class DrawnDevice:
-    """A device that is drawn; where it is missing it has no coordinates."""
+    """A drawn device; a missing one has no coordinates."""
 
     number: int
     name: str
@@ -40,7 +39,7 @@ class DrawnDevice:
 
 @dataclass(frozen=True)
 class NoCodeAdvice:
-    """What to do for one call of the runtime's own, whose code alone would change nothing.
+    """The setting of an answer that is a call of the runtime, whose code alone changes nothing.
 
     ``settings``: lines of the environment, each with the sizes that it is for; ``words`` about
     them, or why there is nothing to paste.
@@ -51,7 +50,7 @@ class NoCodeAdvice:
 
 
 def title(answer: Ranking) -> str:
-    """What was asked, in a line."""
+    """The question in a line."""
     if isinstance(answer, PlanReply):
         return f"{answer.title or answer.job} on {machine(answer)}"
     sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
@@ -59,7 +58,7 @@ def title(answer: Ranking) -> str:
 
 
 def machine(answer: Ranking) -> str:
-    """The machine that was asked of, as one asks for it."""
+    """The machine as a question names it."""
     asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
     return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
 
@@ -72,13 +71,13 @@ def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
     match answer:
         case SweepReply():
             return [
-                one.first.model_copy(update={"worth_measuring": one.trial.worth_measuring})
-                if one.trial
-                else one.first
-                for one in answer.stretches
+                stretch.first.model_copy(update={"worth_measuring": stretch.trial.worth_measuring})
+                if stretch.trial
+                else stretch.first
+                for stretch in answer.stretches
             ]
         case PlanReply():
-            return [one.answer for one in answer.entries]
+            return [entry.answer for entry in answer.entries]
         case RankingReply() | UnevenReply():
             return answer.answers
 
@@ -92,17 +91,17 @@ def answer_at(answer: Ranking, index: int) -> PlacedAnswer | UnevenAnswerPart:
 
 
 def axes_at(answer: Ranking, index: int) -> Sequence[str]:
-    """The axes that the collective of a row is over."""
+    """The axes of the collective of a row."""
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
 
 
 def request_at(ranking: Ranking, index: int) -> Goal:
-    """The collective that is asked for in a row."""
+    """The collective of a row."""
     return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
 def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -> Sequence[str]:
-    """Where each axis lies, in words; nothing on a machine that lacks devices."""
+    """The placement of each axis in words; empty on a machine that lacks devices."""
     if isinstance(answer, PlacedAnswer):
         with suppress(InputError):  # names that no machine has, in an answer that was sent
             return describe_axes(placement_of(ranking.system.levels, answer.axes, answer.placement))
@@ -112,15 +111,15 @@ def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -
 def devices(
     ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart, drawn: Topology
 ) -> Sequence[DrawnDevice]:
-    """The devices that are drawn, each with its coordinates on the axes."""
+    """The drawn devices with their coordinates on the axes."""
     placed: Mapping[int, tuple[int, ...]] = {}
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
     elif isinstance(answer, PlacedAnswer):
-        placed = {one: coordinates(at, answer.placement) for one, at in drawn.devices.items()}
+        placed = {number: coordinates(at, answer.placement) for number, at in drawn.devices.items()}
     return [
-        DrawnDevice(one, unit_name(ranking.system.levels, at), placed.get(one, ()))
-        for one, at in drawn.devices.items()
+        DrawnDevice(number, unit_name(ranking.system.levels, at), placed.get(number, ()))
+        for number, at in drawn.devices.items()
     ]
 
 
@@ -128,7 +127,7 @@ def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPr
     """The steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
     counts = [len(answer.steps)]
     if isinstance(answer, PlacedAnswer):
-        counts = [one.steps for one in answer.stripes]
+        counts = [stripe.steps for stripe in answer.stripes]
     numbers = [
         f"{stripe + 1}.{step + 1}" if len(counts) > 1 else str(step + 1)
         for stripe, count in enumerate(counts)
@@ -138,7 +137,7 @@ def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPr
 
 
 def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
-    """What to do for a row of one call of the runtime's own; None for all that is a program.
+    """The setting of a row that is a call of the runtime; None for other programs.
 
     Raises InputError where there is no such row.
     """
@@ -147,12 +146,12 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
         return None
     stretch = ranking.stretches[index] if isinstance(ranking, SweepReply) else None
     if stretch and stretch.keeps_default:
-        return NoCodeAdvice("Nothing to paste: no program is told to be faster than the default.")
+        return NoCodeAdvice("Nothing to paste: no program is faster beyond prediction error.")
     request = request_at(ranking, index)
     ends = (stretch.first, stretch.last) if stretch else (answer,)
-    if not all(one.segments == 1 and is_plain(one, request) for one in ends):
+    if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [_setting(one, ranking.algorithm, ranking.system.runtime) for one in ends]
+    lines = [_setting(end, ranking.algorithm, ranking.system.runtime) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
@@ -162,7 +161,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
-    """What is said on top of the files of a row that keeps the default; nothing of any other.
+    """The notice above the files of a row that keeps the default; empty for other rows.
 
     Raises InputError where there is no such row.
     """
@@ -173,26 +172,27 @@ def no_code_text(ranking: Ranking, index: int) -> str:
 
 
 def _environment_text(answer: PlacedAnswer) -> str:
-    """What is said of lines of the environment."""
+    """The explanation of environment variables."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
             told = (
-                f"This ties with {default} (prediction error): keep that, or time this. It is one"
+                f"This ties with {default} within prediction error: keep the default, or measure"
+                " this. It is one"
             )
         case DefaultComparison.SLOWER:
-            told = f"This is slower than {default}: keep that. It is one"
+            told = f"This is slower than {default}: keep the default. It is one"
         case _:
             told = "One"
     return (
-        f"{told} call of the runtime's own, whose code alone gets what the runtime takes by "
-        "itself. What it takes is set in the environment of every process, before it starts; "
-        f"{explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
+        f"{told} call of the runtime. The code alone runs the runtime's default algorithm; set this"
+        " one in the environment of every process before it starts;"
+        f" {explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
     )
 
 
 def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
-    """The line of the environment for an answer; empty for what the runtime does by itself."""
+    """The environment variable of an answer; empty for the runtime's default."""
     if answer.advice.by is AdviceKind.ENVIRONMENT:
         return answer.advice.text
     if _is_default(answer):
@@ -206,7 +206,7 @@ def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str
 def _is_default(answer: PlacedAnswer) -> bool:
     """Whether it is the runtime's own choice, by the same algorithm and protocol."""
     own = ALGORITHMS.get(answer.default.name), answer.default.protocol
-    return all((one.algorithm, one.protocol) == own for one in answer.steps)
+    return all((step.algorithm, step.protocol) == own for step in answer.steps)
 
 
 def _default(answer: PlacedAnswer) -> str:
@@ -216,12 +216,12 @@ def _default(answer: PlacedAnswer) -> str:
 
 
 def _no_code_reason(answer: PlacedAnswer) -> str:
-    """Why neither code nor a setting is to be pasted."""
+    """The reason why there is nothing to paste."""
     if _is_default(answer):
-        return "this is what the runtime does by itself"
+        return "this is the runtime's default"
     if answer.advice.by is AdviceKind.NOTHING:
         return answer.advice.text
-    return f"no runtime offers this; by itself it takes {_default(answer)}"
+    return f"no runtime offers this; the default is {_default(answer)}"
 
 
 def emit_question(
@@ -235,17 +235,16 @@ def emit_question(
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}
+    alone: dict[str, Any] = {"answers": [answer]}
     match ranking:
         case PlanReply():
             alone = {"entries": [ranking.entries[index]], "ranking": []}
-            given = to_json(ranking.model_copy(update=alone))
         case SweepReply():
             stretch = ranking.stretches[index]
             own = stretch.trial.bytes if stretch.trial else stretch.from_bytes
             chosen["bytes"] = size_bytes or own
-            given = to_json(ranking.model_copy(update={"stretches": [stretch], "sizes": []}))
-        case RankingReply() | UnevenReply():
-            given = to_json(ranking.model_copy(update={"answers": [answer]}))
+            alone = {"stretches": [stretch], "sizes": []}
     if isinstance(answer, PlacedAnswer):
         chosen["placement"] = answer.placement
+    given = to_json(ranking.model_copy(update=alone))
     return {"from": given, "rank": answer.rank, "target": target, **chosen}

@@ -1,4 +1,4 @@
-"""Where the parts of a machine stand in its drawing: how many are drawn, in how many columns."""
+"""The layout of a machine's drawing: how many parts are drawn, in how many columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRID_GAP, ARC = 24, 12
 SIDE_MARGIN = DEVICE / 2 + ARC / 2
 """How far from the middles of devices these links pass."""
 _WIDE, _HIGH = 1300, 800
-"""What a page has room for without making a drawing smaller."""
+"""The size of a drawing that a page shows without scaling."""
 _DEEP = 3
 _NARROW_COLUMNS = 4
 _MOST_MESHED = 8
@@ -39,7 +39,7 @@ def fold_counts(counts: Sequence[int], most: int) -> list[int]:
 
 
 def has_hub(level: LevelInFull, count: int) -> bool:
-    """Whether something stands above the children that joins them all."""
+    """Whether a hub above the children joins them all."""
     many = level.domain is Domain.MESH and count > _MOST_MESHED
     return level.count > 1 and (level.domain in _HUBS or many)
 
@@ -62,7 +62,7 @@ class DrawingLayout:
 
     @cached_property
     def columns(self) -> Sequence[int]:
-        """In how many columns the children of a unit stand, by level."""
+        """The number of columns of the children of a unit, by level."""
         depth = len(self.levels)
         usual = [_columns(count, depth - at) for at, count in enumerate(self.shown)]
         if self.narrow:
@@ -70,17 +70,17 @@ class DrawingLayout:
         if depth < _DEEP:
             return usual
         outer = [
-            _possible_columns(*one) for one in zip(self.levels[:-1], self.shown[:-1], strict=True)
+            _possible_columns(*pair) for pair in zip(self.levels[:-1], self.shown[:-1], strict=True)
         ]
         return max(([*some, usual[-1]] for some in product(*outer)), key=self._scale)
 
     def _scale(self, columns: Sequence[int]) -> float:
-        """How large a drawing with these columns can be shown."""
+        """The scale at which a drawing with these columns fits a page."""
         wide, high = self._size(0, columns)
         return min(_WIDE / wide, _HIGH / high)
 
     def size(self, depth: int) -> tuple[float, float]:
-        """How wide and tall a unit of a level is drawn."""
+        """The width and height of a unit of a level."""
         return self._size(depth, self.columns)
 
     def _size(self, depth: int, columns: Sequence[int]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Which device holds which coordinates, and which devices work together, drawn on the machine."""
+"""The coordinates and groups of devices, drawn on the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synth.show.report.topology import Box, Topology
 
 _EDGE, _LARGE = 14, 700
 _FEW = 5
-"""So many letters of coordinates fit a device in the usual size."""
+"""The number of characters of coordinates that fit a device in the default size."""
 _MOST_RUNS = 16
 Place = tuple[float, float]
 
@@ -41,16 +41,16 @@ def grouping(
     over: Sequence[str],
     members: Callable[[DrawnDevice], Sequence[int]],
 ) -> DrawnGroups:
-    """The groups over some axes of the devices that are drawn; ``members``: all of a device's."""
+    """The groups of the drawn devices over some axes; ``members`` gives all of a device's."""
     held = groups(devices, axes, over)
-    first = {held[one.number]: one for one in reversed(devices) if one.number in held}
-    found = {one: number for number, one in enumerate(sorted(first))}
+    first = {held[device.number]: device for device in reversed(devices) if device.number in held}
+    found = {group: number for number, group in enumerate(sorted(first))}
     return DrawnGroups(
         over,
         caption(axes, over),
         paints(max(1, len(found))),
-        [format_ranges(members(first[one]), _MOST_RUNS) for one in found],
-        {number: found[one] for number, one in held.items()},
+        [format_ranges(members(first[group]), _MOST_RUNS) for group in found],
+        {number: found[group] for number, group in held.items()},
     )
 
 
@@ -63,9 +63,9 @@ def groups(
     """
     fixed = [number for number, name in enumerate(axes) if name not in over]
     return {
-        one.number: tuple(one.coordinates[number] for number in fixed)
-        for one in devices
-        if one.coordinates
+        device.number: tuple(device.coordinates[number] for number in fixed)
+        for device in devices
+        if device.coordinates
     }
 
 
@@ -83,18 +83,18 @@ def draw_machine(
     together = groups(devices, axes, over)
     different = sorted(set(together.values()))
     fills = dict(zip(different, paints(max(1, len(different))), strict=False))
-    by_name = {one.number: one for one in devices}
+    by_name = {device.number: device for device in devices}
     mine = None if here is None else together.get(here)
-    framed = {one: " peer" for one, own in together.items() if own == mine}
+    framed = {number: " peer" for number, own in together.items() if own == mine}
     framed |= {} if here is None else {here: " here"}
     wide, high = drawn.size
     parts = [*_units(drawn)]
     for node in drawn.nodes:
         if node["data"]["kind"] == "device":
-            one = by_name[node["data"]["device"]]
+            device = by_name[node["data"]["device"]]
             at = node["position"]["x"], node["position"]["y"]
-            paint = fills[together[one.number]] if one.number in together else None
-            parts += _device(one, at, axes, paint, framed.get(one.number, ""))
+            paint = fills[together[device.number]] if device.number in together else None
+            parts += _device(device, at, axes, paint, framed.get(device.number, ""))
         elif node["data"]["kind"] == "hub":
             parts += _hub(node["data"]["name"], (node["position"]["x"], node["position"]["y"]))
     width, height = wide + 2 * _EDGE, high + 2 * _EDGE
@@ -108,12 +108,12 @@ def draw_machine(
 
 
 def caption(axes: Sequence[str], over: Sequence[str]) -> str:
-    """What the picture says, in words."""
+    """The caption of the drawing."""
     held = f"({', '.join(axes)})" if len(axes) > 1 else ", ".join(axes)
     rest = [name for name in axes if name not in over]
     same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
     return (
-        f"In each device: its number, and its coordinates on {held}. Devices of one colour are one "
+        f"Each device shows its number and its coordinates on {held}. Devices of one colour form a "
         f"group over {', '.join(over)}{same}."
     )
 
@@ -180,7 +180,7 @@ def _corner_points(begin: Place, end: Place, aside: float) -> tuple[Place, Place
 
 
 def _label(text: str, begin: Place, end: Place) -> str:
-    """What is said of a link, in its middle; a seam around the letters keeps lines from them."""
+    """The label of a link, in its middle; a seam around the letters separates them from lines."""
     x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
     return (
         f'<text class="seam" x="{x:g}" y="{y + 4:g}" text-anchor="middle" stroke="#ffffff" '
@@ -202,20 +202,20 @@ def _hub(name: str, at: Place) -> Iterator[str]:
 
 
 def _device(
-    one: DrawnDevice, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
+    device: DrawnDevice, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
 ) -> Iterator[str]:
     """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
-    held = ", ".join(f"{n} {c}" for n, c in zip(axes, one.coordinates, strict=False))
-    said = ",".join(map(str, one.coordinates)) or "missing"
+    held = ", ".join(f"{n} {c}" for n, c in zip(axes, device.coordinates, strict=False))
+    said = ",".join(map(str, device.coordinates)) or "missing"
     fill = f'fill="{paint.fill}"' if paint else 'fill="none" stroke-dasharray="4 3"'
     ink = f' fill="{paint.ink}"' if paint else ""
     small = 11 if len(said) <= _FEW else max(5, 11 * _FEW // len(said) + 1)
     yield (
-        f'<g class="device{frame}"{ink}><title>{escape(f"device {one.number}, {one.name}")}: '
+        f'<g class="device{frame}"{ink}><title>{escape(f"device {device.number}, {device.name}")}: '
         f"{escape(held or 'missing')}</title>"
         f'<rect x="{at[0] - DEVICE / 2:g}" y="{at[1] - DEVICE / 2:g}" width="{DEVICE}" '
         f'height="{DEVICE}" rx="5" {fill} stroke="currentColor" stroke-opacity="0.4"/>'
         f'<text x="{at[0]:g}" y="{at[1] - 5:g}" text-anchor="middle" font-weight="600">'
-        f'{one.number}</text><text x="{at[0]:g}" y="{at[1] + 13:g}" text-anchor="middle" '
+        f'{device.number}</text><text x="{at[0]:g}" y="{at[1] + 13:g}" text-anchor="middle" '
         f'font-size="{small}">{said}</text></g>'
     )

@@ -1,4 +1,4 @@
-"""One device by its rank: where it is, which coordinates it has, and with which others it works."""
+"""Devices by rank: position, coordinates and groups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from hierarchies import InputError, format_ranges
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import PlacedAnswer
-from synth.show.report.coordinates import coordinates, peers
 from synth.show.report.details import DrawnDevice, answer_at, axes_at
-from synth.show.report.topology import Path, digits_of, unit_name
+from synth.show.report.topology import Path, coordinates, digits_of, peers, unit_name
 from synth.show.terminal.rows import Ranking
 
 _MOST_RUNS = 16
@@ -22,7 +21,7 @@ Matrix = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Those with whom a device works over some axes: how many, and their numbers in few words."""
+    """The group of a device over some axes: its size and its members as ranges."""
 
     over: Sequence[str]
     size: int
@@ -45,7 +44,7 @@ class LocatedDevice:
 
 @dataclass(frozen=True)
 class RankLookup:
-    """What was typed into a box that asks for a rank, and its device, or why there is none."""
+    """A rank as it was typed, and its device, or the error."""
 
     rank: str
     placed: LocatedDevice | None = None
@@ -53,17 +52,17 @@ class RankLookup:
 
     @property
     def path(self) -> Path:
-        """The digits of the device; none where none was found."""
+        """The digits of the device; empty without one."""
         return self.placed.path if self.placed else ()
 
     @property
     def device(self) -> int | None:
-        """Its number; None where none was found."""
+        """The number of the device; None without one."""
         return self.placed.device if self.placed else None
 
 
 def look_up_rank(rank: str, find: Callable[[str], LocatedDevice]) -> RankLookup:
-    """What comes of a rank as it was typed; of nothing nothing."""
+    """Look up a rank as it was typed; an empty one is not an error."""
     rank = rank.strip()
     if not rank:
         return RankLookup("")
@@ -80,14 +79,14 @@ def locate_rank(ranking: Ranking, index: int, rank: str) -> LocatedDevice:
     no rank of it, and where there is no such row.
     """
     answer, levels = answer_at(ranking, index), ranking.system.levels
+    several = groupings(ranking, index)
     if isinstance(answer, PlacedAnswer):
-        over = groupings(ranking, index)
-        return locate_rank_on(levels, list(answer.axes), answer.placement, over, rank)
+        return locate_rank_on(levels, list(answer.axes), answer.placement, several, rank)
     assert isinstance(ranking, UnevenReply)
     left = ranking.uneven.devices
     number = _number(rank, len(left))
     path = digits_of(left[number], [level.count for level in levels])
-    groups = [RankGroup(over, len(left), _ranges_text(left)) for over in groupings(ranking, index)]
+    groups = [_group(over, left) for over in several]
     held = dict(zip(answer.axes, [number], strict=True))
     return LocatedDevice(number, left[number], path, unit_name(levels, path), held, groups)
 
@@ -107,10 +106,10 @@ def locate_rank_on(
     device = _number(rank, prod(counts))
     path = digits_of(device, counts)
     at = coordinates(path, matrix)
-    groups = []
-    for over in several:
-        together = peers(device, at, matrix, [axes.index(one) for one in over])
-        groups.append(RankGroup(over, len(together), _ranges_text(together)))
+    groups = [
+        _group(over, peers(device, at, matrix, [axes.index(name) for name in over]))
+        for over in several
+    ]
     held = dict(zip(axes, at, strict=True))
     return LocatedDevice(device, device, path, unit_name(levels, path), held, groups)
 
@@ -122,14 +121,14 @@ def _number(rank: str, devices: int) -> int:
     return int(rank)
 
 
-def _ranges_text(numbers: Sequence[int]) -> str:
-    return format_ranges(numbers, _MOST_RUNS)
+def _group(over: Sequence[str], devices: Sequence[int]) -> RankGroup:
+    return RankGroup(over, len(devices), format_ranges(devices, _MOST_RUNS))
 
 
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
-    """Over what groups are told: each axis, and all that the collective is over."""
+    """The axes of the groups to show: each axis, and all axes of the collective."""
     asked = tuple(axes_at(ranking, index))
-    return list(dict.fromkeys([*((one,) for one in answer_at(ranking, index).axes), asked]))
+    return list(dict.fromkeys([*((axis,) for axis in answer_at(ranking, index).axes), asked]))
 
 
 def members(
@@ -138,10 +137,10 @@ def members(
     axes: Sequence[str],
     over: Sequence[str],
 ) -> Members:
-    """All that a device works with over some axes; on a machine that lacks devices all others."""
+    """The members of each device's group; on a machine that lacks devices all devices."""
     if isinstance(ranking, UnevenReply):
         left = ranking.uneven.devices
-        return lambda one: left
+        return lambda device: left
     assert isinstance(answer, PlacedAnswer)
-    along, matrix = [axes.index(one) for one in over], answer.placement
-    return lambda one: peers(one.number, one.coordinates, matrix, along)
+    along, matrix = [axes.index(axis) for axis in over], answer.placement
+    return lambda device: peers(device.number, device.coordinates, matrix, along)

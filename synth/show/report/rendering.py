@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 from typing import Any
 
 from jinja2 import (
@@ -21,7 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hierarchies.units import format_bytes, format_duration
-from synth.show.terminal.style import algorithm_text, axes_text, port_loads
+from synth.ask.answers.parts import StepPricePart
+from synth.show.terminal.rows import STEP_FIGURES, STEPS
+from synth.show.terminal.style import axes_text, table_of
 
 _PACKAGE = "synth.show.report"
 
@@ -35,16 +38,24 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table: its headings, none if they are not shown, which columns are figures, its rows."""
+    """A table: its headings (none if hidden), which columns are figures or code, its rows."""
 
     headings: Sequence[str]
     figures: Sequence[bool]
     code: Sequence[bool]
     rows: Sequence[Sequence[str]]
 
+    @classmethod
+    def of(
+        cls, headings: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = False
+    ) -> Cells:
+        """A table of names in the first column and of texts, or figures, in all others."""
+        others = len(headings) - 1
+        return cls(headings, [False, *[figures] * others], [False] * len(headings), rows)
+
 
 def environment(*packages: str) -> Environment:
-    """What finds templates in some packages, and the shared ones here; every value is escaped."""
+    """The environment of the templates in some packages and here; every value is escaped."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in (*packages, _PACKAGE)]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -54,11 +65,10 @@ def environment(*packages: str) -> Environment:
     )
     made.filters |= {
         "axes_text": axes_text,
-        "carried": port_loads,
         "duration": format_duration,
         "pretty": _pretty_json,
+        "step_table": _step_table,
         "volume": format_bytes,
-        "way": algorithm_text,
     }
     return made
 
@@ -69,31 +79,33 @@ def style() -> str:
     return (resources.files(_PACKAGE) / "page.css").read_text(encoding="utf-8")
 
 
+_CODE = ("program", "matrix", "plan")
+"""The headings of columns in the notation of programs."""
 _WRITES = ("-o FILE", "-o FOLDER")
-"""How lines begin that tell the flag."""
+"""The beginnings of lines that explain a flag."""
 
 
 def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
-    """What a terminal shows, as paragraphs and tables: a report says the same, and no more.
+    """The output of a terminal as paragraphs and tables.
 
     Which flag writes files is said to those alone who typed the command.
     """
     lines: list[str] = []
-    for one in _flatten(what):
-        if isinstance(one, str):
-            lines += [line for line in one.split("\n") if not line.startswith(_WRITES)]
+    for part in _flatten(what):
+        if isinstance(part, str):
+            lines += [line for line in part.split("\n") if not line.startswith(_WRITES)]
             continue
         yield from _paragraphs(lines)
         lines = []
-        yield _cells(one)
+        yield cells_of(part)
     yield from _paragraphs(lines)
 
 
 def _flatten(what: RenderableType) -> Iterator[str | Table]:
     match what:
         case Group():
-            for one in what.renderables:
-                yield from _flatten(one)
+            for part in what.renderables:
+                yield from _flatten(part)
         case Text():
             yield what.plain
         case str() | Table():
@@ -109,15 +121,27 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[Paragraph]:
             yield Paragraph(text.strip("\n"))
 
 
-def _cells(table: Table) -> Cells:
+def cells_of(table: Table) -> Cells:
+    """A table of the terminal as a table of a page."""
     headings = [str(column.header) for column in table.columns]
-    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
+    columns = [[str(cell) for cell in column.cells] for column in table.columns]
     return Cells(
         headings if table.show_header else (),
         [column.justify == "right" for column in table.columns],
-        [heading in ("program", "matrix") for heading in headings],
-        list(rows),
+        [
+            heading in _CODE or all(cell.startswith("[[") for cell in cells)
+            for heading, cells in zip(headings, columns, strict=True)
+        ],
+        list(zip(*columns, strict=True)),
     )
+
+
+def _step_table(numbered: Iterable[tuple[str, StepPricePart]]) -> Cells:
+    def of_step(cell: Callable[[StepPricePart], str]) -> Callable[[tuple[str, StepPricePart]], str]:
+        return lambda row: cell(row[1])
+
+    columns = {heading: of_step(cell) for heading, cell in STEPS.items()}
+    return cells_of(table_of(numbered, {"#": itemgetter(0), **columns}, right=STEP_FIGURES))
 
 
 def _pretty_json(value: Any) -> str:

@@ -22,7 +22,7 @@ from synth.step.simulation.simulation import Activity
 _LEFT, _WIDTH, _RIGHT, _TOP = 170, 760, 70, 46
 _TALL, _GAP = 18, 6
 _BESIDE_ENDS = 64
-"""Nearer to the times at the ends no others have room."""
+"""The distance to the times at both ends within which no other time fits."""
 _WIDE = 100_000
 """The width of the bars' own drawing: fine enough that short ones are still there if enlarged."""
 
@@ -45,10 +45,10 @@ _COLOURS = {
 """Of Okabe and Ito's, which people see apart whatever kind of colour blindness they have."""
 
 _KINDS = {
-    Activity.COMMUNICATION: "communication beside compute",
-    Activity.EXPOSED: "exposed: compute waits",
+    Activity.COMMUNICATION: "overlapped communication",
+    Activity.EXPOSED: "exposed communication",
 }
-"""What the legend calls them, where their names do not tell them apart."""
+"""The names in the legend, where those of activities are ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TimelineTrack:
 def draw_timeline(
     name: str, seconds: float, ranks: Sequence[RankOfStep], whole: float = 0
 ) -> Markup:
-    """The drawing; bars say what they are when pointed at.
+    """The drawing; bars have titles.
 
     ``whole``: the time from left to right if it is longer, so that two may be compared.
     """
@@ -84,7 +84,7 @@ def draw_timeline(
 
 
 def _lines(ranks: Sequence[RankOfStep]) -> Iterator[TimelineTrack]:
-    """Passes of the ranks; then what the busiest rank is made of, stream by stream."""
+    """The passes of the ranks, then the streams of the busiest rank."""
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         passes = [row for row in rank.rows if row.stream == PASSES]
         if passes:
@@ -97,14 +97,14 @@ def _lines(ranks: Sequence[RankOfStep]) -> Iterator[TimelineTrack]:
 
 
 def _parts(row: RowOfStep) -> Mapping[Activity, float]:
-    """Of which kinds a row is, and the part of its time that each takes."""
+    """The share of a row's time by activity."""
     return {Activity(kind): part for kind, part in row.parts.items()} or {row.kind: 1.0}
 
 
 def _legend(lines: Sequence[TimelineTrack]) -> Iterator[str]:
     met = {kind for line in lines for row in line.rows for kind in _parts(row)}
     x = _LEFT
-    for kind in (one for one in Activity if one in met):
+    for kind in (activity for activity in Activity if activity in met):
         yield (
             f'<rect x="{x}" y="4" width="12" height="12" fill="{_COLOURS[kind]}"/>'
             f'<text x="{x + 17}" y="14">{_KINDS.get(kind, kind.value)}</text>'
@@ -113,7 +113,7 @@ def _legend(lines: Sequence[TimelineTrack]) -> Iterator[str]:
 
 
 def _labels(lines: Sequence[TimelineTrack], seconds: float, whole: float) -> Iterator[str]:
-    """What stands beside the bars: names, shares of the time, and the ends of the view."""
+    """The texts beside the bars: names, shares of the time, and the times of the view."""
     yield (
         f'<text class="from" x="{_LEFT}" y="{_TOP - 14}" font-size="11">0 s</text>'
         f'<text class="until" x="{_LEFT + _WIDTH}" y="{_TOP - 14}" text-anchor="end" '
@@ -158,7 +158,7 @@ def _bars(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
 
 
 def _names(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
-    """What stands upon the bars; apart, as their own drawing is drawn out to its width."""
+    """The names on the bars; outside of the bars' own drawing, which is stretched."""
     wide_per_second = _WIDTH / seconds if seconds else 0.0
     for at, line in enumerate(lines):
         y = _TOP - 8 + at * (_TALL + _GAP)
@@ -170,10 +170,10 @@ def _names(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
 
 
 def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
-    """A row as a bar; one that stands for several has a part for each kind, one upon the other."""
+    """A row as a bar; a bar for several rows has stacked parts by activity."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
     exposed = ", exposed" if row.kind is Activity.EXPOSED else ""
-    said = f"{row.name}{exposed}: {format_duration(took)}, from {format_duration(begin)} on"
+    said = f"{row.name}{exposed}: {format_duration(took)}, starts at {format_duration(begin)}"
     if row.parts:
         said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)

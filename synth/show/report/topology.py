@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from math import log10
+from math import log10, prod
 from typing import Any
 
-from hierarchies import Domain
+from hierarchies import Domain, first_group
 from synth.ask.answers.machine_parts import LevelInFull, MachineException
 from synth.show.report.layout import (
     ARC,
@@ -40,7 +40,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Box:
-    """Where a unit is drawn that has others inside."""
+    """The box of a unit that has others inside."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ def topology(
     most = MOST_NARROW if narrow else MOST_DEVICES
     shown = fold_counts([level.count for level in levels], most)
     layout = DrawingLayout(levels, shown, narrow)
-    drawing = _TopologyDrawing(layout, {one.unit: one for one in faults}, around)
+    drawing = _TopologyDrawing(layout, {fault.unit: fault for fault in faults}, around)
     drawing.children((), (0.0, 0.0))
     left_out = _left_out_text(levels, shown)
     wide, high = layout.size(0)
@@ -114,7 +114,7 @@ def _left_out_text(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
     if not some:
         return ""
     inside = " in each" if len(some) > 1 else ""
-    return f"{' and '.join(some)}{inside} are drawn; those left out look alike"
+    return f"{' and '.join(some)}{inside} are drawn; the others are identical"
 
 
 def digits_of(device: int, counts: Sequence[int]) -> Path:
@@ -124,6 +124,36 @@ def digits_of(device: int, counts: Sequence[int]) -> Path:
         device, digit = divmod(device, count)
         found = (digit, *found)
     return found
+
+
+def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The coordinates of a device by its digits; ``matrix``, the placement, has a row an axis.
+
+    Inside a level the digit is split among the axes, the first slowest, and outer levels count
+    more: the last device of an axis has the highest coordinate.
+    """
+    found = [0] * len(matrix)
+    for level, digit in enumerate(digits):
+        rest = prod(row[level] for row in matrix)
+        for axis, row in enumerate(matrix):
+            rest //= row[level]
+            part, digit = divmod(digit, rest)
+            found[axis] = found[axis] * row[level] + part
+    return tuple(found)
+
+
+def peers(
+    device: int, at: Sequence[int], matrix: Sequence[Sequence[int]], over: Sequence[int]
+) -> list[int]:
+    """The group of a device over some axes, itself among them, ascending.
+
+    ``at`` are its coordinates. They all have the same ones on the other axes.
+    """
+    found = [device]
+    for axis in over:
+        steps = first_group(matrix, axis)
+        found = [member + step - steps[at[axis]] for member in found for step in steps]
+    return sorted(found)
 
 
 def _number(path: Path, counts: Sequence[int]) -> int:
@@ -147,7 +177,7 @@ class _TopologyDrawing:
 
     @property
     def levels(self) -> Sequence[LevelInFull]:
-        """Those of the machine, outermost first."""
+        """The levels of the machine, outermost first."""
         return self.layout.levels
 
     def children(self, path: Path, corner: tuple[float, float]) -> None:
@@ -218,14 +248,13 @@ class _TopologyDrawing:
         told = set[int]()
         for which, above, devices in lines:
             level = self.levels[which]
-            for one, other in _neighbours(level, devices):
-                closes = _closes(level, devices, (one, other))
+            for device, other in _neighbours(level, devices):
+                closes = _closes(level, devices, (device, other))
                 label = speed(level) if closes and which not in told else ""
                 told |= {which} if closes else set()
-                self._cable(level, above, (one, other), label, SIDE_MARGIN if closes else 0.0)
+                self._cable(level, above, (device, other), label, SIDE_MARGIN if closes else 0.0)
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
-        """What joins all children of a unit."""
         level = self.levels[len(path)]
         hub = f"hub{_id(path)}"
         reduces = ", reduces" if level.reduces else ""
@@ -266,7 +295,7 @@ class _TopologyDrawing:
 
 
 def _parent(path: Path) -> Json:
-    """The box that something is in; nothing for what is in none."""
+    """The parent of a node; empty for the outermost ones."""
     return {"parent": _id(path)} if path else {}
 
 
@@ -300,7 +329,7 @@ def _closes(level: LevelInFull, children: list[Path], ends: tuple[Path, Path]) -
 
 
 def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
-    """What is wrong with the link of a unit: it is slower or missing, or some of its ports are."""
+    """The faults of the link of a unit and of its ports."""
     own = (name for name in faults if name == unit or _PORT.fullmatch(name.removeprefix(unit)))
     return "; ".join(_fault_text(faults[name]) for name in own)
 

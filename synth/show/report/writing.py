@@ -1,10 +1,10 @@
-"""The report: an answer as one page that loads nothing, with drawings of placement and times."""
+"""The report: an answer as one page that loads nothing, with drawings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -43,12 +43,12 @@ from synth.show.terminal.table import TABLES
 
 _MOST_PICTURES = 4
 _MOST_PLANS = 3
-"""So many are drawn beside each other."""
+"""The number of plans that are compared."""
 
 
 @dataclass(frozen=True)
 class PlacementPicture:
-    """A placement that is drawn, of which answers it is, and what is said below it."""
+    """A placement that is drawn; ``heading`` names the answers that have it."""
 
     heading: str
     caption: str
@@ -60,7 +60,7 @@ class PlacementPicture:
 
 @dataclass(frozen=True)
 class AnswerTimeline:
-    """The simulated run of one answer, or why there is none."""
+    """The simulated run of one answer, or the reason why there is none."""
 
     drawing: Markup
     figures: Mapping[str, Any]
@@ -69,21 +69,22 @@ class AnswerTimeline:
 
 @dataclass(frozen=True)
 class MachineReport:
-    """What is drawn of one system's ranking; ``example`` says of which answer steps and times are.
+    """What is drawn of the ranking on one system.
 
-    ``unpictured``: so many more placements have answers. ``advice``: how to get each answer.
+    ``advice``: how to get each answer; ``unpictured``: how many placements have no picture;
+    ``example``: the answer whose steps and timeline are shown.
     """
 
     name: str
     levels: Sequence[LevelInFull]
     curves: Curves | None
-    pictures: Sequence[PlacementPicture]
-    unpictured: int
-    advice: Sequence[tuple[str, str]]
-    example: str
-    in_segments: bool
-    steps: Sequence[tuple[str, StepPricePart]]
-    timeline: AnswerTimeline | None
+    advice: Sequence[tuple[str, str]] = ()
+    pictures: Sequence[PlacementPicture] = ()
+    unpictured: int = 0
+    example: str = ""
+    in_segments: bool = False
+    steps: Sequence[tuple[str, StepPricePart]] = ()
+    timeline: AnswerTimeline | None = None
 
 
 def report(verb: str, question: Json, body: Json) -> str:
@@ -92,14 +93,15 @@ def report(verb: str, question: Json, body: Json) -> str:
     plans, rankings = None, list[Ranking]()
     said: list[Paragraph | Cells] = []
     if isinstance(reply, StepPlanReply):
-        numbers = range(min(_MOST_PLANS, max(1, len(reply.plans))))
-        seen = list(dict.fromkeys([reply.advised or 0, *numbers]))
-        plans = plans_view(reply, body, seen[:_MOST_PLANS])
+        numbers = range(max(1, len(reply.plans)))
+        chosen = list(dict.fromkeys([reply.advised or 0, *numbers]))
+        plans = plans_view(reply, body, chosen[:_MOST_PLANS])
     else:
         rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
         said += blocks(TABLES[verb](body))
+    others = [ranking.system.name for ranking in rankings[1:]]
     return _template().render(
-        title=plans.title if plans else _title(rankings),
+        title=plans.title if plans else ", ".join([title(rankings[0]), *others]),
         plans=plans,
         verb=verb,
         question=question,
@@ -107,7 +109,7 @@ def report(verb: str, question: Json, body: Json) -> str:
         takes=isinstance(reply, RankingReply | UnevenReply | PlanReply),
         partial=not reply.complete,
         said=said,
-        machines=[_machine(one) for one in rankings],
+        machines=[_machine(ranking) for ranking in rankings],
         style=Markup(style()),
     )
 
@@ -117,46 +119,40 @@ def _template() -> Template:
     return environment().get_template("report.html")
 
 
-def _title(rankings: Sequence[Ranking]) -> str:
-    """The line of the first, with the names of all systems."""
-    others = [one.system.name for one in rankings[1:]]
-    return ", ".join([title(rankings[0]), *others])
-
-
 def _machine(ranking: Ranking) -> MachineReport:
-    answers, drawn = answers_of(ranking), topology(ranking.system.levels, ranking.system.exceptions)
-    name, levels = ranking.system.name, ranking.system.levels
-    drawn_curves = (
-        draw_curves(ranking) if isinstance(ranking, SweepReply) and ranking.sizes else None
-    )
+    answers, system = answers_of(ranking), ranking.system
+    curves = None
+    if isinstance(ranking, SweepReply) and ranking.sizes:
+        curves = draw_curves(ranking)
+    base = MachineReport(system.name, system.levels, curves)
     if not answers:
-        return MachineReport(name, levels, drawn_curves, (), 0, (), "", False, (), None)
-    pictured = _picture_rows(ranking, answers)
-    pictures = [_picture(ranking, drawn, rows) for rows in pictured[:_MOST_PICTURES]]
+        return base
+    drawn, pictured = topology(system.levels, system.exceptions), _picture_rows(ranking, answers)
     index = _choose_row(ranking)
     answer = answers[index]
-    return MachineReport(
-        name,
-        levels,
-        drawn_curves,
-        pictures,
-        len(pictured) - len(pictures),
-        tuple(_advice(ranking, answers)),
-        _example(ranking, index),
-        _has_segments(answer),
-        tuple(steps(answer)),
-        _timeline(ranking, index) if answer.steps and isinstance(answer, PlacedAnswer) else None,
+    parts = answer.stripes if isinstance(answer, PlacedAnswer) else [answer]
+    return replace(
+        base,
+        advice=tuple(_advice(ranking, answers)),
+        pictures=[_picture(ranking, drawn, rows) for rows in pictured[:_MOST_PICTURES]],
+        unpictured=max(0, len(pictured) - _MOST_PICTURES),
+        example=_example(ranking, index),
+        in_segments=any(part.segments > 1 for part in parts),
+        steps=tuple(steps(answer)),
+        timeline=_timeline(ranking, index)
+        if answer.steps and isinstance(answer, PlacedAnswer)
+        else None,
     )
 
 
 def _advice(
     ranking: Ranking, answers: Sequence[PlacedAnswer | UnevenAnswerPart]
 ) -> Iterator[tuple[str, str]]:
-    """How to get each answer; where a run is worth it, also how if that decides for it."""
-    for row, one in enumerate(answers):
-        if isinstance(one, PlacedAnswer):
-            yield _heading(ranking, [row]), one.advice.text
-            if worth := one.worth_measuring:
+    """How to use each answer, also if a run decides for it."""
+    for row, answer in enumerate(answers):
+        if isinstance(answer, PlacedAnswer):
+            yield _heading(ranking, [row]), answer.advice.text
+            if worth := answer.worth_measuring:
                 yield f"{_heading(ranking, [row])}, if measured faster", worth.advice.text
 
 
@@ -181,7 +177,7 @@ def _picture(ranking: Ranking, drawn: Topology, rows: Sequence[int]) -> Placemen
 
 
 def _heading(ranking: Ranking, rows: Sequence[int]) -> str:
-    """What rows are called: a plan's by their entries, a range's by sizes, others by rank."""
+    """The name of rows: entries of a job, sizes of a range, or ranks."""
     match ranking:
         case PlanReply():
             return ", ".join(ranking.entries[index].name for index in rows)
@@ -194,11 +190,10 @@ def _heading(ranking: Ranking, rows: Sequence[int]) -> str:
 
 
 def _choose_row(ranking: Ranking) -> int:
-    """The row whose steps are shown: the best; of a plan what waits longest, of sizes the last."""
+    """The row whose steps are shown: the best, the most exposed of a job, the largest size."""
     match ranking:
-        case PlanReply():
-            waits = [entry.exposed_seconds for entry in ranking.entries]
-            return waits.index(max(waits))
+        case PlanReply(entries=entries):
+            return max(range(len(entries)), key=lambda row: entries[row].exposed_seconds)
         case SweepReply():
             return len(ranking.stretches) - 1
         case _:
@@ -206,7 +201,6 @@ def _choose_row(ranking: Ranking) -> int:
 
 
 def _example(ranking: Ranking, index: int) -> str:
-    """Which answer the steps and the timeline are of."""
     match ranking:
         case PlanReply():
             entry = ranking.entries[index]
@@ -215,11 +209,6 @@ def _example(ranking: Ranking, index: int) -> str:
             return f"at {format_bytes(ranking.stretches[index].from_bytes)}"
         case _:
             return f"answer {answers_of(ranking)[index].rank}"
-
-
-def _has_segments(answer: PlacedAnswer | UnevenAnswerPart) -> bool:
-    parts = answer.stripes if isinstance(answer, PlacedAnswer) else [answer]
-    return any(part.segments > 1 for part in parts)
 
 
 def _timeline(ranking: Ranking, index: int) -> AnswerTimeline:

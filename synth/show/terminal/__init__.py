@@ -1,4 +1,4 @@
-"""Answers as people read them in a terminal.
+"""Answers as tables in a terminal.
 
 A table is made from the same JSON that ``--json`` prints, and from nothing else: what people read
 and what programs read cannot differ. A cell that would be too wide is folded, never cut.

@@ -1,79 +1,80 @@
-"""How two answers differ, as people read it."""
+"""The differences of two answers as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.comparing import DiffReply, LineDifference, ValueDifference
 from synth.ask.taking import Recommendation
-from synth.show.terminal.style import paragraphs, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, table, table_of
 
 UNNAMED_HEADS = ("first", "second")
 _NAMES = ("system", "name", "systems", "model", "job", "plan", "pin", "request", "bytes")
-"""Keys whose values say by themselves what an answer is about, the first that differs."""
+"""Keys whose values name an answer, in order of preference."""
 _LONGEST_CHARACTERS = 40
 _Heads = tuple[str, str]
 
 
 def render_diff(answer: DiffReply) -> RenderableType:
-    """What was asked and on what machine, where that differs; then the lines that do."""
+    """The differences of the questions and machines, then of the recommendations."""
     if answer.same:
         return paragraphs("the two answers are the same")
     heads = heads_of(answer)
     return paragraphs(
-        *_changes("asked", answer.asked, heads),
+        *_changes("question", answer.asked, heads),
         *_changes("machine", answer.machine, heads),
         *_lines(answer.lines, heads),
-        None if answer.lines else "what is recommended, and what it takes, is the same",
+        None if answer.lines else "the recommendation and its time are the same",
     )
 
 
 def heads_of(answer: DiffReply) -> _Heads:
-    """What two answers are called, as ``heads`` says it."""
+    """The names of two answers, as ``heads`` chooses them."""
     changes = [*answer.machine, *answer.asked]
     return heads(
-        (one.what, value_text(one, one.first), value_text(one, one.second)) for one in changes
+        (change.what, value_text(change, change.first), value_text(change, change.second))
+        for change in changes
     )
 
 
 def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
-    """What two answers are called: by the machine, model, job or whatever else they differ in.
+    """The names of two answers: the machine, model, job or another value in which they differ.
 
-    Given what differs with both values in words, ``-`` for none and nothing for an empty one.
+    Given the name of each difference with both values as texts, ``-`` where there is no value.
     ``first`` and ``second`` where nothing has two values that are short enough for a heading.
     """
     found = {
-        what: (one, other)
-        for what, one, other in differences
-        if one != other
-        and "-" not in (one, other)
-        and max(len(one), len(other)) <= _LONGEST_CHARACTERS
+        what: (first, other)
+        for what, first, other in differences
+        if first != other
+        and "-" not in (first, other)
+        and max(len(first), len(other)) <= _LONGEST_CHARACTERS
     }
     what = next((what for what in (*_NAMES, *found) if what in found), None)
     if what is None:
         return UNNAMED_HEADS
-    one, other = (said or f"no {what}" for said in found[what])
-    return (one, other) if what in _NAMES else (f"{what} {one}", f"{what} {other}")
+    first, second = (text or f"no {what}" for text in found[what])
+    return (first, second) if what in _NAMES else (f"{what} {first}", f"{what} {second}")
 
 
 def _changes(
     heading: str, changes: Sequence[ValueDifference], heads: _Heads
 ) -> Iterator[RenderableType]:
     if changes:
-        cells: Mapping[str, Callable[[ValueDifference], str]] = {
-            heading: lambda one: one.what,
-            heads[0]: lambda one: value_text(one, one.first),
-            heads[1]: lambda one: value_text(one, one.second),
+        cells: Columns[ValueDifference] = {
+            heading: lambda change: change.what,
+            heads[0]: lambda change: value_text(change, change.first),
+            heads[1]: lambda change: value_text(change, change.second),
         }
         yield table_of(changes, cells, wraps=heads[1])
         yield ""
 
 
 def value_text(changed: ValueDifference, value: object) -> str:
-    """A value as people read it."""
+    """A value as text."""
     if changed.what == "bytes" and isinstance(value, int):
         return format_bytes(value)
     if isinstance(value, bool):
@@ -84,13 +85,13 @@ def value_text(changed: ValueDifference, value: object) -> str:
 
 
 def line_headings(heads: _Heads) -> Sequence[str]:
-    """What stands above the lines of two answers; figures are every second of them."""
-    one, other = heads
-    return ["", one, "time", other, "time", f"{other} takes"]
+    """The headings of the lines of two answers."""
+    first, second = heads
+    return ["", first, "time", second, "time", "ratio"]
 
 
 def line_cells(line: LineDifference) -> Sequence[str]:
-    """A line of both answers, step below step, and how many times as long the second takes."""
+    """The cells of a line: both recommendations with their times, and the ratio of times."""
     return [
         line.what,
         *_recommendation_cells(line.first),
@@ -106,7 +107,6 @@ def _recommendation_cells(found: Recommendation | None) -> tuple[str, str]:
 
 
 def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[RenderableType]:
-    """Rank by rank, size by size, or entry by entry."""
     if lines:
         made = table(*line_headings(heads), right="time")
         for line in lines:
@@ -115,7 +115,7 @@ def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[Renderabl
 
 
 def ratio(line: LineDifference) -> str:
-    """How many times as long the second takes as the first.
+    """The time of the second recommendation as a multiple of the first.
 
     Empty where one is lacking, and of ranks below the best whose programs differ: nobody would
     take the fourth of one answer for the fourth of another.

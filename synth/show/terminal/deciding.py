@@ -1,4 +1,4 @@
-"""What is worth measuring: rows that may gain, though they tie with the default.
+"""Rows that may gain, though they tie with the default, and the runs that decide.
 
 Of a size that is the row that is expected to take least, and the best that is a variable alone; of
 a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
@@ -7,7 +7,7 @@ waits. Terminal, report and page say the same from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,19 +22,21 @@ from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import ALTERNATE_RUNS, AdviceKind
 from synth.collective.ranking.request import DefaultComparison
 from synth.show.terminal.rows import Ranking, RankingRow
-from synth.show.terminal.style import table_of
+from synth.show.terminal.style import Columns, table_of
 
 _WIDE = 1.5
 """A stretch of sizes that ends at less than so many times its first is too narrow for a rule."""
-_MAYBE_LEGEND = "x?: expected, but within prediction error of the default"
+_MAYBE_LEGEND = "x?: predicted speed-up within prediction error of the default"
 _FIRST = "host0:"
-_WRITE = "First write, from ANSWER.json, which this question prints with --json:"
-_RUN_LEGEND = "run: as the runtime runs it; no variable makes it use the algorithms of the price"
+_WRITE = "First write this from ANSWER.json, the output of this command with --json:"
+_RUN_LEGEND = (
+    "run: time as the runtime executes it; no variable selects the algorithms of the price"
+)
 
 
 @dataclass(frozen=True)
 class RowRun:
-    """A run that decides about a row, by its position from 0 and what it is called."""
+    """A run that decides about a row: the position of the row from 0, its name, and the run."""
 
     row: int
     name: str
@@ -43,7 +45,7 @@ class RowRun:
 
 @dataclass(frozen=True)
 class EmittedFile:
-    """The file that a command of ``emit`` writes: for what target, its name, and for which size.
+    """The file that a command of ``emit`` writes: its target, name and size.
 
     The size is None where the answer is of one size.
     """
@@ -54,7 +56,7 @@ class EmittedFile:
 
     @property
     def module(self) -> str:
-        """What Python imports it as."""
+        """The name of the module in Python."""
         return self.name.removesuffix(".py")
 
 
@@ -95,20 +97,22 @@ class ToDo:
 
     @property
     def besides(self) -> str:
-        """What is set or known beside that file."""
+        """The settings besides the file."""
         return self.sets.partition("; ")[2]
 
 
 def to_do_of_run(run: RowRun) -> ToDo:
-    """The commands that decide about a row, and the file that they run."""
-    worth, how = run.worth, "run, to decide; it times the default, too"
+    """The commands that decide about a row, with the file that they run."""
+    worth, how = run.worth, "run this to decide; it also times the default"
     low, high = worth.speedup_interval
-    hosts = " (on every host; host0 is the first)" * any(_FIRST in one for one in worth.commands)
+    hosts = " (on every host; host0 is the first)" * any(
+        _FIRST in command for command in worth.commands
+    )
     emits, lines = worth.commands[:1] * worth.emits, worth.commands[worth.emits :]
     file = parse_emit_command(emits[0]) if emits else None
     sets = worth.advice.text
     if worth.advice.by is AdviceKind.ENVIRONMENT:
-        how = "run without the variable and with it, to decide"
+        how = "run without and with the variable to decide"
     elif file:
         sets = "; ".join([file.name, *sets.split("; ")[1:]])
     return ToDo(
@@ -126,43 +130,44 @@ def to_do_of_run(run: RowRun) -> ToDo:
 
 
 def decision_rule(runs: Sequence[RowRun]) -> str:
-    """Which measured figure decides, in a line; nothing where no run does."""
+    """The rule by which measurements decide; empty without runs."""
     if not runs:
         return ""
-    least = max(one.worth.decides_speedup for one in runs)
-    takes = dict.fromkeys(format_duration(one.worth.default_seconds) for one in runs)
-    default = f"of {next(iter(takes))}" if len(takes) == 1 else "that takes as long"
+    least = max(run.worth.decides_speedup for run in runs)
+    takes = dict.fromkeys(format_duration(run.worth.default_seconds) for run in runs)
+    default = f"of {next(iter(takes))}" if len(takes) == 1 else "as predicted"
     return (
-        f"{ALTERNATE_RUNS}; take what is measured to be {least:.2f} times as fast as the default "
-        "measured "
-        f"beside it, or more; the last column is for a default {default}, as expected"
+        f"{ALTERNATE_RUNS}; take a row if it is measured to be {least:.2f} times as fast as the"
+        f" default, or more; the last column assumes a default {default}"
     )
 
 
 def find_deciding_runs(reply: Ranking) -> list[RowRun]:
-    """The runs that are worth it, in the order of rows."""
+    """The runs that are worth measuring, in the order of rows."""
     match reply:
         case RankingReply():
-            if any(one.against_best is DefaultComparison.FASTER for one in reply.answers):
+            if any(answer.against_best is DefaultComparison.FASTER for answer in reply.answers):
                 return []  # there is something to do without a run
             found = [
-                RowRun(row, row_name(one, reply.answers), one.worth_measuring)
-                for row, one in enumerate(reply.answers)
-                if one.worth_measuring
+                RowRun(row, row_name(answer, reply.answers), answer.worth_measuring)
+                for row, answer in enumerate(reply.answers)
+                if answer.worth_measuring
             ]
-            return _keep_best_and_variable(sorted(found, key=lambda one: one.worth.seconds))
+            return _keep_best_and_variable(sorted(found, key=lambda run: run.worth.seconds))
         case SweepReply():
-            every = enumerate(reply.stretches)
             return [
-                run for row, one in every if is_wide(reply, row) for run in _stretch_runs(row, one)
+                run
+                for row, stretch in enumerate(reply.stretches)
+                if is_wide(reply, row)
+                for run in _stretch_runs(row, stretch)
             ]
         case PlanReply():
             least = FINEST * reply.default_exposed_seconds
             return [
-                RowRun(row, one.name, one.answer.worth_measuring)
-                for row, one in enumerate(reply.entries)
-                if one.answer.worth_measuring
-                and one.default_exposed_seconds - one.runtime_exposed_seconds > least
+                RowRun(row, entry.name, entry.answer.worth_measuring)
+                for row, entry in enumerate(reply.entries)
+                if entry.answer.worth_measuring
+                and entry.default_exposed_seconds - entry.runtime_exposed_seconds > least
             ]
         case UnevenReply():
             return []
@@ -173,14 +178,14 @@ def _keep_best_and_variable(found: Sequence[RowRun]) -> list[RowRun]:
 
     That is tried in a minute, and what gains more by a file gains it over this.
     """
-    quick = [one for one in found if one.worth.advice.by is AdviceKind.ENVIRONMENT][:1]
-    both = [*quick, *(one for one in found[:1] if one not in quick)]
-    return sorted(both, key=lambda one: one.row)
+    quick = [run for run in found if run.worth.advice.by is AdviceKind.ENVIRONMENT][:1]
+    both = [*quick, *(run for run in found[:1] if run not in quick)]
+    return sorted(both, key=lambda run: run.row)
 
 
 def has_multiple_placements(answers: Sequence[PlacedAnswer]) -> bool:
     """Whether answers are on more than one placement."""
-    return len({str(one.placement) for one in answers}) > 1
+    return len({str(answer.placement) for answer in answers}) > 1
 
 
 def row_name(answer: PlacedAnswer, answers: Sequence[PlacedAnswer]) -> str:
@@ -195,13 +200,13 @@ def is_wide(reply: SweepReply, row: int) -> bool:
     Who sends 580 KiB today sends 620 KiB tomorrow. The first and the last may go on beyond what was
     asked.
     """
-    one = reply.stretches[row]
+    stretch = reply.stretches[row]
     inside = 0 < row < len(reply.stretches) - 1
-    return not inside or one.until_bytes >= _WIDE * one.from_bytes
+    return not inside or stretch.until_bytes >= _WIDE * stretch.from_bytes
 
 
 def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
-    """The run that decides about a stretch, if it is worth one, at a size that one would type."""
+    """The run that decides about a stretch, at a round size, if it is worth measuring."""
     if trial := stretch.trial:
         ends = dict.fromkeys(map(format_bytes, (stretch.from_bytes, stretch.until_bytes)))
         yield RowRun(
@@ -210,12 +215,12 @@ def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
 
 
 SETS = "set this, or paste this file"
-FIGURES: Mapping[str, Callable[[ToDo], str]] = {
-    "expected": lambda one: one.expected,
-    "range": lambda one: one.between,
-    "take it if under": lambda one: one.under,
+FIGURES: Columns[ToDo] = {
+    "expected": lambda choice: choice.expected,
+    "range": lambda choice: choice.between,
+    "take it if under": lambda choice: choice.under,
 }
-"""What is known of each thing that there is to choose from, by the headings of columns."""
+"""The figures of a choice, by the headings of columns."""
 
 
 def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
@@ -225,25 +230,27 @@ def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator
     """
     if how_decided or len(to_do) > 1:
         told = list(FIGURES.items())[: None if how_decided else 1]
-        cells: Mapping[str, Callable[[ToDo], str]] = {
-            of: lambda one: one.name.removeprefix("row "),
-            SETS: lambda one: one.sets,
+        cells: Columns[ToDo] = {
+            of: lambda choice: choice.name.removeprefix("row "),
+            SETS: lambda choice: choice.sets,
             **dict(told),
         }
         yield table_of(to_do, cells, right="expected,take it if under", wraps=SETS)
         if how_decided:
             yield f"{how_decided}\n"
-    if emits := [f"  {one.emits}" for one in to_do if one.emits]:
+    if emits := [f"  {choice.emits}" for choice in to_do if choice.emits]:
         yield "\n".join([_WRITE, *emits])
-    for one in to_do:
-        if len(to_do) == 1 or one.under:  # else the table has it, and the file says how it is used
-            yield "\n".join([one.what, *(f"  {line}" for line in one.lines.splitlines())])
+    for choice in to_do:
+        if (
+            len(to_do) == 1 or choice.under
+        ):  # else the table has it, and the file says how it is used
+            yield "\n".join([choice.what, *(f"  {line}" for line in choice.lines.splitlines())])
 
 
 def mark_lines(found: Iterable[RankingRow]) -> Iterator[str]:
-    """What a question mark behind a speed-up means, and a second time, where there is one."""
+    """The legends of a question mark after a speed-up and of a second time."""
     marked = list(found)
-    if any(one.endswith("?") for row in marked for one in row.speedup):
+    if any(text.endswith("?") for row in marked for text in row.speedup):
         yield _MAYBE_LEGEND
     if any(row.as_run for row in marked):
         yield _RUN_LEGEND

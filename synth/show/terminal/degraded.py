@@ -1,18 +1,18 @@
-"""What people read of machines with something missing or slower."""
+"""Tables of machines with missing or slower parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import CostReply, EvenMachine, FollowedProgram, UnevenReply
 from synth.show.terminal.deciding import mark_lines
-from synth.show.terminal.left_over import LAYOUT_TEXT
-from synth.show.terminal.placements import describe_placement, placement_of
+from synth.show.terminal.placements import LAYOUT_TEXT, describe_placement, placement_of
 from synth.show.terminal.rows import ranked_table, rows, stripe, stripe_lines
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     faults_text,
     paragraphs,
@@ -26,7 +26,7 @@ from synth.show.terminal.style import (
 
 
 def render_uneven(reply: UnevenReply) -> RenderableType:
-    """The ranking of a machine that lacks devices, and what else one could do."""
+    """The ranking of a machine that lacks devices, and its even submachines."""
     columns = ("#", "program", "time", "speed-up", "bound", "limited by", "proof at this size")
     axes = axes_text(reply.answers[0].axes)
     size, found = len(reply.uneven.devices), rows(reply)
@@ -38,7 +38,7 @@ def render_uneven(reply: UnevenReply) -> RenderableType:
         *_choices(reply.choices),
         f"{pluralize(reply.considered.programs, 'program')} of explicit groups ranked; "
         f"proofs hold for these {size} devices and groups, not for every size\n"
-        f"speed-up: over the plain all-reduce of one step, {format_duration(reply.flat_seconds)}\n"
+        f"speed-up: over a single all-reduce, {format_duration(reply.flat_seconds)}\n"
         "bound: share of the time that no schedule can avoid",
         *mark_lines(found),
         stopped_warning(reply.complete),
@@ -46,22 +46,22 @@ def render_uneven(reply: UnevenReply) -> RenderableType:
 
 
 def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
-    """The even machines inside, as 4 nodes of 7 GPUs among 31, and the time each takes alone."""
+    """The even submachines, as 4 nodes of 7 GPUs among 31, with the time on each."""
     if choices:
         yield table_of(choices, _CHOICES, right="devices,time", wraps="program")
         yield ""
 
 
-_CHOICES: Mapping[str, Callable[[EvenMachine], str]] = {
-    "or an even part": lambda one: one.machine,
-    "devices": lambda one: str(one.devices),
-    "time": lambda one: format_duration(one.seconds),
-    "program": lambda one: stripe_lines([stripe(one.program, [one.segments])]),
+_CHOICES: Columns[EvenMachine] = {
+    "or an even submachine": lambda machine: machine.machine,
+    "devices": lambda machine: str(machine.devices),
+    "time": lambda machine: format_duration(machine.seconds),
+    "program": lambda machine: stripe_lines([stripe(machine.program, [machine.segments])]),
 }
 
 
 def render_cost(reply: CostReply) -> RenderableType:
-    """A request on the healthy machine and on the one at hand."""
+    """A request on the healthy machine and on the given one."""
     before, best, same = reply.healthy, reply.best, reply.same_program_seconds
     made = table("", "time", "x healthy", "bound", "program", right="time,x healthy,bound",
                  wraps="program")  # fmt: skip
@@ -94,12 +94,14 @@ def render_cost(reply: CostReply) -> RenderableType:
 
 
 def _placement_lines(reply: CostReply) -> Iterator[str]:
-    """Where the axes lie on the healthy machine, and where now if that is elsewhere."""
+    """The placement on the healthy machine, and the present one if it differs."""
     said = []
-    for one in (reply.healthy, reply.best):
-        if one.placement is not None:
-            lies = describe_placement(placement_of(reply.system.levels, one.axes, one.placement))
-            said.append(f"{lies}, {one.placement}")
+    for priced in (reply.healthy, reply.best):
+        if priced.placement is not None:
+            lies = describe_placement(
+                placement_of(reply.system.levels, priced.axes, priced.placement)
+            )
+            said.append(f"{lies}, {priced.placement}")
     yield from (f"placement: {each}" for each in said[:1])
     yield from (f"placement now: {each}" for each in said[1:] if each != said[0])
     if reply.laid_out_by:
@@ -109,7 +111,6 @@ def _placement_lines(reply: CostReply) -> Iterator[str]:
 
 
 def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
-    """What came of one program, followed on every link."""
     if followed is None:
         return
     cut = f" in {followed.segments} segments" if followed.segments > 1 else ""
@@ -118,5 +119,5 @@ def _followed_lines(followed: FollowedProgram | None) -> Iterator[str]:
         f"{format_duration(followed.healthy_seconds)} healthy, "
         f"{format_duration(followed.seconds)} now"
     )
-    for one in followed.busiest:
-        yield f"  {one.link} busy for {one.busy_share:.0%} of it"
+    for link in followed.busiest:
+        yield f"  {link.link}: busy {link.busy_share:.0%} of the time"

@@ -1,4 +1,4 @@
-"""What an answer comes to in a few words: what lists of answers and the tops of pages say."""
+"""Headlines of answers, for lists of answers and the tops of pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTHING = "Nothing was found"
 
 
 def headline(verb: str, body: Any) -> str:
-    """What an answer comes to, and whether it is partial; nothing of those to be read whole.
+    """The headline of an answer, with a note if it is partial; empty for answers without one.
 
     ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
     """
@@ -46,7 +46,6 @@ def headline(verb: str, body: Any) -> str:
 
 
 def _headline(answer: object) -> str:
-    """The same without that."""
     match answer:
         case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
             told = verdict(ranking)
@@ -63,14 +62,14 @@ def _headline(answer: object) -> str:
 
 
 def no_plan_headline(answer: StepPlanReply) -> str:
-    """What a search without a plan comes to: that none fits only if that is proved."""
+    """The headline of a search without a plan; it says that none fits only if that is proved."""
     if answer.proved == "infeasible":
         return "Nothing fits in memory"
-    return f"{NOTHING} that fits, of {pluralize(answer.considered, 'plan')} looked at"
+    return f"No plan was found that fits; {pluralize(answer.considered, 'plan')} examined"
 
 
 def headline_of(answer: object) -> str:
-    """The same of an answer that is read, and is neither a ranking nor about a step."""
+    """The headline of an answer that is neither a ranking nor about a step."""
     match answer:
         case SystemsRankedReply():
             return _systems(answer)
@@ -90,53 +89,59 @@ def headline_of(answer: object) -> str:
                 else fitted
             )
             against = contradiction(answer.contradicted)
-            return f"{against}; {fitted} all the same" if against else fitted
+            return f"{against}; {fitted} nevertheless" if against else fitted
         case TestsReply():
-            seconds = describe_total(one.seconds for one in answer.experiments)
+            seconds = describe_total(test.seconds for test in answer.experiments)
             return f"{pluralize(len(answer.experiments), 'test')}, {seconds}"
     return ""
 
 
 def _runs(answer: DoctorReply) -> str:
-    """How many runs fall short, and the levels that are to blame for it."""
-    short = {one.source for one in answer.findings if one.kind in ("short", "level-short")}
+    """The number of runs that fall short, and the levels that cause it."""
+    short = {
+        finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
+    }
     runs = pluralize(len(answer.runs), "run")
     if against := contradiction(answer.findings):
         return against
     if not short:
-        above = {one.source for one in answer.findings if one.kind == "above-prediction"}
+        above = {
+            finding.source for finding in answer.findings if finding.kind == "above-prediction"
+        }
         return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
-    named = dict.fromkeys(one.level for one in answer.findings if one.kind == "level-short")
+    named = dict.fromkeys(
+        finding.level for finding in answer.findings if finding.kind == "level-short"
+    )
     levels = f"{'Level' if len(named) == 1 else 'Levels'} {' and '.join(map(repr, named))}"
     fall = f"{levels} {'falls' if len(named) == 1 else 'fall'} short: " if named else ""
-    return f"{fall}{len(short)} of {runs} below what is expected"
+    return f"{fall}{len(short)} of {runs} below the prediction"
 
 
 def contradiction(findings: Sequence[FindingPart]) -> str:
-    """That rows beat what the description allows, the first of them with both sides; else ""."""
-    found = [one for one in findings if one.kind == "below-bound"]
+    """The first row that is faster than the description allows; empty if there is none."""
+    found = [finding for finding in findings if finding.kind == "below-bound"]
     if not found:
         return ""
-    more = f"; and so do {len(found) - 1} more" if len(found) > 1 else ""
+    more = f"; the same holds for {len(found) - 1} more" if len(found) > 1 else ""
     return f"The log contradicts the description: {found[0].text}{more}"
 
 
 def shortfall_headline(findings: Sequence[FindingPart]) -> str:
-    """The machine whose runs fall short, and by which level; nothing if none does."""
-    if not any(one.kind in SHORTFALLS for one in findings):
+    """The machine whose runs fall short, with the level that causes it; empty if none does."""
+    if not any(finding.kind in SHORTFALLS for finding in findings):
         return ""
-    told = dict.fromkeys(one.level for one in findings if one.kind == "level-short")
+    told = dict.fromkeys(finding.level for finding in findings if finding.kind == "level-short")
     if told:
         names = " and ".join(map(repr, told))
         level, fall = ("level", "falls") if len(told) == 1 else ("levels", "fall")
         return f"a machine whose {level} {names} {fall} short"
-    likely = dict.fromkeys(one.level for one in findings if len(one.suspects) > 1)
+    likely = dict.fromkeys(finding.level for finding in findings if len(finding.suspects) > 1)
     by = f", most likely by level {' and '.join(map(repr, likely))}" if likely else ""
     return f"a machine that falls short{by}"
 
 
 def _fit_error_text(answer: CalibratedReply) -> str:
-    """How far rows lie from the fit: in the middle, and the one that is farthest, at its size."""
+    """The median error of a fit, and the largest with its size."""
     if answer.median_error is None or answer.worst is None:
         return ""
     worst = answer.worst
@@ -149,18 +154,18 @@ def _fit_error_text(answer: CalibratedReply) -> str:
 
 
 def _ambiguity_text(answer: CalibratedReply) -> str:
-    pairs = (" and ".join(one.levels) for one in answer.untold)
-    return "".join(f", but {pair} are not told apart" for pair in pairs)
+    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.untold)
+    return "".join(f", but {pair} cannot be distinguished" for pair in pairs)
 
 
 def _systems(several: SystemsRankedReply) -> str:
-    """The system that is fastest; of ranges of sizes the one with the most bus bandwidth."""
+    """The fastest system; over ranges of sizes the one with the highest bus bandwidth."""
     if ranges := ranges_of(several):
         most = {
-            name: max((rate for _, rate in bandwidths_by_size(one)), default=0.0)
-            for name, one in ranges.items()
+            name: max((rate for _, rate in bandwidths_by_size(sweep)), default=0.0)
+            for name, sweep in ranges.items()
         }
-        return f"{max(most, key=lambda name: most[name])} has the most bus bandwidth"
+        return f"{max(most, key=lambda name: most[name])} has the highest bus bandwidth"
     if not (seconds := seconds_of(several)):
         return NOTHING
     best = min(seconds, key=lambda name: seconds[name])
@@ -168,17 +173,19 @@ def _systems(several: SystemsRankedReply) -> str:
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
-    """By the name of a system what was found over a range of sizes."""
-    return {name: one for name, one in _name_answers(several) if isinstance(one, SweepReply)}
+    """The answers over ranges of sizes, by the names of systems."""
+    return {
+        name: answer for name, answer in _name_answers(several) if isinstance(answer, SweepReply)
+    }
 
 
 def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
-    """By the name of a system the time of its best answer; of a job what a step waits."""
+    """The times of the best answers, or the exposed communication of a job, by system."""
     found = {}
-    for name, one in _name_answers(several):
-        match one:
+    for name, answer in _name_answers(several):
+        match answer:
             case PlanReply():
-                found[name] = one.ranking[0].exposed_seconds
+                found[name] = answer.ranking[0].exposed_seconds
             case RankingReply(answers=[best, *_]) | UnevenReply(answers=[best, *_]):
                 found[name] = best.seconds
     return found
@@ -188,14 +195,14 @@ def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
     """Bus bandwidth of the best answer at each size, in GB/s."""
     axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
     factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
-    for one in sorted(reply.sizes, key=lambda one: one.bytes):
-        if one.seconds:
-            yield float(one.bytes), factor * one.bytes / one.seconds / 1e9
+    for size in sorted(reply.sizes, key=lambda size: size.bytes):
+        if size.seconds:
+            yield float(size.bytes), factor * size.bytes / size.seconds / 1e9
 
 
 def _name_answers(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
-    """The answers by their systems, told apart by a number where several are called the same."""
-    names: Sequence[str] = [one.system.name for one in several.systems]
-    for at, (name, one) in enumerate(zip(names, several.systems, strict=True)):
+    """The answers with the names of their systems, numbered where names repeat."""
+    names: Sequence[str] = [answer.system.name for answer in several.systems]
+    for at, (name, answer) in enumerate(zip(names, several.systems, strict=True)):
         again = names.count(name) > 1
-        yield f"{name} ({names[: at + 1].count(name)})" if again else name, one
+        yield f"{name} ({names[: at + 1].count(name)})" if again else name, answer

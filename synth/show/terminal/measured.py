@@ -1,9 +1,9 @@
-"""What was measured, as people read it: fits, tests still to run, diagnoses."""
+"""Measurements as tables: fits, tests still to run, diagnoses."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -21,6 +21,7 @@ from synth.ask.answers.measured import (
 from synth.measure.calibration.experiments import describe_total
 from synth.show.terminal.headlines import headline_of, shortfall_headline
 from synth.show.terminal.style import (
+    Columns,
     paragraphs,
     pluralize,
     price_basis,
@@ -32,10 +33,14 @@ from synth.show.terminal.style import (
 
 
 def render_doctor(answer: DoctorReply) -> RenderableType:
-    """Every run as a table, then what all say together: first what it comes to."""
+    """Every run as a table, then the findings, the most important first."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     head = headline_of(answer)
-    shown = [one for one in answer.findings if one.kind != "below-bound" or one.text not in head]
+    shown = [
+        finding
+        for finding in answer.findings
+        if finding.kind != "below-bound" or finding.text not in head
+    ]
     findings = [line for finding in shown for line in _finding(finding)]
     onward = [*tests_to_run(answer.findings), *fault_lines(answer.findings)]
     said = (price_basis(answer.prices), head, *answer.left_out)
@@ -43,10 +48,12 @@ def render_doctor(answer: DoctorReply) -> RenderableType:
 
 
 def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
-    """How near the fit came to its rows, and what these leave open; or the tests to run."""
+    """The errors of a fit and what its rows leave open; or the tests to run."""
     if isinstance(answer, TestsReply):
         return _tests(answer)
-    wider = [one for one in answer.residuals if not (one.collective or one.algorithm)]
+    wider = [
+        residual for residual in answer.residuals if not (residual.collective or residual.algorithm)
+    ]
     return paragraphs(
         f"{answer.system.name}, {shape(answer.system.levels)}: {headline_of(answer)}",
         *fault_lines(answer.short),
@@ -55,77 +62,82 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
         *unexpected_size_lines(answer),
         *(f"  {source}" for source in answer.sources),
         "",
-        table_of([one for one in wider if not one.protocol], _RESIDUALS, right="sizes from,rows"),
+        table_of(
+            [residual for residual in wider if not residual.protocol],
+            _RESIDUALS,
+            right="sizes from,rows",
+        ),
         "",
         *_list_lines("left out", answer.warnings),
         *_list_lines("not followed by the fit", answer.dropped),
-        *_list_lines("undetermined, so priced like what is similar", answer.undetermined),
+        *_list_lines("undetermined, priced like similar links", answer.undetermined),
         "-o FILE writes the calibrated description.",
     )
 
 
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
-    """What to run to find what is slow in levels that fall short, surely or likely."""
-    steps = dict.fromkeys((one.level, step) for one in findings for step in one.then)
-    yield from (f"next, of level {level!r}: {step}" for level, step in steps)
+    """The tests that find the cause in levels that fall short, surely or likely."""
+    steps = dict.fromkeys((finding.level, step) for finding in findings for step in finding.then)
+    yield from (f"next, for level {level!r}: {step}" for level, step in steps)
 
 
 def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
-    """That logs are of a machine that falls short, so prices fitted to them are of that."""
+    """A warning where logs are from a machine that falls short: prices fitted to them do too."""
     if machine := shortfall_headline(findings):
         yield (
-            f"these logs are of {machine}: prices calibrated with them are prices of that fault; "
-            "mend it first and measure again, or keep them only to see what it costs"
+            f"these logs are from {machine}: prices calibrated with them include that fault; "
+            "repair it and measure again, or use them only to see its cost"
         )
 
 
 def ambiguity_lines(answer: CalibratedReply) -> Iterator[str]:
-    """Which levels rows do not tell apart, and the test that does."""
-    for one in answer.untold:
-        yield one.text
-        if one.tells:
-            yield test_advice(one.tells)
+    """The levels that rows do not distinguish, and the test that does."""
+    for ambiguity in answer.untold:
+        yield ambiguity.text
+        if ambiguity.tells:
+            yield test_advice(ambiguity.tells)
 
 
 def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
-    """Which share of what a data sheet states the links of each level carried."""
-    said = {level for one in answer.untold for level in one.levels}
-    for one in answer.levels:
-        least = "at least " if one.least else ""
-        shares = sorted(one.shares.items(), key=lambda way: -way[1])
-        if one.told:
-            text = f"{least}{shares[-1][1]:.0%} of its {one.GB_per_s:g} GB/s a port"
+    """The share of the stated bandwidth that the links of each level reached."""
+    ambiguous = {level for ambiguity in answer.untold for level in ambiguity.levels}
+    for part in answer.levels:
+        least = "at least " if part.least else ""
+        shares = sorted(part.shares.items(), key=lambda way: -way[1])
+        if part.told:
+            text = f"{least}{shares[-1][1]:.0%} of its {part.GB_per_s:g} GB/s per port"
         else:
             ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
-            text = f"of its {one.GB_per_s:g} GB/s a port {least}{ways}: not told apart"
-        tells = "".join(f"; {test} tells" for test in one.tests if one.level not in said)
-        yield f"level {one.level!r} carried {text} ({one.source}{tells})"
+            text = f"{least}{ways} of its {part.GB_per_s:g} GB/s per port, which logs do not tell"
+        tells = "".join(
+            f"; {test} determines it" for test in part.tests if part.level not in ambiguous
+        )
+        yield f"level {part.level!r} reached {text} ({part.source}{tells})"
 
 
 def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
-    """Sizes that are off by more than prices tell: what they took, and what others say of them."""
-    for one in answer.unexpected[:_MOST_UNEXPECTED]:
-        members = " x ".join(map(str, one.members))
+    """The sizes whose times are beyond prediction error, and the range at other sizes."""
+    for size in answer.unexpected[:_MOST_UNEXPECTED]:
+        members = " x ".join(map(str, size.members))
         yield (
-            f"{one.source}: {one.collective} of {members} took {one.times:.2g} times its price at "
-            f"{format_bytes(one.bytes)}, where all other sizes say {one.low:.2f} to "
-            f"{one.high:.2f}: "
-            "measure it again, or trust no price near it more than that"
+            f"{size.source}: {size.collective} of {members} took {size.times:.2g} times its price"
+            f" at {format_bytes(size.bytes)}, and {size.low:.2f} to {size.high:.2f} times at other"
+            " sizes: measure it again, or expect such an error near this size"
         )
     if (more := len(answer.unexpected) - _MOST_UNEXPECTED) > 0:
-        yield f"and {pluralize(more, 'other size')} off by more than prediction error"
+        yield f"and {pluralize(more, 'other size')} beyond prediction error"
 
 
 _MOST_UNEXPECTED = 3
-"""So many sizes that are off are told one by one."""
+"""The number of sizes beyond prediction error that are listed one by one."""
 
 
-_RESIDUALS: Mapping[str, Callable[[ClassResidual], str]] = {
-    "sizes from": lambda one: format_bytes(one.smallest_bytes),
-    "rows": lambda one: str(one.rows),
-    "nine of ten took": lambda one: f"{one.low:.2f} to {one.high:.2f} times the price",
+_RESIDUALS: Columns[ClassResidual] = {
+    "sizes from": lambda residual: format_bytes(residual.smallest_bytes),
+    "rows": lambda residual: str(residual.rows),
+    "90 % took": lambda residual: f"{residual.low:.2f} to {residual.high:.2f} times the price",
 }
-"""Of rows that the fit had not seen, by class of sizes."""
+"""Errors of rows that were held out of the fit, by class of sizes."""
 
 
 def _list_lines(head: str, lines: Sequence[str]) -> Iterator[str]:
@@ -135,28 +147,28 @@ def _list_lines(head: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tests(answer: TestsReply) -> RenderableType:
-    seconds = describe_total(one.seconds for one in answer.experiments)
+    seconds = describe_total(test.seconds for test in answer.experiments)
     return paragraphs(
         f"{pluralize(len(answer.experiments), 'test')} of {answer.system.name}, "
         f"{shape(answer.system.levels)}: {seconds}",
         "",
-        table_of(answer.experiments, _TESTS, right="takes", wraps="tells"),
+        table_of(answer.experiments, _TESTS, right="time", wraps="determines"),
         "\n-o FILE writes the script that runs them.",
     )
 
 
-_TESTS: Mapping[str, Callable[[ExperimentPart], str]] = {
-    "test": lambda one: one.name,
-    "who": lambda one: one.groups,
-    "takes": lambda one: format_duration(one.seconds),
-    "tells": lambda one: "; ".join(one.tells),
+_TESTS: Columns[ExperimentPart] = {
+    "test": lambda test: test.name,
+    "groups": lambda test: test.groups,
+    "time": lambda test: format_duration(test.seconds),
+    "determines": lambda test: "; ".join(test.tells),
 }
 
 
 def _finding(finding: FindingPart) -> Iterator[str]:
     yield f"  {finding.text}"
     if finding.tests:
-        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would tell"
+        yield f"    {' and '.join(finding.tests)} of 'calibrate --plan' would show which"
 
 
 def _run(run: DiagnosedRun) -> Iterator[RenderableType]:

@@ -1,4 +1,7 @@
-"""Placements as people read them: in words first, then the matrix, then each framework's order."""
+"""Placements in words, as a matrix, as frameworks' orders of ranks; and axes nothing is said of.
+
+One collective recommends no placement: faster ones stand below the ranking, never in it.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from rich.console import RenderableType
 
 from hierarchies import Axis, Domain, Hierarchy, Level, Placement, describe_axes
 from synth.ask.answers.machine_parts import LevelInBrief, LevelInFull
+from synth.ask.answers.planning import PlanReply
+from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.collective.emit.conventions import ConventionText, conventions, summarize_conventions
+from synth.show.terminal.rows import elsewhere_rows, ranked_table
 from synth.show.terminal.style import table
 
 Levels = Sequence[LevelInBrief]
 Matrix = Sequence[Sequence[int]]
+LAYOUT_TEXT = "in frameworks' default order (JAX, torch): the last axis innermost"
+PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
 def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Placement:
-    """The placement that an answer has as a matrix.
+    """The placement of a matrix.
 
     Its columns say how many units each level has: an answer's healthy machine may be larger.
     """
@@ -31,51 +39,107 @@ def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Pla
 
 
 def describe_placement(placement: Placement) -> str:
-    """Where each axis lies: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
+    """The placement in words: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
     return "; ".join(describe_axes(placement)) or "everything on one device"
 
 
 def legend(levels: Levels, axes: Iterable[str]) -> str:
-    """What the rows and columns of a placement's matrix mean."""
+    """The rows and columns of a placement's matrix."""
     return f"rows {', '.join(axes)}; columns {', '.join(level.name for level in levels)}"
 
 
 def render_placements(
     levels: Levels, axes: Mapping[str, int], matrices: Sequence[Matrix]
 ) -> Iterator[RenderableType]:
-    """The placements of some answers, each once: in words, and its matrix."""
-    if not matrices:
-        return
-    different = {str(matrix): matrix for matrix in matrices}
-    said = {
-        text: describe_placement(placement_of(levels, axes, one)) for text, one in different.items()
+    """The distinct placements of some answers, in words and as matrices."""
+    texts = {
+        str(matrix): describe_placement(placement_of(levels, axes, matrix)) for matrix in matrices
     }
-    if len(said) == 1:
-        for text, each in said.items():
-            yield f"placement: {each}\n{text}: {legend(levels, axes)}"
-        return
-    where = "placement (ranks of each axis's first group)"
-    made = table(where, "matrix", wraps=where)
-    for text, each in said.items():
-        made.add_row(each, text)
-    yield made
-    yield legend(levels, axes)
+    if len(texts) > 1:
+        rows = table(PLACEMENT_HEADING, "matrix", wraps=PLACEMENT_HEADING)
+        for matrix, text in texts.items():
+            rows.add_row(text, matrix)
+        yield rows
+        yield legend(levels, axes)
+    for matrix, text in texts.items() if len(texts) == 1 else ():
+        yield f"placement: {text}\n{matrix}: {legend(levels, axes)}"
 
 
 def rank_orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix, of: str = ""
 ) -> Iterator[RenderableType]:
-    """What a placement asks of each framework: nothing, or the line to change."""
-    torus = all(level.domain is Domain.TORUS for level in levels)
-    found = conventions(placement_of(levels, axes, matrix), torus)
-    yield f"\nrank order{of}, devices counted {'by coordinates' if torus else 'host by host'}:"
-    yield from order_table(found)
+    """The rank order that a placement needs in each framework."""
+    how = "by coordinates" if _is_torus(levels) else "host by host"
+    yield f"\nrank order{of}, devices numbered {how}:"
+    yield from order_table(find_conventions(levels, axes, matrix))
+
+
+def find_conventions(
+    levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
+) -> Iterable[ConventionText]:
+    """The rank order that a placement needs in each framework. Raises InputError."""
+    return conventions(placement_of(levels, axes, matrix), _is_torus(levels))
+
+
+def _is_torus(levels: Sequence[LevelInFull]) -> bool:
+    return all(level.domain is Domain.TORUS for level in levels)
 
 
 def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
-    """What is said of each framework."""
+    """The setting of each framework."""
     made = table("framework", "what to do", wraps="what to do")
     made.show_header = False
     for frameworks, say in summarize_conventions(found):
         made.add_row(f"  {frameworks}", say)
     yield made
+
+
+def laid_out_words(reply: RankingReply | SweepReply) -> Iterator[str]:
+    """A line where the question gives no placement."""
+    if reply.laid_out_by:
+        yield f"placed {LAYOUT_TEXT}"
+
+
+def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
+    """The axes that are not priced, and placements that are faster for this collective alone."""
+    others = _unreduced_axes(reply)
+    if not others:
+        return
+    unpriced = f"not priced: communication over {' and '.join(others)}"
+    if not reply.laid_out_by:
+        several = len({str(answer.placement) for answer in reply.answers}) > 1
+        yield unpriced + ("; each placement is priced for this collective alone" if several else "")
+        return
+    flags = " ".join(f"--reduce {name} --bytes ... --times ..." for name in others)
+    yield f"{unpriced};\nfor a placement that considers all communication, add {flags}"
+    if isinstance(reply, SweepReply):
+        return
+    if not reply.elsewhere:
+        yield "no other placement is faster for this collective alone"
+        return
+    yield "\nfaster placements for this collective alone:"
+    yield ranked_table(elsewhere_rows(reply), "placement", "program", "time", "gain", "proof")
+
+
+def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
+    """The same as facts for a page."""
+    if reply.laid_out_by:
+        yield f"placement {LAYOUT_TEXT}"
+    if others := _unreduced_axes(reply):
+        yield f"not priced: communication over {' and '.join(others)}"
+
+
+def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
+    """The axes of a job that no entry uses: their placement does not affect prices."""
+    used = {name for entry in reply.entries for name in entry.over}
+    used |= {name for entry in reply.unpriced for name in entry.over}
+    sizes = reply.ranking[0].axes
+    others = [name for name, size in sizes.items() if size > 1 and name not in used]
+    if others:
+        axes = " and ".join(others)
+        yield f"not considered: communication over {axes}, which the job does not list"
+
+
+def _unreduced_axes(reply: RankingReply | SweepReply) -> list[str]:
+    axes = reply.answers[0].axes if reply.answers else {}
+    return [name for name in axes if name not in reply.reduce]

@@ -1,8 +1,8 @@
-"""Rankings as people read them: the best answers, and from which size on which is the best."""
+"""Rankings as tables: the best answers at a size, and the best answer over a range of sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
@@ -24,13 +24,15 @@ from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.deciding import mark_lines
 from synth.show.terminal.degraded import render_uneven
-from synth.show.terminal.left_over import laid_out_words, render_left_over, unused_axes_lines
 from synth.show.terminal.placements import (
     Matrix,
     describe_placement,
+    laid_out_words,
     placement_of,
     rank_orders,
+    render_left_over,
     render_placements,
+    unused_axes_lines,
 )
 from synth.show.terminal.rows import (
     RankingRow,
@@ -41,6 +43,7 @@ from synth.show.terminal.rows import (
     rows,
 )
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     considered_text,
     faults_text,
@@ -57,19 +60,17 @@ from synth.show.terminal.style import (
 from synth.show.terminal.verdict import later_default_lines, render_decision
 
 _TIE = "tie: the difference is within prediction error; none: no runtime offers it"
-_SPEEDUP = (
-    f"speed-up: over the default, what the runtime would choose on the same placement;\n{_TIE}"
-)
+_SPEEDUP = f"speed-up: over the default, the runtime's own choice on the same placement;\n{_TIE}"
 _SPEEDUP_OVER_BEST = (
-    "speed-up: over the best default, what the runtime would choose on the best of these placements"
+    "speed-up: over the best default, the runtime's own choice on the best of these placements"
     f";\n{_TIE}"
 )
-_NEAR = "near: number of other programs that tie with it; the simplest of all is shown"
+_NEAR = "near: number of other programs that tie with it; the simplest is shown"
 _BOUND = "bound: share of the time that no schedule can avoid"
 
 
 def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
-    """The answers of one size, or of a range of sizes; of several collectives their plan."""
+    """The ranking of a size or a range of sizes, or the plan of several collectives."""
     match reply:
         case PlanReply():
             return render_plan(reply)
@@ -82,10 +83,10 @@ def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Re
 
 
 def render_ranking(reply: RankingReply) -> RenderableType:
-    """The answers of one size."""
+    """The ranking of one size."""
     axes = reply.answers[0].axes if reply.answers else {}
-    matrices = [one.placement for one in reply.answers]
-    near = ["near"] * any(one.others for one in reply.answers)
+    matrices = [answer.placement for answer in reply.answers]
+    near = ["near"] * any(answer.others for answer in reply.answers)
     columns = _add_placement_column("#", "program", *near, "time", "busbw", "speed-up", "bound",
                               "limited by", "proof", matrices=matrices)  # fmt: skip
     programs = pluralize(reply.considered.programs, "program")
@@ -114,7 +115,7 @@ def _busbw(system: MachineInFull) -> str:
 
 
 def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
-    """The columns of a ranking: the placement is one of them where there are several."""
+    """The columns of a ranking, with the placement if there are several."""
     several = len({str(matrix) for matrix in matrices}) > 1
     return [first, *["placement"] * several, *columns]
 
@@ -122,9 +123,8 @@ def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix])
 def _rank_orders(
     system: MachineInFull, answers: Sequence[PlacedAnswer]
 ) -> Iterator[RenderableType]:
-    """What the placement of an answer asks of each framework."""
-    for one in answers:
-        yield from rank_orders(system.levels, one.axes, one.placement, f" of {one.rank}")
+    for answer in answers:
+        yield from rank_orders(system.levels, answer.axes, answer.placement, f" of {answer.rank}")
 
 
 def _question_lines(
@@ -133,7 +133,7 @@ def _question_lines(
     matrices: Sequence[Matrix],
     *sizes_bytes: int,
 ) -> Iterator[RenderableType]:
-    """The question and its machine, and the placements of the answers, in words."""
+    """The question, the machine and the placements of the answers."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
     if lacks := faults_text(system.exceptions):
@@ -144,9 +144,9 @@ def _question_lines(
 
 
 def render_sweep(reply: SweepReply) -> RenderableType:
-    """From which size on which answer is the best."""
+    """The best answer of each stretch of sizes."""
     axes = reply.stretches[0].first.axes if reply.stretches else {}
-    matrices = [one.first.placement for one in reply.stretches]
+    matrices = [stretch.first.placement for stretch in reply.stretches]
     columns = _add_placement_column(
         "sizes", "program", "time", "busbw", "speed-up", "bound", "proof", matrices=matrices
     )
@@ -154,16 +154,16 @@ def render_sweep(reply: SweepReply) -> RenderableType:
         *_question_lines(reply, axes, matrices, *reply.bytes),
         ranked_table(rows(reply), *columns),
         *render_decision(reply),
-        f"\n{pluralize(len(reply.sizes), 'size')} asked; changes are accurate to 1%; one program"
-        " per size: ask one size for\nseveral side by side, which may take less",
+        f"\n{pluralize(len(reply.sizes), 'size')} priced; crossovers are accurate to 1%; one"
+        " program per size: a question about one\nsize also considers stripes, which may be faster",
         f"default: {'; '.join(default_by_size(reply))}",
         f"{_busbw(reply.system)}\n{_SPEEDUP}",
         *mark_lines(rows(reply)),
-        f"{_BOUND}; first and last size",
+        f"{_BOUND}; at the first and the last size",
         *price_basis_lines(reply.system),
         *(
             [_interval_legend(reply.system)]
-            if any(one.interval_seconds for one in reply.answers)
+            if any(answer.interval_seconds for answer in reply.answers)
             else []
         ),
         *render_left_over(reply),
@@ -172,53 +172,54 @@ def render_sweep(reply: SweepReply) -> RenderableType:
 
 
 def _interval_legend(system: MachineInFull) -> str:
-    """What the figures below a time are."""
     if system.prices == "typical":
         return "below each time: the range of 9 in 10 machines with such links"
     return "below each time: the range of 9 in 10 measurements at such prices"
 
 
-def render_systems(reply: SystemsRankedReply) -> RenderableType:
-    """The best answer of each system in one table; of a range of sizes, one table each."""
+def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
+    """The best answer of each system in one table; one table per system over a range of sizes."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
-        each = [part for one in reply.systems for part in (render_top(one), "")]
+        each = [part for ranking in reply.systems for part in (render_top(ranking), "")]
         return paragraphs(*each, stopped_warning(reply.complete))
     if isinstance(first, PlanReply):
-        plans = [one for one in reply.systems if isinstance(one, PlanReply)]
+        plans = [plan for plan in reply.systems if isinstance(plan, PlanReply)]
         return paragraphs(*_render_plans(plans), stopped_warning(reply.complete))
     columns = ("system", "program", "time", "busbw", "speed-up", "limited by", "proof")
-    others = [one for one in reply.systems if isinstance(one, RankingReply | UnevenReply)]
+    others = [
+        ranking for ranking in reply.systems if isinstance(ranking, RankingReply | UnevenReply)
+    ]
     asked = request_text(first.request, first.reduce, first.bytes)
     return paragraphs(
         f"{asked}: the best on each of {pluralize(len(reply.systems), 'system')}\n",
-        ranked_table((_best_row(one) for one in others if one.answers), *columns),
+        ranked_table((_best_row(ranking) for ranking in others if ranking.answers), *columns),
         "",
-        *(line for one in others for line in _best_placement(one)),
+        *(line for ranking in others for line in _best_placement(ranking)),
         *(laid_out_words(first) if isinstance(first, RankingReply) else ()),
         f"{_busbw(first.system)}\n{_SPEEDUP}",
-        *mark_lines(_best_row(one) for one in others if one.answers),
+        *mark_lines(_best_row(ranking) for ranking in others if ranking.answers),
         stopped_warning(reply.complete),
     )
 
 
 def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
-    """The best placement of each system for a job, and what a step waits there."""
+    """The best placement of each system for a job, with its exposed communication."""
     yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
-    yield table_of(plans, _PLAN_CELLS, right="exposed,by defaults")
+    yield table_of(plans, _PLAN_CELLS, right="exposed,with defaults")
     yield "exposed: communication of a step that compute does not hide"
 
 
-_PLAN_CELLS: Mapping[str, Callable[[PlanReply], str]] = {
+_PLAN_CELLS: Columns[PlanReply] = {
     "system": lambda plan: plan.system.name,
     "placement": lambda plan: str(plan.ranking[0].placement),
     "exposed": lambda plan: format_duration(plan.ranking[0].exposed_seconds),
-    "by defaults": lambda plan: format_duration(plan.default_exposed_seconds),
+    "with defaults": lambda plan: format_duration(plan.default_exposed_seconds),
 }
 
 
 def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
-    """The first row, under the name of the system."""
+    """The first row, titled with the name of the system."""
     row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
     if isinstance(reply, UnevenReply):
         whole = StripeText((reply.answers[0].program,), "", "")
@@ -227,7 +228,6 @@ def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
 
 
 def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
-    """Where the axes of a system's best answer lie."""
     if isinstance(reply, RankingReply) and reply.answers:
         best = reply.answers[0]
         lies = describe_placement(placement_of(reply.system.levels, best.axes, best.placement))
@@ -235,7 +235,7 @@ def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
 
 
 def render_plan(reply: PlanReply) -> RenderableType:
-    """The placement of a job, what each entry does on it, and the next best placements."""
+    """The placement of a job, its entries, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
@@ -266,39 +266,41 @@ def render_plan(reply: PlanReply) -> RenderableType:
 
 
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
-    """What each entry costs, then the program of each: two tables, so that both fit a terminal."""
+    """The costs of entries, then their programs: two tables, so that both fit a terminal."""
     if not reply.entries:
-        yield "no collective is left: all their axes have size 1"
+        yield "no collectives: all their axes have size 1"
         return
     right = "#,bytes,times,per call,total,hidden,exposed,loss"
     yield table_of(reply.entries, _COSTS, right=right, wraps="entry")
     yield ""
     requests = [entry.request.value for entry in reply.entries]
-    titled = [replace(row, title=(one,)) for row, one in zip(rows(reply), requests, strict=True)]
+    titled = [
+        replace(row, title=(request,)) for row, request in zip(rows(reply), requests, strict=True)
+    ]
     columns = ("#", "request", "program", "speed-up", "bound", "limited by", "proof")
     yield ranked_table(titled, *columns)
 
 
 def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
-    """How to get what entries gain over the runtime's own choice."""
-    for one in entries:
-        if one.answer.against_default is DefaultComparison.FASTER:
-            yield f"\n{one.name}: {one.answer.advice.text}"
-            yield from _side_effect_lines(one, entries)
+    """The settings or files of the entries that are faster than the default."""
+    for entry in entries:
+        if entry.answer.against_default is DefaultComparison.FASTER:
+            yield f"\n{entry.name}: {entry.answer.advice.text}"
+            yield from _side_effect_lines(entry, entries)
 
 
 def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
-    """What a line of the environment holds for, beside the entry that it is meant for."""
+    """The other entries that an environment variable affects."""
     if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
-        same = (one for one in entries if one.request is entry.request and one is not entry)
-        others = ", ".join(one.name for one in same)
+        same = (other for other in entries if other.request is entry.request and other is not entry)
+        others = ", ".join(other.name for other in same)
         yield f"  {explain_scope(entry.request.value)}{f'; here also for {others}' * bool(others)}"
 
 
 LESS_IS_NO_BETTER = (
-    "a smaller figure here is a tie with the first, which is in frameworks' own order of axes"
+    "a smaller value here ties with the first, which is in frameworks' default order of axes"
 )
-_COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
+_COSTS: Columns[PlannedEntry] = {
     "#": lambda entry: str(entry.answer.rank),
     "entry": lambda entry: entry.name,
     "over": lambda entry: ",\n".join(entry.over),
@@ -315,7 +317,7 @@ _COSTS: Mapping[str, Callable[[PlannedEntry], str]] = {
 def _other_placements(
     system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
 ) -> Iterator[RenderableType]:
-    """The placements that are next best, in words, and why one with less exposed is not first."""
+    """The next best placements; a note where one with less exposed time ties with the first."""
 
     def lies(option: PlacementOption) -> str:
         where = describe_placement(placement_of(system.levels, option.axes, option.placement))
@@ -348,37 +350,41 @@ def _ties(
     if first is None or first.interval_seconds is None:
         return
     text = _interval_legend(system)
-    many_tied = sum(one.tied for one in ranked)
+    many_tied = sum(option.tied for option in ranked)
     if many_tied > 1 and system.prices != "typical":
         text += f"\n{pluralize(many_tied, what)} tie with the first within prediction error"
     yield text
 
 
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
-    """What the default that is kept is in NCCL after 2.28, where that decides."""
+    """The default of NCCL after 2.28, where it differs."""
     if reply.answers:
-        plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+        plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))
 
 
 def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
-    """What to do where the first answer is none that a runtime offers."""
+    """The best answer that a runtime offers, where the first is not one."""
     if answers and answers[0].against_default is DefaultComparison.NOT_OFFERED:
-        offered = (one for one in answers if one.against_default is DefaultComparison.FASTER)
+        offered = (
+            answer for answer in answers if answer.against_default is DefaultComparison.FASTER
+        )
         best = next(offered, None)
         least = (
             "none here is faster than the default; a larger -k, or --algorithm ring, may show one"
         )
-        yield f"\nof what runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
+        yield f"\nbest that runtimes offer: {f'{best.rank}, {best.advice.text}' if best else least}"
 
 
 def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:
-    for one in entries:
-        size = f"{format_bytes(one.bytes)} over {', '.join(one.over)}, {times_text(one.times)}"
-        yield f"not priced: {one.name} ({size}): {one.why}"
+    for entry in entries:
+        size = (
+            f"{format_bytes(entry.bytes)} over {', '.join(entry.over)}, {times_text(entry.times)}"
+        )
+        yield f"not priced: {entry.name} ({size}): {entry.why}"
 
 
 def _reasons(reply: RankingReply) -> Iterator[str]:
-    """The reasons of the first answer; with ``--explain`` those of every answer."""
+    """The reasons of the first answer, or of all with ``--explain``."""
     for answer in reply.answers if reply.explain else reply.answers[:1]:
         yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

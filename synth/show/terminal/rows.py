@@ -1,8 +1,8 @@
-"""Rows of rankings in words. The terminal and the page draw the same ones, each in its own way."""
+"""Rows of rankings as text, for tables of the terminal and of pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
@@ -12,6 +12,7 @@ from rich.table import Table
 from grammar import Goal
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
+from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlannedEntry, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.collective.price.defaults import ALGORITHMS
@@ -21,22 +22,24 @@ from synth.collective.ranking.request import DefaultComparison
 from synth.measure.logs.tables import busbw_factor
 from synth.show.terminal.style import (
     MARKS,
+    Columns,
     algorithm_name,
     algorithm_text,
+    port_loads,
     request_text,
     table_of,
     times_text,
 )
 
 Ranking = RankingReply | SweepReply | UnevenReply | PlanReply
-"""An answer with rows that can be looked at one by one."""
+"""An answer with rows."""
 Ends = tuple[str, ...]
-"""A figure in words, as ``("1.2x",)``; over a range of sizes those of both ends if they differ."""
+"""A figure as text, as ``("1.2x",)``; over a range of sizes both ends if they differ."""
 
 
 @dataclass(frozen=True)
 class StripeText:
-    """One of the programs side by side: its steps, its share of the payload and its segments.
+    """A stripe: its steps, its share of the payload and its segments.
 
     ``share`` is empty if it has the whole payload, ``segments`` if that is not cut.
     """
@@ -76,7 +79,7 @@ class RankingRow:
 
 @dataclass(frozen=True)
 class _PricedAnswer:
-    """An answer at one size, and the seconds that no schedule can beat there.
+    """An answer at one size, with its lower bound.
 
     ``default_seconds``: of the default that it is compared with, if that is on another placement.
     """
@@ -88,7 +91,7 @@ class _PricedAnswer:
 
 
 def rows(reply: Ranking) -> list[RankingRow]:
-    """The rows of a ranking, of a range of sizes, or of a plan's entries."""
+    """The rows of an answer."""
     match reply:
         case SweepReply():
             return [_stretch(reply, index) for index in range(len(reply.stretches))]
@@ -97,28 +100,31 @@ def rows(reply: Ranking) -> list[RankingRow]:
         case RankingReply():
             best = reply.best_default_seconds
             priced = [
-                _PricedAnswer(one, reply.bytes, one.bound_seconds, best) for one in reply.answers
+                _PricedAnswer(answer, reply.bytes, answer.bound_seconds, best)
+                for answer in reply.answers
             ]
         case UnevenReply():
-            priced = [_PricedAnswer(one, reply.bytes, reply.bound_seconds) for one in reply.answers]
-    return [_row(reply.request, reply.reduce, one) for one in priced]
+            priced = [
+                _PricedAnswer(answer, reply.bytes, reply.bound_seconds) for answer in reply.answers
+            ]
+    return [_row(reply.request, reply.reduce, answer) for answer in priced]
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
-    """The rows of faster placements elsewhere; their speed-up is the gain over the first answer."""
+    """The rows of faster placements; their speed-up is the gain over the first answer."""
     found = []
-    for one in reply.elsewhere:
-        priced = _PricedAnswer(one.answer, reply.bytes, one.answer.bound_seconds)
+    for option in reply.elsewhere:
+        priced = _PricedAnswer(option.answer, reply.bytes, option.answer.bound_seconds)
         row = _row(reply.request, reply.reduce, priced)
-        found.append(replace(row, speedup=(f"{one.gain:.2f}x",)))
+        found.append(replace(row, speedup=(f"{option.gain:.2f}x",)))
     return found
 
 
 def default_rows(reply: RankingReply) -> list[RankingRow]:
-    """The runtime's own choice as a row, where no answer is better and none is just that."""
-    if not reply.answers or any(one.against_best in _BETTER for one in reply.answers):
+    """The default as a row, where no answer is better and none is the default."""
+    if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
-    first = min(reply.answers, key=lambda one: one.baseline_seconds)
+    first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
     if not first.steps or (
         first.against_best is DefaultComparison.SAME and is_plain(first, reply.request)
     ):
@@ -133,8 +139,10 @@ def default_rows(reply: RankingReply) -> list[RankingRow]:
 def _replace_by_default(
     row: RankingRow, reply: RankingReply | SweepReply, by: str, *priced: _PricedAnswer
 ) -> RankingRow:
-    """A row with the runtime's own choice in place of its answers, at these sizes."""
-    plain = [(one, one.answer.default) for one in priced if isinstance(one.answer, PlacedAnswer)]
+    """A row with the default instead of the answers at these sizes."""
+    plain = [
+        (part, part.answer.default) for part in priced if isinstance(part.answer, PlacedAnswer)
+    ]
     intervals = dict.fromkeys(_interval(own.interval_seconds) for _, own in plain)
     members = prod(plain[0][0].answer.axes[name] for name in reply.reduce)
     return replace(
@@ -148,19 +156,21 @@ def _replace_by_default(
         by=by,
         time=_ends(format_duration(own.seconds) for _, own in plain),
         bus_bandwidth=_ends(
-            bus_bandwidth(reply.request.value, one.size_bytes, own.seconds, members)
-            for one, own in plain
+            bus_bandwidth(reply.request.value, part.size_bytes, own.seconds, members)
+            for part, own in plain
         ),
         intervals=tuple(interval for interval in intervals if interval),
-        bound=_ends(_share(one.bound_seconds, own.seconds) for one, own in plain),
+        bound=_ends(_share(part.bound_seconds, own.seconds) for part, own in plain),
     )
 
 
 def default_by_size(reply: SweepReply) -> list[str]:
-    """The default of each size that was asked, where it changes: ``tree, LL from 64 KiB``."""
-    sizes = sorted(reply.sizes, key=lambda one: one.bytes)
-    ways = [(one.bytes, algorithm_name(one.default_name, one.default_protocol)) for one in sizes]
-    changes = groupby(ways, key=lambda one: one[1])
+    """The default at each size from which it changes: ``tree, LL from 64 KiB``."""
+    sizes = sorted(reply.sizes, key=lambda size: size.bytes)
+    ways = [
+        (size.bytes, algorithm_name(size.default_name, size.default_protocol)) for size in sizes
+    ]
+    changes = groupby(ways, key=lambda pair: pair[1])
     return [f"{way} from {format_bytes(next(some)[0])}" for way, some in changes]
 
 
@@ -174,8 +184,28 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
 
 
+def _step_bandwidth(step: StepPricePart) -> str:
+    if step.members < 2:
+        return "-"
+    rate = bus_bandwidth(step.collective, step.bytes, step.seconds, step.members)
+    return rate.removesuffix(" GB/s")
+
+
+STEPS: Columns[StepPricePart] = {
+    "collective": lambda step: step.collective,
+    "algorithm": lambda step: algorithm_text(step).replace("-d", "-\nd"),
+    "bytes": lambda step: format_bytes(step.bytes),
+    "time": lambda step: format_duration(step.seconds),
+    "busbw": _step_bandwidth,
+    "latency": lambda step: format_duration(step.latency_seconds),
+    "limited by": lambda step: step.limited_by,
+    "busiest port carries": lambda step: "\n".join(port_loads(step)),
+}
+STEP_FIGURES = "bytes,time,busbw,latency"
+
+
 def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText:
-    """A program, and into how many segments its payload is cut at each of some sizes."""
+    """A program as a stripe, with its number of segments at each of some sizes."""
     least, most = min(segments), max(segments)
     cut = str(most) if least == most else f"{least} to {most}"
     steps = program.split("; ") if program else ["(nothing to do)"]
@@ -183,23 +213,23 @@ def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText
 
 
 def stripe_lines(stripes: Iterable[StripeText]) -> str:
-    """Programs that run side by side, one step a line; each of several under its share."""
+    """Programs that run side by side, one step a line, with the share of each."""
     return "\n".join(
-        (f"{one.share} by\n" if one.share else "")
-        + ";\n".join(one.steps)
-        + (f"\nin {one.segments} segments" if one.segments else "")
-        for one in stripes
+        (f"{part.share} by\n" if part.share else "")
+        + ";\n".join(part.steps)
+        + (f"\nin {part.segments} segments" if part.segments else "")
+        for part in stripes
     )
 
 
 def ranked_table(rows: Iterable[RankingRow], *columns: str) -> Table:
-    """Some columns of a ranking in a terminal."""
+    """A table of a ranking."""
     cells = {column: _CELLS[column] for column in columns}
     right = "#,sizes,near,time,busbw,speed-up,gain,bound"
     return table_of(rows, cells, right=right, wraps="program")
 
 
-_CELLS: Mapping[str, Callable[[RankingRow], str]] = {
+_CELLS: Columns[RankingRow] = {
     "#": lambda row: row.rank,
     "sizes": lambda row: _lines(row.title),
     "system": lambda row: _lines(row.title),
@@ -208,7 +238,7 @@ _CELLS: Mapping[str, Callable[[RankingRow], str]] = {
     "program": lambda row: "\n".join(filter(None, (stripe_lines(row.stripes), row.by))),
     "near": lambda row: f"+{row.others}" if row.others else "",
     "time": lambda row: _time_cell(row),
-    "busbw": lambda row: _lines(tuple(one.removesuffix(" GB/s") for one in row.bus_bandwidth)),
+    "busbw": lambda row: _lines(tuple(rate.removesuffix(" GB/s") for rate in row.bus_bandwidth)),
     "speed-up": lambda row: _lines(row.speedup),
     "gain": lambda row: _lines(row.speedup),
     "bound": lambda row: _lines(row.bound),
@@ -223,7 +253,7 @@ def _lines(ends: Ends) -> str:
 
 
 def _time_cell(row: RankingRow) -> str:
-    """Times, and where they lie: in brackets after each where both ends have their own."""
+    """Times with their intervals, in brackets where both ends have their own."""
     longer = [f"run: {_lines(row.as_run)}"] if row.as_run else []
     if len(row.intervals) < 2:
         return "\n".join([*map(_lines, filter(None, (row.time, *row.intervals))), *longer])
@@ -234,13 +264,13 @@ def _time_cell(row: RankingRow) -> str:
 
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
-    """Both ends of where a time lies; empty for one that has no interval."""
+    """Both ends of an interval; empty without one."""
     return tuple(format_duration(end) for end in seconds or ())
 
 
 def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingRow:
-    """The row of one answer, or of both ends of a range that has one placement and program."""
-    answers = [one.answer for one in priced]
+    """The row of an answer, or of both ends of a range with one placement and program."""
+    answers = [part.answer for part in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, PlacedAnswer)]
     members = prod(first.axes[name] for name in over)
@@ -255,12 +285,12 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
         time=_ends(format_duration(answer.seconds) for answer in answers),
         intervals=tuple(interval for interval in intervals if interval),
         bus_bandwidth=_ends(
-            bus_bandwidth(request.value, one.size_bytes, one.answer.seconds, members)
-            for one in priced
+            bus_bandwidth(request.value, part.size_bytes, part.answer.seconds, members)
+            for part in priced
         ),
         speedup=_ends(map(_speedup, priced)),
         slower=all(_comparison_of(answer) is DefaultComparison.SLOWER for answer in answers),
-        bound=_ends(_share(one.bound_seconds, one.answer.seconds) for one in priced),
+        bound=_ends(_share(part.bound_seconds, part.answer.seconds) for part in priced),
         limited_by=_ends(answer.limited_by or "-" for answer in answers),
         proof=first.proof,
         tied=isinstance(first, RankedAnswer) and first.tied,
@@ -269,14 +299,14 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
 
 
 def _runtime_ends(answers: Sequence[PlacedAnswer]) -> Ends:
-    """What answers take as the runtime runs them; nothing where that is as priced."""
-    if all(one.runtime_seconds <= (1 + FINEST) * one.seconds for one in answers):
+    """The times of answers as the runtime executes them; empty if they are as priced."""
+    if all(answer.runtime_seconds <= (1 + FINEST) * answer.seconds for answer in answers):
         return ()
-    return _ends(format_duration(one.runtime_seconds) for one in answers)
+    return _ends(format_duration(answer.runtime_seconds) for answer in answers)
 
 
 def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison:
-    """What prices can tell of an answer and the best default of its ranking."""
+    """The comparison of an answer with the best default of its ranking."""
     match answer:
         case RankedAnswer():
             return answer.against_best
@@ -285,7 +315,7 @@ def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison
 
 
 def _speedup(priced: _PricedAnswer) -> str:
-    """How often the default takes as long: what prices can tell and a runtime offers.
+    """The speed-up over the default, if prices can tell it and a runtime offers the program.
 
     What is expected, not told, and worth measuring, has a question mark; so has what is expected to
     be slower by as much.
@@ -303,7 +333,7 @@ def _speedup(priced: _PricedAnswer) -> str:
 def speedup_text(
     against: DefaultComparison, worth: bool, default_seconds: float, seconds: float
 ) -> str:
-    """The same of figures: what a run would be ``worth``, and the seconds as it is run."""
+    """The speed-up of times; ``worth``: whether a run could decide about it."""
     if against is DefaultComparison.NOT_OFFERED:
         return "none"
     if against is DefaultComparison.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
@@ -312,7 +342,7 @@ def speedup_text(
 
 
 def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> str:
-    """The algorithm of a plain collective, where that is what tells it from the default."""
+    """The algorithm of a plain collective, where it differs from the default."""
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     own, [step] = answer.default, answer.steps
@@ -332,11 +362,11 @@ def is_plain(answer: PlacedAnswer, request: Goal) -> bool:
 
 
 def _stretch(reply: SweepReply, index: int) -> RankingRow:
-    one = reply.stretches[index]
-    first = _PricedAnswer(one.first, one.from_bytes, one.first.bound_seconds)
-    last = _PricedAnswer(one.last, one.until_bytes, one.last.bound_seconds)
-    title = _ends([format_bytes(one.from_bytes), format_bytes(one.until_bytes)])
-    if one.keeps_default and one.first.steps:
+    stretch = reply.stretches[index]
+    first = _PricedAnswer(stretch.first, stretch.from_bytes, stretch.first.bound_seconds)
+    last = _PricedAnswer(stretch.last, stretch.until_bytes, stretch.last.bound_seconds)
+    title = _ends([format_bytes(stretch.from_bytes), format_bytes(stretch.until_bytes)])
+    if stretch.keeps_default and stretch.first.steps:
         row = _row(reply.request, reply.reduce, first)
         row = replace(
             _replace_by_default(row, reply, KEEP_DEFAULT.text, first, last), speedup=("tie",)
@@ -354,10 +384,10 @@ def _entry(entry: PlannedEntry) -> RankingRow:
 
 
 def _stripes(answers: Sequence[PlacedAnswer]) -> Iterator[StripeText]:
-    """The stripes of answers that differ only in size, with the segments of all these sizes."""
+    """The stripes of answers that differ only in size, with the segments of all sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
-        yield stripe(first.program, [one.segments for one in (first, *others)], share)
+        yield stripe(first.program, [part.segments for part in (first, *others)], share)
 
 
 def _ends(values: Iterable[str]) -> Ends:

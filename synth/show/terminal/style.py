@@ -1,4 +1,4 @@
-"""What all tables are drawn with."""
+"""Helpers of all tables."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from synth.ask.answers.ranked import CandidatesConsidered
 from synth.collective.algorithms.protocols import Protocol
 
 T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], str]]
+"""What makes the cell of a row, by the heading of a column."""
 _PIPE_WIDTH = 120
 _GAP = 2
 MARKS = {"proved": "proved", "refuted": "REFUTED", "unknown": "unknown"}
@@ -42,8 +44,9 @@ def paragraphs(*parts: RenderableType | None) -> Group:
 
 
 def pluralize(count: int, what: str) -> str:
-    """``1 placement``, ``3 placements``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    """``1 placement``, ``3 placements``, ``2 switches``."""
+    ending = "es" if what.endswith(("ch", "s")) else "s"
+    return f"{count} {what}" if count == 1 else f"{count} {what}{ending}"
 
 
 def times_text(times: float) -> str:
@@ -65,7 +68,7 @@ class _FittingTable(Table):
 
 
 def _width(column: Column) -> int:
-    """How much a column of texts needs: its longest line, or its longest word if it wraps."""
+    """The width of a column: its longest line, or its longest word if it wraps."""
     texts = [column.header, *column.cells]
     lines = [line for text in texts for line in str(text).split("\n")]
     if not column.no_wrap:
@@ -86,10 +89,8 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
     return table
 
 
-def table_of(
-    rows: Iterable[T], cells: Mapping[str, Callable[[T], str]], right: str = "", wraps: str = ""
-) -> Table:
-    """A table with a row for each thing; ``cells`` makes a cell of it, by the column's heading."""
+def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str = "") -> Table:
+    """A table with a row for each item; ``cells`` has the columns."""
     found = table(*cells, right=right, wraps=wraps)
     for row in rows:
         found.add_row(*(cell(row) for cell in cells.values()))
@@ -97,37 +98,37 @@ def table_of(
 
 
 _PRICE_BASES = {
-    "stated": "prices: as the description states its links; calibrate to have yours",
-    "typical": "prices: what such links reach on other machines; calibrate to have yours",
+    "stated": "prices: link speeds as stated by the description; calibrate for measured ones",
+    "typical": "prices: typical speeds of such links on other machines; calibrate for your own",
     "calibrated": "prices: calibrated on measurements of this machine",
 }
 
 
 def price_basis(prices: str) -> str:
-    """What prices follow, in a line: data sheets, what such links reach, or measurements."""
+    """The basis of prices: data sheets, typical links, or measurements."""
     return _PRICE_BASES[prices]
 
 
 def price_basis_lines(system: MachineInFull) -> Iterator[str]:
-    """What a machine's prices follow, and what of them nobody has published."""
+    """The basis of a machine's prices, what they do not model, and tests to calibrate them."""
     yield price_basis(system.prices)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
     yield from map(test_advice, system.tells)
 
 
-def test_advice(one: TellingTest) -> str:
-    """What to run where levels are not told apart, and what then."""
-    levels = " and ".join(map(repr, one.levels))
+def test_advice(test: TellingTest) -> str:
+    """The test that distinguishes levels."""
+    levels = " and ".join(map(repr, test.levels))
     return (
-        f"what tells levels {levels} apart, on {one.where} "
-        f"({one.test} of 'calibrate --plan'; then calibrate with its log beside yours):\n"
-        f"  {one.line}"
+        f"to distinguish levels {levels}, run on {test.where} "
+        f"({test.test} of 'calibrate --plan'), then calibrate with its log and yours:\n"
+        f"  {test.line}"
     )
 
 
 def interval_text(interval: Sequence[float]) -> str:
-    """Where a time lies: ``3 ms to 4 ms``."""
+    """An interval: ``3 ms to 4 ms``."""
     return " to ".join(format_duration(end) for end in interval)
 
 
@@ -138,7 +139,7 @@ def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
 
 
 def algorithm_text(step: StepPricePart) -> str:
-    """The algorithm a step runs by, and its protocol where that is not NCCL's plain one."""
+    """The algorithm of a step, with its protocol unless it is Simple."""
     return algorithm_name(step.algorithm.value if step.algorithm else "-", step.protocol)
 
 
@@ -150,7 +151,7 @@ def algorithm_name(name: str, protocol: Protocol | None) -> str:
 
 
 def port_loads(step: StepPricePart) -> list[str]:
-    """What the busiest port of each level carries: ``12 MiB on node``."""
+    """The bytes of the busiest port of each level: ``12 MiB on node``."""
     return [f"{format_bytes(size)} on {name}" for name, size in step.bytes_per_port.items()]
 
 
@@ -175,13 +176,13 @@ def shape(levels: Sequence[LevelInBrief]) -> str:
 def faults_text(exceptions: Sequence[MachineException]) -> str:
     """``without node3/gpu5, node3/port2 at 50%``; nothing where all is as described."""
     found = (
-        f"without {one.unit}" if one.missing else f"{one.unit} at {one.bandwidth_share:.0%}"
-        for one in exceptions
+        f"without {fault.unit}" if fault.missing else f"{fault.unit} at {fault.bandwidth_share:.0%}"
+        for fault in exceptions
     )
     return ", ".join(found)
 
 
 def stopped_warning(complete: bool) -> str | None:
-    """A line that warns, where the work was stopped."""
-    warning = "PARTIAL: stopped before all was searched; something better may be missing"
+    """A warning where the search was stopped."""
+    warning = "PARTIAL: the search was stopped early; a better answer may be missing"
     return None if complete else warning

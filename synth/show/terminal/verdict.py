@@ -1,4 +1,4 @@
-"""What to do about an answer, in a line: keep the default, measure, or what to set or to paste.
+"""Verdicts of answers: keep the default, measure, or set or paste something.
 
 Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
 and takes of them only what prices can tell, z3 proved and a runtime offers. Where prices leave it
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from hierarchies import Domain, InputError
+from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
@@ -21,7 +21,7 @@ from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
 from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
-from synth.collective.emit.conventions import ALREADY_DEFAULT, conventions, summarize_conventions
+from synth.collective.emit.conventions import ALREADY_DEFAULT, summarize_conventions
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
@@ -38,7 +38,13 @@ from synth.show.terminal.deciding import (
     row_name,
     to_do_of_run,
 )
-from synth.show.terminal.placements import Levels, Matrix, describe_placement, placement_of
+from synth.show.terminal.placements import (
+    Levels,
+    Matrix,
+    describe_placement,
+    find_conventions,
+    placement_of,
+)
 from synth.show.terminal.rows import Ranking, RankingRow, rows
 from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
 
@@ -48,9 +54,9 @@ _HOOKS = {
     "all-gather": "install_fsdp2(model)",
     "reduce-scatter": "install_fsdp2(model)",
 }
-"""What a file for PyTorch has to put its program into a training step."""
+"""The function of a PyTorch file that installs its program in a training step."""
 BY_SIZE = "a tuner plugin for NCCL"
-"""What sets another algorithm for each size, as no variable does."""
+"""The only way to set a different algorithm for each size."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Verdict:
 
 
 def verdict(reply: Ranking) -> Verdict | None:
-    """What to do about an answer; None where nothing was found."""
+    """The verdict of an answer; None where nothing was found."""
     found = rows(reply)
     if not found:
         return None
@@ -103,18 +109,17 @@ def render_decision(reply: Ranking) -> Iterator[RenderableType]:
 def row_to_do(
     told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
-    """What to do about any row: what the verdict says of it, else as it would of this row alone."""
-    for one in told.to_do if told else ():
-        if one.row == row:
-            return one
+    """The action for any row: the verdict's, else that of the row alone."""
+    for choice in told.to_do if told else ():
+        if choice.row == row:
+            return choice
     if answer.worth_measuring:
         return to_do_of_run(RowRun(row, name, answer.worth_measuring))
     return to_do_of_answer(answer, row, name, request, speedup) if is_available(answer) else None
 
 
 def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of the answers of one size."""
-    plain = min(reply.answers, key=lambda one: one.baseline_seconds)
+    plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
     if not plain.steps:
         return Verdict("Nothing to do", ["the collective is over one device"])
     best = best_available(reply.answers)
@@ -155,17 +160,17 @@ def _measuring_verdict(
 
     ``first`` is said before all of that: what the default is depends on it.
     """
-    most = max(one.worth.speedup for one in runs)
+    most = max(run.worth.speedup for run in runs)
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
     said = [*first, *said]
     return Verdict(
-        headline, said, orders, [to_do_of_run(one) for one in runs], decision_rule(runs), of
+        headline, said, orders, [to_do_of_run(run) for run in runs], decision_rule(runs), of
     )
 
 
 def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
-    """Why the default is kept: what would be faster and is not to be had, or that nothing is."""
-    first = min(answers, key=lambda one: one.seconds)
+    """The reason to keep the default: a faster row is not available, or there is none."""
+    first = min(answers, key=lambda answer: answer.seconds)
     at = f"{row_name(first, answers)}, {format_duration(first.seconds)}"
     if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
         return f"{at}: {first.advice.text if first.proof == 'proved' else 'it is not proved'}"
@@ -177,7 +182,7 @@ def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str
 def later_default_lines(
     request: str, plain: PlacedAnswer, best: RankedAnswer | None = None
 ) -> Iterator[str]:
-    """For which NCCL the default is priced, and what it is in later ones, where that differs.
+    """The NCCL version of the default's price, and the default of later versions if it differs.
 
     These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
     the default that is priced, where that is the faster.
@@ -218,20 +223,20 @@ def _is_later_slower(plain: PlacedAnswer) -> bool:
 
 
 def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
-    """The same of a range, told at the first size where it differs.
+    """The same for a range, at the first size where it differs.
 
     A line that keeps what is priced names no protocol, as that changes with the size.
     """
     ends = [
         (end, size)
-        for one in reply.stretches
-        for end, size in ((one.first, one.from_bytes), (one.last, one.until_bytes))
+        for stretch in reply.stretches
+        for end, size in ((stretch.first, stretch.from_bytes), (stretch.last, stretch.until_bytes))
         if end.later_default
     ]
     for end, size in ends[:1]:
         told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
-        [name, *others] = dict.fromkeys(one.default_name for one in reply.sizes)
-        if not others and all(_is_later_slower(one) for one, _ in ends):
+        [name, *others] = dict.fromkeys(size.default_name for size in reply.sizes)
+        if not others and all(_is_later_slower(end) for end, _ in ends):
             told += (
                 f". {algorithm_setting(request, name)} keeps what is priced: "
                 f"{explain_scope(request)}"
@@ -240,32 +245,31 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
 
 
 def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
-    """On which of several placements, and where it is only this collective that prefers it."""
+    """The placement among several, with a note if only this collective prefers it."""
     if has_multiple_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
-        alone = ", if nothing else were sent" if left_over else ""
+        alone = " for this collective alone" if left_over else ""
         yield f"placement {answer.placement}{alone}{_placement_text(reply.system.levels, answer)}"
 
 
-def _placement_text(levels: Levels, one: PlacedAnswer | PlacementOption) -> str:
+def _placement_text(levels: Levels, answer: PlacedAnswer | PlacementOption) -> str:
     with suppress(InputError):  # names that no machine has, in an answer that was sent
-        return f": {describe_placement(placement_of(levels, one.axes, one.placement))}"
+        return f": {describe_placement(placement_of(levels, answer.axes, answer.placement))}"
     return ""
 
 
 def _orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
 ) -> Sequence[tuple[str, str]]:
-    """What a placement asks of frameworks whose own order it is not."""
-    torus = all(level.domain is Domain.TORUS for level in levels)
+    """The settings of frameworks whose default order it is not."""
     with suppress(InputError):  # the same
-        found = summarize_conventions(conventions(placement_of(levels, axes, matrix), torus))
-        return [one for one in found if one[1] != ALREADY_DEFAULT]
+        found = summarize_conventions(find_conventions(levels, axes, matrix))
+        return [line for line in found if line[1] != ALREADY_DEFAULT]
     return ()
 
 
 def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, speedup: str) -> ToDo:
-    """How an answer is had: a line of the environment, or a file and how a script takes it."""
+    """The action of an answer: an environment variable, or a file and the lines that use it."""
     before = "" if name.startswith("row ") else f"{name}, {speedup}. "
     line = answer.advice.text
     if answer.advice.by is AdviceKind.ENVIRONMENT:
@@ -277,16 +281,16 @@ def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, spe
         call = _HOOKS.get(request, call)
     more = f" ({'; '.join(otherwise)})" if otherwise else ""
     lines = f"import {file.module} as fast\nfast.{call}"
-    put = f"{before}Put {file.name} beside your script, and this into it{more}"
+    put = f"{before}Put {file.name} next to your script, and add this to it{more}"
     takes = "; ".join([file.name, *otherwise])
     return ToDo(row, name, put, lines, takes, speedup, file=file, emits=command)
 
 
 def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of a range of sizes: which stretches gain, and what to do for each."""
+    """The verdict of a range of sizes: the stretches that gain, and what to do for each."""
     to_do, most = list[ToDo](), 1.0
-    for at, one in enumerate(reply.stretches):
-        ends = (one.first, one.last)
+    for at, stretch in enumerate(reply.stretches):
+        ends = (stretch.first, stretch.last)
         gain = [
             e for e in ends if e.against_default is DefaultComparison.FASTER and is_available(e)
         ]
@@ -302,41 +306,42 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if not to_do and runs:
         return _measuring_verdict(runs, follow, first=later, of="sizes")
     if not to_do:
-        why = "at no size does a program that a runtime offers surely gain"
+        why = "at no size is a program that a runtime offers faster beyond prediction error"
         return Verdict(KEEP, [why, *later, *follow])
     said = later
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
-    if len(reply.stretches) > 1 and not all(one.file for one in to_do):
+    if len(reply.stretches) > 1 and not all(choice.file for choice in to_do):
         said.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
-    every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda one: one.row)
+    every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda choice: choice.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*said, *follow], (), every, decision_rule(runs), "sizes")
 
 
 def _narrow_lines(reply: SweepReply) -> Iterator[str]:
-    """How many stretches may gain that are too narrow for a rule."""
+    """The number of stretches that may gain and are too narrow for a rule."""
     may_gain = (
-        one.trial or one.first.against_default is DefaultComparison.FASTER
-        for one in reply.stretches
+        stretch.trial or stretch.first.against_default is DefaultComparison.FASTER
+        for stretch in reply.stretches
     )
     found = sum(bool(may) and not is_wide(reply, row) for row, may in enumerate(may_gain))
     if found:
         yield (
-            f"{pluralize(found, 'row')} that may gain: too few sizes for a rule; if you always "
-            "send "
-            "such a size, ask it alone"
+            f"{pluralize(found, 'row')} may gain, with too few sizes for a rule; if you always send"
+            " such a size, ask about it alone"
         )
 
 
 def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
-    """Of a machine that lacks devices, where the default is the plain all-reduce in one step."""
+    """The verdict of a machine that lacks devices; the default is a single all-reduce."""
     first, follow = reply.answers[0], price_basis(reply.system.prices)
-    default = f"the plain all-reduce of one step takes {format_duration(reply.flat_seconds)}"
+    default = f"a single all-reduce takes {format_duration(reply.flat_seconds)}"
     if not groups_gain(reply):
-        return Verdict(KEEP, [f"{default}; nothing proved is surely faster", follow])
+        return Verdict(
+            KEEP, [f"{default}; no proved program is faster beyond prediction error", follow]
+        )
     run = f"collsynth emit --from ANSWER.json --rank {first.rank} --target json"
-    what = "Take its groups of ranks as JSON, among its files"
+    what = "Use its groups of ranks, in JSON"
     name, takes = f"row {first.rank}", "its groups of ranks"
     to_do = ToDo(0, name, what, "", takes, row.speedup[0], emits=run)
     gain = f"{format_duration(first.seconds)}, where {default}"
@@ -344,13 +349,13 @@ def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
 
 
 def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
-    """Of a job on its best placement: what its entries gain over the runtime's own choices."""
+    """The verdict of a job: what its entries gain over the defaults on the best placement."""
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [
-        to_do_of_answer(one.answer, at, one.name, one.request.value, found[at].speedup[0])
-        for at, one in enumerate(reply.entries)
-        if one.answer.against_default is DefaultComparison.FASTER and is_available(one.answer)
+        to_do_of_answer(entry.answer, at, entry.name, entry.request.value, found[at].speedup[0])
+        for at, entry in enumerate(reply.entries)
+        if entry.answer.against_default is DefaultComparison.FASTER and is_available(entry.answer)
     ]
     waits = f"exposed communication {format_duration(seconds)} a step"
     where = f"placement {best.placement}{_placement_text(levels, best)}"
@@ -363,8 +368,10 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     if not gains and (runs := find_deciding_runs(reply)):
         return _measuring_verdict(runs, [waits, *more], orders, "entry")
     if not gains:
-        return Verdict(KEEP, [f"{waits}; no program surely reduces it", *more], orders)
-    if len(reply.entries) > 1 and not all(one.file for one in to_do):
-        more.append("a variable holds for the whole process: for every collective of its name")
+        return Verdict(
+            KEEP, [f"{waits}; no program reduces it beyond prediction error", *more], orders
+        )
+    if len(reply.entries) > 1 and not all(choice.file for choice in to_do):
+        more.append("a variable applies to the whole process: to every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

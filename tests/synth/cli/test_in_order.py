@@ -102,17 +102,17 @@ def test_each_flag_goes_to_the_collective_before_it(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--times", "3", "--reduce", "data"], "--times stands before the first --reduce; it"),
+        (["--times", "3", "--reduce", "data"], "--times precedes the first --reduce; it"),
         (
             ["--times", "3", "--reduce", "data", "--bytes", "1", "--reduce", "model"],
-            "--times stands before the first --reduce",
+            "--times precedes the first --reduce",
         ),
         (
             ["--bytes", "3", "--reduce", "data", "--reduce", "model", "--bytes", "3"],
-            "--bytes stands before the first --reduce",
+            "--bytes precedes the first --reduce",
         ),
-        (["--reduce", "data", "--times", "3"], "--times weighs a collective against others"),
-        (["--reduce", "data", "--hidden", "1"], "--hidden weighs a collective against others"),
+        (["--reduce", "data", "--times", "3"], "--times relates a collective to others"),
+        (["--reduce", "data", "--hidden", "1"], "--hidden relates a collective to others"),
         (["--reduce", "data", "--bytes", "1", "--bytes", "2"], "given twice for one --reduce"),
         (
             ["--reduce", "data", "--bytes", "1", "--bytes", "2", "--reduce", "model"],

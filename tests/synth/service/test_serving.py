@@ -317,7 +317,7 @@ def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> No
         assert ended is not None
         said = run("keys", "revoke", made.id, *words).stdout
         assert said.startswith(f"revoked {made.id} of red (ci); last used never; sessions ended: 0")
-        assert "jobs that go on: 2; 'collsynth keys revoke --cancel' ends them" in said
+        assert "jobs that continue: 2; 'collsynth keys revoke --cancel' ends them" in said
         said = run("keys", "revoke", made.id, "--cancel", *words).stdout
         assert "again" in said
         assert "jobs cancelled: 2" in said
@@ -337,7 +337,7 @@ def test_who_signs_somebody_out_is_told_what_goes_on_or_ends_it(tmp_path: Path) 
             store.jobs.submit(asked)
         said = run("keys", "sign-out", ann.name, *words).stdout
         assert said == (
-            "signed out ann@example.org; sessions ended: 2; jobs that go on: 2;"
+            "signed out ann@example.org; sessions ended: 2; jobs that continue: 2;"
             " 'collsynth keys sign-out --cancel' ends them\n"
         )
         ended = json.loads(run("keys", "sign-out", ann.name, "--cancel", "--json", *words).stdout)

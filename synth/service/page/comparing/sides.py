@@ -20,7 +20,7 @@ from synth.collective.ranking.request import Watcher
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import draw_over_sizes, view_of_answer
-from synth.show.report.bars import StackedBar, draw_bars
+from synth.show.report.charts import StackedBar, draw_bars
 from synth.show.report.details import title
 from synth.show.report.plans import ListedPlan, PlanComparison, compare_plans
 from synth.show.report.rendering import Cells

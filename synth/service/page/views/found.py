@@ -15,7 +15,7 @@ from synth.ask.answers.planning import SystemsRankedReply
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.table import judge
 from synth.measure.calibration.experiments import FIT_HEADING, LOOK_HEADING
-from synth.show.report.bars import StackedBar, draw_bars
+from synth.show.report.charts import StackedBar, draw_bars
 from synth.show.report.curves import Lines, draw_bandwidths, draw_speedups
 from synth.show.terminal.headlines import bandwidths_by_size, headline_of, ranges_of, seconds_of
 from synth.show.terminal.measured import (

@@ -1,4 +1,4 @@
-"""What pages show of plans of a whole step: the verdict first, then figures and drawings.
+"""Plans of a whole step for pages: the verdict first, then figures and drawings.
 
 The page of the service and reports show the same; only on the page somebody chooses which plans
 are looked at. The first of these is drawn on the clock, in memory and on the machine, and all of
@@ -17,39 +17,50 @@ from hierarchies import InputError, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
-from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.ask.answers.training.planned import PlanOfFront, PlanOfStep, StepPlanReply
 from synth.show.report import placement
-from synth.show.report.bars import Limit, StackedBar, draw_bars
-from synth.show.report.coordinates import coordinates
+from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
 from synth.show.report.details import DrawnDevice
-from synth.show.report.plans import front
-from synth.show.report.plans.beside import TIME_PARTS, ListedPlan, PlanComparison, compare_plans
-from synth.show.report.plans.words import add_difference_columns, describe_plan
+from synth.show.report.plans.comparison import (
+    ListedPlan,
+    PlanComparison,
+    compare_plans,
+    differing_clauses,
+)
+from synth.show.report.plans.words import describe_plan
 from synth.show.report.ranks import RankLookup, locate_rank_on, look_up_rank
-from synth.show.report.rendering import Cells, Paragraph, blocks
+from synth.show.report.rendering import Cells, Paragraph, blocks, cells_of
 from synth.show.report.steps import MOST_RANKS
-from synth.show.report.topology import topology, unit_name
+from synth.show.report.topology import coordinates, topology, unit_name
 from synth.show.terminal.headlines import no_plan_headline
 from synth.show.terminal.placements import placement_of
-from synth.show.terminal.style import pluralize
+from synth.show.terminal.style import Columns, pluralize, table_of
 from synth.show.terminal.table import TABLES
 from synth.show.terminal.training.planned import (
     bucket_gain_lines,
     difference_text,
     nearly_full_lines,
     placement_gain,
+    plan_table,
     tie_lines,
     why_not_lines,
 )
+from synth.show.terminal.training.simulated import TIME_PARTS
 from synth.step.simulation.kinds import BufferKind
 
 _MOST_PICTURES = 3
+_FRONT: Columns[PlanOfFront] = {
+    "step time": lambda plan: format_duration(plan.seconds),
+    "memory": lambda plan: format_bytes(plan.bytes),
+    "plan": lambda plan: plan.plan,
+    "placement": lambda plan: str(plan.placement),
+}
 _TIE = "A tie: the difference is within prediction error."
 
 
 @dataclass(frozen=True)
 class AxisPicture:
-    """How one axis lies on the machine."""
+    """One axis drawn on the machine."""
 
     heading: str
     caption: str
@@ -75,7 +86,7 @@ class DetailedPlans:
 
     @property
     def plan(self) -> PlanOfStep:
-        """The one that is shown in full."""
+        """The plan that is shown in full."""
         return self.seen[0].plan
 
 
@@ -114,20 +125,20 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
     if any(not 0 <= number < max(1, len(listed)) for number in seen):
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
     said = list(blocks(TABLES["plan"](body)))
-    told = next((one for one in said if isinstance(one, Cells)), None)
-    table = told and add_difference_columns(answer.plans, told)
+    tables = [block for block in said if isinstance(block, Cells)]
+    shown = tables[0] if answer.plans else None
     return PlansView(
         _title(answer),
         _headline(answer),
         list(_verdict(answer)),
         list(_decisions(answer)),
-        table,
-        [one for one in said if one is not told],
+        cells_of(plan_table(answer, differing_clauses(answer.plans))) if shown else None,
+        [block for block in said if block is not shown],
         listed,
-        _front(answer, listed) if listed else None,
-        _front_table(answer),
+        draw_front(answer.front, answer.plans, answer.device_bytes) if listed else None,
+        cells_of(table_of(answer.front, _FRONT, right="step time,memory")),
         answer.levels,
-        _detail_plans(answer, [listed[one] for one in dict.fromkeys(seen)], rank)
+        _detail_plans(answer, [listed[number] for number in dict.fromkeys(seen)], rank)
         if listed
         else None,
         f"plan {(answer.advised or 0) + 1}",
@@ -137,25 +148,22 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
 
 
 def _title(answer: StepPlanReply) -> str:
-    """What was asked: the model, its step, the machine, and what plans must have."""
+    """The model, its step, the machine (with its counts) and the pins."""
     each = f" of {answer.tokens // answer.samples:,} tokens" if answer.tokens else ""
     step = f"{pluralize(answer.samples, 'sample')}{each}"
-    return f"{answer.model}, {step}, on {_machine(answer)}{_pins_text(answer)}"
+    machine = answer.system
+    if ":" not in machine:
+        machine = spell_machine(machine, [level.count for level in answer.levels])
+    return f"{answer.model}, {step}, on {machine}{_pins_text(answer)}"
 
 
 def _pins_text(answer: StepPlanReply) -> str:
     return f" with {answer.pins}" if answer.pins else ""
 
 
-def _machine(answer: StepPlanReply) -> str:
-    """The machine as it was asked for; where no count was given, with that of what it is."""
-    asked = answer.system
-    return asked if ":" in asked else spell_machine(asked, [level.count for level in answer.levels])
-
-
 def _list_plans(answer: StepPlanReply) -> Iterator[ListedPlan]:
-    for number, one in enumerate(answer.plans, 1):
-        yield ListedPlan(f"plan {number}", one)
+    for number, plan in enumerate(answer.plans, 1):
+        yield ListedPlan(f"plan {number}", plan)
     if answer.why_not is not None and answer.plans:
         yield ListedPlan(f"with {answer.asked_why_not}", answer.why_not)
 
@@ -177,83 +185,60 @@ def _headline(answer: StepPlanReply) -> str:
 
 
 def _verdict(answer: StepPlanReply) -> Iterator[str]:
-    """What the plan to be taken comes to, and what others would."""
+    """The figures of the recommended plan, compared with bounds and other plans."""
     if not answer.plans:
         return
     if asked := ": ".join(why_not_lines(answer)):
-        yield f"{asked[0].upper()}{asked[1:]}."
+        yield _sentence(asked)
     best = answer.best
     shares = {what: of(best) for what, of in TIME_PARTS.items()}
     spent = ", ".join(f"{took / best.seconds:.1%} {what}" for what, took in shares.items() if took)
-    yield f"{best.utilisation:.1%} of the peak of all devices. The busiest rank's time: {spent}."
+    yield f"Model FLOP utilisation {best.utilisation:.1%}. Time of the busiest rank: {spent}."
     yield (
         f"No plan{_pins_text(answer)} can take less than {format_duration(answer.least_seconds)}:"
         f" this one takes {best.gap:.0%} more."
     )
     if best.by_framework:
-        yield "Its axes are in frameworks' own order."
+        yield "Its axes are in the frameworks' default order."
     else:
-        [gain] = placement_gain(answer, best)
-        yield f"{gain[0].upper()}{gain[1:]}."
-    for said in (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer)):
-        yield f"{said[0].upper()}{said[1:]}."
+        yield from map(_sentence, placement_gain(answer, best))
+    more = (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer))
+    yield from map(_sentence, more)
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
-    """The plan to be taken in words, and where its axes lie."""
+    """The recommended plan in words, with its placement."""
     if answer.plans:
         best = answer.best
         yield from describe_plan(best.plan, answer.samples)
         yield from describe_axes(placement_of(answer.levels, best.axes, best.placement))
 
 
-def _front(answer: StepPlanReply, listed: Sequence[ListedPlan]) -> Markup:
-    expected = [front.Point(one.plan, one.seconds, one.bytes) for one in answer.front]
-    simulated = [
-        front.Point(one.plan.plan, one.plan.seconds, one.plan.memory.bytes)
-        for one in listed[: len(answer.plans)]
-    ]
-    return front.draw_front(expected, simulated, answer.device_bytes)
-
-
-def _front_table(answer: StepPlanReply) -> Cells:
-    rows = [
-        [format_duration(one.seconds), format_bytes(one.bytes), one.plan, str(one.placement)]
-        for one in answer.front
-    ]
-    headings = ["step time", "memory", "plan", "placement"]
-    return Cells(headings, [True, True, False, False], [False, False, True, True], rows)
-
-
 def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) -> DetailedPlans:
     first = seen[0].plan
     axes = [name for name, size in first.axes.items() if size > 1] or list(first.axes)[:1]
     rows = [first.placement[list(first.axes).index(name)] for name in axes]
-    alone = [[one] for one in axes]
+    alone = [[axis] for axis in axes]
     looked = look_up_rank(rank, partial(locate_rank_on, answer.levels, axes, rows, alone))
     drawn = topology(answer.levels, around=looked.path)
     there = [
         DrawnDevice(number, unit_name(answer.levels, at), coordinates(at, rows))
         for number, at in drawn.devices.items()
     ]
-    lies = dict(
-        zip(
-            axes,
-            describe_axes(placement_of(answer.levels, first.axes, first.placement)),
-            strict=False,
-        )
-    )
+    placed = placement_of(answer.levels, first.axes, first.placement)
+    lies = dict(zip(axes, describe_axes(placed), strict=False))
+    bars = list(_memory(seen))
+    size = answer.device_bytes
+    limit = Limit(size, f"device memory: {format_bytes(size)}")
     return DetailedPlans(
         seen,
         compare_plans(seen, _difference_text(seen)),
-        draw_bars(
-            "Peak memory",
-            [kind.value for kind in BufferKind],
-            list(_memory(seen)),
-            format_bytes,
-            Limit(answer.device_bytes, f"a device has {format_bytes(answer.device_bytes)}"),
-        ),
-        _kinds(seen),
+        draw_bars("Peak memory", [kind.value for kind in BufferKind], bars, format_bytes, limit),
+        _kinds(bars),
         [
             AxisPicture(
                 lies.get(axis, axis),
@@ -270,41 +255,34 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
 
 
 def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
-    """Each rank of the first plan, and of any other the fullest."""
+    """The memory of each rank of the first plan, and of the fullest rank of others."""
     first, *others = seen
     ranks = first.plan.ranks
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         label = f"{first.label}, rank {number}" if len(ranks) > 1 else first.label
         yield StackedBar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
-    for one in others:
-        label = f"{one.label}, fullest" if len(one.plan.ranks) > 1 else one.label
-        yield StackedBar(label, {kind.what: kind.bytes for kind in one.plan.memory.kinds})
+    for other in others:
+        label = f"{other.label}, fullest" if len(other.plan.ranks) > 1 else other.label
+        yield StackedBar(label, {kind.what: kind.bytes for kind in other.plan.memory.kinds})
 
 
-def _kinds(seen: Sequence[ListedPlan]) -> Cells:
+def _kinds(bars: Sequence[StackedBar]) -> Cells:
     """The same as a table."""
-    several = list(_memory(seen))
-    kinds = list(dict.fromkeys(kind for one in several for kind in one.parts))
-    rows = [[kind, *(format_bytes(one.parts.get(kind, 0)) for one in several)] for kind in kinds]
-    rows.append(["all", *(format_bytes(sum(one.parts.values())) for one in several)])
-    count = len(several)
-    return Cells(
-        ["kind", *(one.label for one in several)],
-        [False, *[True] * count],
-        [False] * (count + 1),
-        rows,
-    )
+    kinds = dict.fromkeys(kind for bar in bars for kind in bar.parts)
+    rows = [[kind, *(format_bytes(bar.parts.get(kind, 0)) for bar in bars)] for kind in kinds]
+    rows.append(["all", *(format_bytes(sum(bar.parts.values())) for bar in bars)])
+    return Cells.of(["kind", *(bar.label for bar in bars)], rows, figures=True)
 
 
 def _difference_text(seen: Sequence[ListedPlan]) -> str:
-    """How much longer steps take than that of the answer's first plan."""
+    """The difference of step times to the answer's first plan."""
     several = []
-    for one in seen:
-        low, high = one.plan.more.interval
+    for listed in seen:
+        low, high = listed.plan.more.interval
         if low or high:
-            tie = ", a tie" if one.plan.tied else ""
-            several.append(f"{one.label} {difference_text(low)} to {difference_text(high)}{tie}")
+            tie = ", a tie" if listed.plan.tied else ""
+            several.append(f"{listed.label} {difference_text(low)} to {difference_text(high)}{tie}")
     if not several:
         return ""
     told = f"Compared with plan 1, within the prediction's uncertainty: {'; '.join(several)}."
-    return f"{told} {_TIE}" if any(one.endswith(", a tie") for one in several) else told
+    return f"{told} {_TIE}" if any(text.endswith(", a tie") for text in several) else told

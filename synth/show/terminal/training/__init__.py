@@ -1,4 +1,4 @@
-"""Answers about whole training steps, as people read them in a terminal.
+"""Answers about whole training steps as tables in a terminal.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.show.terminal.training.orders import render_schedule

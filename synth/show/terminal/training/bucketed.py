@@ -1,14 +1,14 @@
-"""Buckets of gradients for DDP as a table: its own, the extremes, and the best."""
+"""Gradient buckets for DDP as tables: the default, the extremes and the best."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
-from synth.show.terminal.style import paragraphs, pluralize, price_basis, shape, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, price_basis, shape, table_of
 from synth.step.bucketing import FillPolicy
 from synth.step.search.resolution import CLOCK_ERROR
 
@@ -16,7 +16,7 @@ _MOST_BUCKETS = 40
 
 
 def render_buckets(answer: BucketsReply) -> RenderableType:
-    """How long a step is by each way to fill buckets, and which ours are."""
+    """The time of a step by each policy, and the best buckets."""
     each = f"{answer.samples // answer.devices:,} on each of {pluralize(answer.devices, 'device')}"
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",
@@ -41,34 +41,34 @@ _SECONDS_SOURCES = {
 }
 
 
-def _ways(answer: BucketsReply) -> Mapping[str, Callable[[WayToFill], str]]:
-    def name(one: WayToFill) -> str:
-        cap = one.filling is FillPolicy.CAP
-        return f"bucket_cap_mb={answer.cap_mib}" if cap else one.filling.value
+def _ways(answer: BucketsReply) -> Columns[WayToFill]:
+    def name(way: WayToFill) -> str:
+        cap = way.filling is FillPolicy.CAP
+        return f"bucket_cap_mb={answer.cap_mib}" if cap else way.filling.value
 
     return {
         "policy": name,
-        "buckets": lambda one: str(len(one.buckets)),
-        "step time": lambda one: format_duration(one.seconds),
-        "vs default": lambda one: _saving_text(one, answer.ways[0].seconds),
-        "exposed": lambda one: format_duration(one.exposed_seconds),
-        "reduce": lambda one: format_duration(one.summing_seconds),
-        "gap": lambda one: f"{one.gap:.1%}",
+        "buckets": lambda way: str(len(way.buckets)),
+        "step time": lambda way: format_duration(way.seconds),
+        "vs default": lambda way: _saving_text(way, answer.ways[0].seconds),
+        "exposed": lambda way: format_duration(way.exposed_seconds),
+        "reduce": lambda way: format_duration(way.summing_seconds),
+        "gap": lambda way: f"{way.gap:.1%}",
     }
 
 
-def _saving_text(one: WayToFill, default_seconds: float) -> str:
-    """``3-9% less``: as shares of what a step takes by DDP's default."""
-    if one.filling is FillPolicy.USUAL:
+def _saving_text(way: WayToFill, default_seconds: float) -> str:
+    """``3-9% less``, as shares of the time of a step with DDP's default."""
+    if way.filling is FillPolicy.USUAL:
         return ""
-    if one.against_default == "same":
-        longer = one.seconds / default_seconds - 1
+    if way.against_default == "same":
+        longer = way.seconds / default_seconds - 1
         far = f"perhaps {abs(longer):.0%} {'more' if longer > 0 else 'less'} time"
         return far if abs(longer) > CLOCK_ERROR else "tie"
-    ends = sorted(abs(end) / default_seconds for end in one.saved_seconds)
+    ends = sorted(abs(end) / default_seconds for end in way.saved_seconds)
     low, high = (round(100 * end) for end in ends)
     share = f"{low}%" if low == high else f"{low}-{high}%"
-    return f"{share} {'less' if one.against_default == 'faster' else 'more'}"
+    return f"{share} {'less' if way.against_default == 'faster' else 'more'}"
 
 
 def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
@@ -79,7 +79,7 @@ def _our_buckets(answer: BucketsReply) -> Iterator[RenderableType]:
 
 
 _Row = tuple[int, BucketOfGradients]
-_BUCKETS: Mapping[str, Callable[[_Row], str]] = {
+_BUCKETS: Columns[_Row] = {
     "bucket": lambda row: str(row[0]),
     "bytes": lambda row: format_bytes(row[1].bytes),
     "tensors": lambda row: str(row[1].tensors),
@@ -90,17 +90,17 @@ _BUCKETS: Mapping[str, Callable[[_Row], str]] = {
 }
 
 
-def _tensor_range(one: BucketOfGradients) -> str:
-    return one.first if one.tensors == 1 else f"{one.first} to {one.last}"
+def _tensor_range(bucket: BucketOfGradients) -> str:
+    return bucket.first if bucket.tensors == 1 else f"{bucket.first} to {bucket.last}"
 
 
 def _verdict(answer: BucketsReply) -> Iterator[str]:
     if answer.ways[-1].against_default == "faster":
-        yield "-o collsynth_buckets.py writes our buckets for your script, which adds two lines:"
+        yield "-o collsynth_buckets.py writes these buckets; add two lines to your script:"
     else:
         yield (
-            "keep DDP's default: ours ties with it (within prediction error). Otherwise"
-            " -o collsynth_buckets.py:"
+            "keep DDP's default: these buckets tie with it within prediction error. To use them,"
+            " -o collsynth_buckets.py and:"
         )
     yield "    import collsynth_buckets"
     yield "    model = collsynth_buckets.wrap(model)  # was DistributedDataParallel(model)\n"
@@ -115,6 +115,6 @@ def _lower_bound_lines(answer: BucketsReply) -> Iterator[str]:
         f" {format_duration(least.chain_seconds)} until the last gradient is reduced"
     )
     yield (
-        "exposed: time the optimizer waits for reductions; tie, perhaps: within the prediction's"
-        " uncertainty"
+        "exposed: time in which the optimizer waits for reductions; tie, perhaps: within the"
+        " prediction's uncertainty"
     )

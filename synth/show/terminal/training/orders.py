@@ -1,15 +1,15 @@
-"""A pipeline schedule as people draw it: a line for each rank, time to the right."""
+"""A pipeline schedule as text: a line for each rank, time to the right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_duration
 from synth.ask.training.orders import OrderReply, RankOfOrder
-from synth.show.terminal.style import paragraphs, pluralize, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
 from synth.step.schedules import TransferProtocol
 
 _MOST_LINES = 64
@@ -17,14 +17,14 @@ _WIDTH = 80
 
 
 def render_schedule(answer: OrderReply) -> RenderableType:
-    """When each rank does what, how long it is idle, and what it holds."""
+    """The timeline of each rank, its bubble and its activations."""
     ranks = len(answer.ranks)
     stages = "" if answer.stages == ranks else f"{pluralize(answer.stages, 'stage')}, "
     halves = any(rank.waiting for rank in answer.ranks)
     rows = {**_RANKS, **(_WAITING_CELLS if halves else {})}
     return paragraphs(
         f"{answer.schedule or 'an order'}: {pluralize(ranks, 'rank')}, {stages}"
-        f"{answer.microbatches} microbatch{'es' * (answer.microbatches > 1)}",
+        f"{pluralize(answer.microbatches, 'microbatch')}",
         f"{format_duration(answer.seconds)}, {answer.idle_share:.1%} of it bubble; "
         f"{_durations(answer)}\n",
         _grid(answer),
@@ -35,12 +35,12 @@ def render_schedule(answer: OrderReply) -> RenderableType:
 
 
 def _form(answer: OrderReply) -> str:
-    """What PyTorch calls the format, where it is not the usual one."""
+    """The argument that names the format, where it is not PyTorch's default."""
     return ', format="compute_comms"' if answer.communication else ""
 
 
 def _durations(answer: OrderReply) -> str:
-    """What was reckoned with: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
+    """The assumed durations: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
     forward, backward = (
         format_duration(answer.forward_seconds),
         format_duration(answer.backward_seconds),
@@ -57,13 +57,13 @@ def _durations(answer: OrderReply) -> str:
 
 
 _Row = tuple[int, RankOfOrder]
-_RANKS: Mapping[str, Callable[[_Row], str]] = {
+_RANKS: Columns[_Row] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
     "bubble": lambda row: f"{row[1].idle_share:.1%}",
     "activations held": lambda row: str(row[1].held),
 }
-_WAITING_CELLS: Mapping[str, Callable[[_Row], str]] = {"pending W": lambda row: str(row[1].waiting)}
+_WAITING_CELLS: Columns[_Row] = {"pending W": lambda row: str(row[1].waiting)}
 
 
 def _grid(answer: OrderReply) -> str:
@@ -93,30 +93,29 @@ def _grid(answer: OrderReply) -> str:
 
 
 _Pass = tuple[str, float, float]
-"""The name of a pass, when it begins and when it ends."""
+"""The name of a pass, and the seconds at which it begins and ends."""
 
 
 def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
     return [
         (
-            one.action.lstrip("0123456789") if plain else one.action,
-            one.begin_seconds,
-            one.end_seconds,
+            action.action.lstrip("0123456789") if plain else action.action,
+            action.begin_seconds,
+            action.end_seconds,
         )
-        for one in rank.actions
+        for action in rank.actions
     ]
 
 
 def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float:
-    """As many as the name of the shortest pass takes; 0 if one takes no time at all."""
-    passes = [one for row in rows for one in row]
+    """The scale at which the name of the shortest pass fits; 0 if a pass takes no time."""
+    passes = [pass_ for row in rows for pass_ in row]
     if any(end <= begin for _, begin, end in passes):
         return 0.0
     return max((len(name) + apart) / (end - begin) for name, begin, end in passes)
 
 
 def _line(row: Sequence[_Pass], scale: float, apart: int) -> str:
-    """The passes of a rank, as long as they take."""
     found = ""
     for name, begin, end in row:
         width = round(end * scale) - round(begin * scale)

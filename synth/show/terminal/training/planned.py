@@ -1,15 +1,17 @@
-"""Plans of a whole step in few words: the table, where the best lies, and what beats what."""
+"""Plans of a whole step: their table, the placement of the best, and how plans compare."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
+from rich.table import Table
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
+    Columns,
     paragraphs,
     pluralize,
     price_basis,
@@ -17,14 +19,15 @@ from synth.show.terminal.style import (
     stopped_warning,
     table_of,
 )
-from synth.show.terminal.training.gained import render_program_gains
-from synth.show.terminal.training.sent import render_collectives
+from synth.show.terminal.training.collectives import render_collectives, render_program_gains
+from synth.show.terminal.training.simulated import TIME_PARTS
 from synth.step.search.resolution import FULL_SHARE, SNUG
 from synth.step.sharding import parse_recipe
 
-_Row = tuple[int, PlanOfStep]
+_Row = tuple[int, PlanOfStep, int]
+"""The number of a plan, itself, and the samples of its step."""
 _AS_MUCH = 0.05
-"""Shares of measured seconds that differ by less are as much."""
+"""Measured shares that differ by less count as equal."""
 
 
 def render_plans(answer: StepPlanReply) -> RenderableType:
@@ -56,13 +59,12 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     if not answer.plans:
         yield from _render_no_plan(answer)
         return
-    right = "#,step time,slower by,tokens/s,samples/s,of peak,memory,communication,bubble,gap"
-    yield table_of(list(enumerate(answer.plans, 1)), _columns(answer), right=right)
+    yield plan_table(answer)
     yield from tie_lines(answer)
     yield from nearly_full_lines(answer)
     yield ""
-    for number, one in enumerate(answer.plans, 1):
-        yield f"{number}: {one.plan}"
+    for number, plan in enumerate(answer.plans, 1):
+        yield f"{number}: {plan.plan}"
     yield from bucket_gain_lines(answer)
     yield from by_profile(answer)
     yield ""
@@ -74,33 +76,47 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from render_collectives(answer.sent)
     yield from render_program_gains(answer)
     yield f"\nits timeline: {_command(answer, best)}"
-    folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
-    written = [folder for folder in folders if folder != "mscclpp"]
-    if written:
-        yield f"-o FOLDER writes it for {', '.join(written)}"
+    folders = dict.fromkeys(file.name.partition("/")[0] for file in answer.files)
+    folders.pop("mscclpp", None)
+    if folders:
+        yield f"-o FOLDER writes it for {', '.join(folders)}"
     for framework in answer.not_said:
         yield f"not for {framework.framework}: {framework.because}"
 
 
-def _columns(answer: StepPlanReply) -> Mapping[str, Callable[[_Row], str]]:
-    """Those of plans; where samples are no texts, samples in the place of tokens."""
-    if answer.tokens:
-        return _PLANS
+def plan_table(
+    answer: StepPlanReply, differing: Mapping[str, Sequence[str]] | None = None
+) -> Table:
+    """The table of plans; with samples instead of tokens where samples are not text.
 
-    def rate(row: _Row) -> str:
-        return f"{answer.samples / row[1].seconds:,.0f}"
+    ``differing``: texts of the plans in the place of their placements, by the headings of columns.
+    """
+    columns = dict(_PLANS)
+    if differing is not None:
+        others = {name: _column_of(texts) for name, texts in differing.items()}
+        axes = {name: columns.pop(name) for name in ("#", "axes")}
+        columns.pop("placement")
+        columns = {**axes, **others, **columns}
+    columns.pop("samples/s" if answer.tokens else "tokens/s")
+    rows = [(number, plan, answer.samples) for number, plan in enumerate(answer.plans, 1)]
+    return table_of(rows, columns, right=_FIGURES)
 
-    told = {"tokens/s": ("samples/s", rate)}
-    return dict(told.get(name, (name, column)) for name, column in _PLANS.items())
+
+def _column_of(texts: Sequence[str]) -> Callable[[_Row], str]:
+    return lambda row: texts[row[0] - 1]
 
 
-_PLANS: Mapping[str, Callable[[_Row], str]] = {
+_FIGURES = (
+    "#,step time,slower by,tokens/s,samples/s,MFU,memory,communication,bubble,gap,microbatches"
+)
+_PLANS: Columns[_Row] = {
     "#": lambda row: str(row[0]),
     "axes": lambda row: " ".join(f"{name}={size}" for name, size in row[1].axes.items()),
     "step time": lambda row: format_duration(row[1].seconds),
-    "slower by": lambda row: _extra_time_text(row[1], "tie" if row[0] > 1 else ""),
+    "slower by": lambda row: _extra_time_text(row[0], row[1]),
     "tokens/s": lambda row: f"{row[1].tokens_per_second:,.0f}",
-    "of peak": lambda row: f"{row[1].utilisation:.1%}",
+    "samples/s": lambda row: f"{row[2] / row[1].seconds:,.0f}",
+    "MFU": lambda row: f"{row[1].utilisation:.1%}",
     "memory": lambda row: format_bytes(row[1].memory.bytes),
     "communication": lambda row: f"{row[1].exposed_seconds / row[1].seconds:.1%}",
     "bubble": lambda row: f"{row[1].idle_seconds / row[1].seconds:.1%}",
@@ -109,17 +125,19 @@ _PLANS: Mapping[str, Callable[[_Row], str]] = {
 }
 
 
-def _extra_time_text(one: PlanOfStep, tie: str) -> str:
-    """By which share of the first plan's time a plan is slower, as an interval."""
-    first = one.seconds - one.more.seconds
-    low, high = (f"{100 * end / first:.0f}" for end in one.more.interval)
-    return tie if one.tied else f"{low}-{high}%"
+def _extra_time_text(number: int, plan: PlanOfStep) -> str:
+    """The share of the first plan's time by which a plan is slower, as an interval."""
+    if plan.tied:
+        return "tie" if number > 1 else ""
+    first = plan.seconds - plan.more.seconds
+    low, high = (f"{100 * end / first:.0f}" for end in plan.more.interval)
+    return f"{low}-{high}%"
 
 
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans leave less than a tenth of the memory free."""
+    """The plans that leave less than a tenth of the memory free."""
     most = FULL_SHARE * answer.device_bytes
-    full = [number for number, one in enumerate(answer.plans, 1) if one.memory.bytes > most]
+    full = [number for number, plan in enumerate(answer.plans, 1) if plan.memory.bytes > most]
     if full:
         leave, they = ("leaves", "it") if len(full) == 1 else ("leave", "they")
         yield (
@@ -129,29 +147,28 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
-    """What plans save by their gradient buckets."""
+    """The time that plans save by their gradient buckets."""
     saved = [
-        f"plan {number} {format_duration(one.bucket_saved_seconds)}"
-        for number, one in enumerate(answer.plans, 1)
-        if one.bucket_saved_seconds
+        f"plan {number} {format_duration(plan.bucket_saved_seconds)}"
+        for number, plan in enumerate(answer.plans, 1)
+        if plan.bucket_saved_seconds
     ]
     if saved:
         yield f"time saved by reducing gradients in buckets: {', '.join(saved)}"
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
-    """Which share of each plan's local seconds comes from a profile."""
-    shares = [
-        f"plan {number} {one.measured.share:.0%} ({one.measured.measured_kinds} of"
-        f" {pluralize(one.measured.kinds, 'kind')})"
-        for number, one in enumerate(answer.plans, 1)
-        if one.measured
-    ]
-    if not shares:
+    """The share of each plan's local seconds that a profile measured."""
+    found = {number: plan.measured for number, plan in enumerate(answer.plans, 1) if plan.measured}
+    if not found:
         return
-    yield (f"measured share of local seconds (the rest is by the roofline): {', '.join(shares)}")
-    measured = [one.measured.share for one in answer.plans if one.measured]
-    if max(measured) - min(measured) > _AS_MUCH:
+    texts = ", ".join(
+        f"plan {number} {part.share:.0%} ({part.measured_kinds} of {pluralize(part.kinds, 'kind')})"
+        for number, part in found.items()
+    )
+    yield f"measured share of local seconds (the rest is by the roofline): {texts}"
+    shares = [part.share for part in found.values()]
+    if max(shares) - min(shares) > _AS_MUCH:
         yield (
             "a plan with a smaller measured share may only look faster: simulate it with a profile"
             " of its own"
@@ -165,13 +182,12 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
-    """Which plans tie with the first, and why one of them is advised."""
-    tied = [number for number, one in enumerate(answer.plans, 1) if one.tied and number > 1]
+    """The plans that tie with the first, and why one of them is recommended."""
+    tied = [number for number, plan in enumerate(answer.plans, 1) if plan.tied and number > 1]
     if not tied or answer.advised is None:
         return
-    reasons = ", ".join(
-        _preference_lines(answer, [answer.plans[number - 1] for number in (1, *tied)])
-    )
+    plans = [answer.plans[number - 1] for number in (1, *tied)]
+    reasons = ", ".join(_preference_lines(answer, plans))
     ties = "ties" if len(tied) == 1 else "tie"
     yield (
         f"{_join_numbers(tied)} {ties} with the first within the prediction's uncertainty;"
@@ -180,64 +196,68 @@ def tie_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
-    """What the plan to be taken has before others, criterion after criterion.
+    """The advantages of the recommended plan, criterion by criterion.
 
     Those are the answer's own (``advised``); one that all have alike is not said.
     """
     best = answer.best
-    for said, key in _SIMPLICITY.items():
-        kept = [one for one in left if key(answer, one) == key(answer, best)]
+    longer = best.more.interval[1]
+    worst = f" (at worst {format_duration(longer)} slower than the first)" if longer > 0 else ""
+    memory, axes = format_bytes(best.memory.bytes), _axes_in_use(best)
+    for text, key in _SIMPLICITY.items():
+        kept = [plan for plan in left if key(answer, plan) == key(answer, best)]
         if len(kept) < len(left):
-            axes = sum(size > 1 for size in best.axes.values())
-            longer = best.more.interval[1]
-            worst = (
-                f" (at worst {format_duration(longer)} slower than the first)" if longer > 0 else ""
-            )
-            yield said.format(memory=format_bytes(best.memory.bytes), axes=axes, worst=worst)
+            yield text.format(memory=memory, axes=axes, worst=worst)
         left = kept
 
 
+def _axes_in_use(plan: PlanOfStep) -> int:
+    return sum(size > 1 for size in plan.axes.values())
+
+
 _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
-    "a tenth of the memory free": lambda answer, one: (
-        one.memory.bytes > FULL_SHARE * answer.device_bytes
+    "a tenth of the memory free": lambda answer, plan: (
+        plan.memory.bytes > FULL_SHARE * answer.device_bytes
     ),
-    "fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
-    "axes in frameworks' own order": lambda _, one: one.by_framework,
-    "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
-    "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
-    "least risk{worst}": lambda _, one: one.more.interval[1],
-    "least memory ({memory})": lambda _, one: one.memory.bytes,
+    "fewest axes ({axes})": lambda _, plan: _axes_in_use(plan),
+    "axes in frameworks' default order": lambda _, plan: plan.by_framework,
+    "no recomputation": lambda _, plan: parse_recipe(plan.plan).remat,
+    "a fifth of the memory free": lambda answer, plan: (
+        plan.memory.bytes > SNUG * answer.device_bytes
+    ),
+    "least risk{worst}": lambda _, plan: plan.more.interval[1],
+    "least memory ({memory})": lambda _, plan: plan.memory.bytes,
 }
 
 
 def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
-    """What shows a plan on the clock."""
+    """The command that shows a plan on the clock."""
     sizes = ",".join(f"{name}={size}" for name, size in answer.sizes.items())
-    said = [
-        f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
-        *([f"--sizes {sizes}"] if sizes else []),
-        f"--dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
-        *([] if best.by_framework else [f"--placement '{best.placement}'"]),
-        *([f"--profile {best.measured.profile}"] if best.measured else []),
-        f"--plan '{best.plan}'",
-    ]
-    return " ".join(said)
+    return "".join(
+        (
+            f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
+            f" --sizes {sizes}" if sizes else "",
+            f" --dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
+            "" if best.by_framework else f" --placement '{best.placement}'",
+            f" --profile {best.measured.profile}" if best.measured else "",
+            f" --plan '{best.plan}'",
+        )
+    )
 
 
 def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
-    """What the placement gains over frameworks' own order of axes."""
+    """The gain of the placement over frameworks' default order of axes."""
     more = answer.usual_more
     if answer.usual_seconds is None:
-        yield "no plan in frameworks' own order of axes fits"
+        yield "no plan in frameworks' default order of axes fits"
     elif more is None or not more.told:
-        yield "frameworks' own order of axes is this one, or ties with it"
+        yield "frameworks' default order of axes is this one, or ties with it"
     else:
-        ends = (more.seconds, more.interval[0])
-        first = answer.plans[0].seconds  # which they are more than
-        gain, least = ((first + end) / best.seconds for end in ends)
+        first = answer.plans[0].seconds  # the differences are from the first plan
+        gain, least = ((first + end) / best.seconds for end in (more.seconds, more.interval[0]))
         yield (
-            f"{gain:.2f} times as fast as the best plan in frameworks' own order of axes (at least"
-            f" {least:.2f} within the prediction's uncertainty)"
+            f"{gain:.2f} times as fast as the best plan in frameworks' default order of axes (at"
+            f" least {least:.2f} within the prediction's uncertainty)"
         )
 
 
@@ -246,30 +266,32 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
     if searched:
         yield f"NOTHING FITS: none of {answer.considered:,} plans"
     else:
-        looked_at = pluralize(answer.considered, "plan")
-        yield f"NOTHING FOUND THAT FITS: {looked_at} looked at"
-    if answer.nearest is not None:
-        one = answer.nearest
-        yield (
-            f"the least memory{'' if searched else ' of these'}: {format_bytes(one.bytes)} of"
-            f" {format_bytes(answer.device_bytes)}, {format_bytes(one.excess_bytes)} too much, "
-            f"by\n{one.plan}"
-        )
-        for knob in one.freed:
-            fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
-            yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
-        if not one.freed and answer.complete:
-            yield "neither fewer pins, half the sequence nor twice the devices would help"
+        yield f"NOTHING FOUND THAT FITS: {pluralize(answer.considered, 'plan')} examined"
+    nearest = answer.nearest
+    if nearest is None:
+        return
+    yield (
+        f"least memory{'' if searched else ' of these'}: {format_bytes(nearest.bytes)} of"
+        f" {format_bytes(answer.device_bytes)}, {format_bytes(nearest.excess_bytes)} too much, "
+        f"with\n{nearest.plan}"
+    )
+    for knob in nearest.freed:
+        fits = ", which fits" if knob.bytes <= answer.device_bytes else ""
+        yield f"{knob.what}: {format_bytes(knob.freed_bytes)} less{fits}"
+    if not nearest.freed and answer.complete:
+        yield "neither fewer pins, half the sequence nor twice the devices would help"
 
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The best of the plans asked why not, and how much longer it takes than the first."""
+    """The best plan that ``--explain`` asks about, and its time compared with the first."""
     if not answer.asked_why_not:
         return
     other = answer.why_not
     if other is None:
         near = answer.why_not_nearest
-        lacks = f": the least memory is {format_bytes(near.bytes)}, by {near.plan}" if near else ""
+        lacks = (
+            f": the least memory is {format_bytes(near.bytes)}, with {near.plan}" if near else ""
+        )
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
@@ -285,21 +307,16 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """Why not the plan that was asked for, then what it takes beside the first, part by part."""
+    """The plan that ``--explain`` asks about, compared with the first part by part."""
     said, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
         yield from ["", *said] if said else ()
         return
     best = answer.plans[0]
     yield from ("", *said[:-1], f"{said[-1]}:")
-    parts = {
-        "compute": (best.compute_seconds, other.compute_seconds),
-        "exposed communication": (best.exposed_seconds, other.exposed_seconds),
-        "bubble": (best.idle_seconds, other.idle_seconds),
-    }
-    for what, (one, two) in parts.items():
-        sign = "+" if two >= one else "-"
-        yield f"  {sign}{format_duration(abs(two - one))} {what}"
+    for name, seconds_of in TIME_PARTS.items():
+        more = seconds_of(other) - seconds_of(best)
+        yield f"  {'+' if more >= 0 else '-'}{format_duration(abs(more))} {name}"
     yield (
         f"  {format_bytes(other.memory.bytes)} of memory against {format_bytes(best.memory.bytes)}"
     )
@@ -307,36 +324,34 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield "a tie with the first within the prediction's uncertainty"
     for source in other.more.sources[:1]:
         yield (
-            f"largest source of uncertainty: {source.what},"
-            f" {format_duration(source.less_seconds)} less to "
-            f"{format_duration(source.more_seconds)} more"
+            f"largest source of uncertainty: {source.what}, {difference_text(-source.less_seconds)}"
+            f" to {difference_text(source.more_seconds)}"
         )
 
 
 def difference_text(seconds: float) -> str:
-    """A difference in words."""
+    """A difference as text."""
     return f"{format_duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 
 def _search_end_text(answer: StepPlanReply) -> str:
-    """How the search ended, and what that proves."""
     found = (
         f"{answer.considered:,} plans, of which {answer.fitting:,} fit and {answer.priced:,}"
-        f" could not be ruled out"
+        " could not be ruled out"
     )
     match answer.proved:
         case "optimal":
-            return f"{found}: none is faster by its composed estimate"
+            return f"{found}: none has a lower estimate"
         case "best-found" if answer.above is not None:
             return (
-                f"{found}: the best found, by its composed estimate at most {answer.above:.0%}"
-                " above the time in which all devices compute at their peak"
+                f"{found}: the best found; its estimate is at most {answer.above:.0%}"
+                " above the time of all devices at their peak"
             )
     return found
 
 
 def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """What the first plan could do otherwise, operation by operation."""
+    """The choice of shardings operation by operation, compared with the first plan."""
     found = answer.rows
     if found is None:
         return
@@ -356,14 +371,9 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
             f"these rows reduce on the other side of {pluralize(found.rounded, 'cast')}, in the"
             " narrower type: part of the gain comes from that, and rounding differs"
         )
-    yield (
-        f"{found.tried} substitutions at redistributions: "
-        + (
-            f"the best takes {format_duration(found.substituted_seconds)}"
-            if found.pays
-            else "none is faster"
-        )
-    )
+    best = f"the best takes {format_duration(found.substituted_seconds)}"
+    pays = best if found.pays else "none is faster"
+    yield f"{found.tried} substitutions at redistributions: {pays}"
     yield (
         "faster than the first; -o FOLDER writes it as rows.plan"
         if found.better
@@ -373,16 +383,15 @@ def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
-    if answer.plans:
-        count = len(answer.plans)
+    if count := len(answer.plans):
         first = "the first is" if count == 1 else f"the first {count} are"
         yield f"{_search_end_text(answer)}; {first} simulated"
-    for one in answer.refused[:3]:
-        yield f"{pluralize(one.plans, 'plan')} are impossible: {one.because}"
+    for refusal in answer.refused[:3]:
+        yield f"{pluralize(refusal.plans, 'plan')} are impossible: {refusal.because}"
     yield (
-        "communication: share of the step that only communicates; bubble: that waits for other"
-        f" stages; gap: above {format_duration(answer.least_seconds)}, in which all devices compute"
-        " all the time"
+        "MFU: model FLOP utilisation; communication: share of the step spent only communicating;"
+        " bubble: share spent waiting for other stages; gap: distance to"
+        f" {format_duration(answer.least_seconds)}, in which all devices compute all the time"
     )
-    if not answer.complete:
-        yield stopped_warning(answer.complete) or ""
+    if warning := stopped_warning(answer.complete):
+        yield warning

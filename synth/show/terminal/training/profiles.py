@@ -1,34 +1,29 @@
-"""The local work of a plan, in few words: what takes longest, and how far to trust it."""
+"""Profiles of a plan's local work as tables."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.training.profiles import EventRow, MeasurementPlace, ProfileReply
-from synth.show.terminal.style import paragraphs, pluralize, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
 
 MOST_EVENTS = 12
-"""So many events are shown; the JSON and the file have all."""
+"""The number of events shown; the JSON and the file have all."""
 
 
 def render_profile(answer: ProfileReply) -> RenderableType:
-    """The events that take longest, and where and how they were measured."""
+    """The longest events, and where and how they were measured."""
     rest = len(answer.events) - MOST_EVENTS
-    shown: Mapping[str, Callable[[EventRow], str]] = (
-        _COUNT_CELLS if answer.where is None else _TIME_CELLS
-    )
+    shown: Columns[EventRow] = _COUNT_CELLS if answer.where is None else _TIME_CELLS
     return paragraphs(
         f"{answer.name}: {answer.plan}",
         f"{pluralize(answer.operations, 'operation')} in {pluralize(answer.blocks, 'block')} "
-        "between which "
-        f"something is sent; {len(answer.events)} of them differ\n",
+        f"separated by communication; {len(answer.events)} of them are distinct\n",
         table_of(
             answer.events[:MOST_EVENTS], shown, right="times,operations,flops,seconds,spread,bytes"
         ),
-        f"and {pluralize(rest, 'other')}, which take less" if rest > 0 else None,
+        f"and {pluralize(rest, 'shorter one')}" if rest > 0 else None,
         _MEASURE_HINT if answer.where is None else _place_text(answer.where),
     )
 
@@ -36,24 +31,23 @@ def render_profile(answer: ProfileReply) -> RenderableType:
 def _place_text(where: MeasurementPlace) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in where.versions.items())
     who = f"{pluralize(where.processes, 'process')} of {pluralize(where.threads, 'thread')}"
-    if where.processes != 1:
-        who = f"{where.processes} processes of {pluralize(where.threads, 'thread')} each"
+    who += " each" * (where.processes != 1)
     return (
         f"\nmeasured by {who} on {where.processor} ({where.device}), {versions}\n"
-        f"the reference moved by {where.drift:.1%} meanwhile; what is sent is not measured\n\n"
+        f"the reference drifted by {where.drift:.1%} meanwhile; communication is not measured\n\n"
         "-o FILE writes the profile, for simulate and plan --profile FILE."
     )
 
 
-_MEASURE_HINT = "\nnothing is measured: leave out --no-measure"
-_COUNT_CELLS: Mapping[str, Callable[[EventRow], str]] = {
+_MEASURE_HINT = "\nnot measured: leave out --no-measure to measure"
+_COUNT_CELLS: Columns[EventRow] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),
     "flops": lambda row: f"{row.flops:.4g}",
     "bytes": lambda row: format_bytes(row.bytes),
 }
-_TIME_CELLS: Mapping[str, Callable[[EventRow], str]] = {
+_TIME_CELLS: Columns[EventRow] = {
     "event": lambda row: row.name,
     "times": lambda row: str(row.times),
     "operations": lambda row: str(row.operations),

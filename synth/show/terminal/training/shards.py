@@ -1,8 +1,8 @@
-"""A sharded training step in few words: types, memory, what is sent, on which machine."""
+"""Sharded training steps as tables: types, memory, communication and seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
@@ -19,7 +19,16 @@ from synth.ask.training.shards import (
     StageTransferPart,
 )
 from synth.show.terminal.placements import render_placements
-from synth.show.terminal.style import axes_text, paragraphs, pluralize, price_basis, table, table_of
+from synth.show.terminal.style import (
+    Columns,
+    axes_text,
+    paragraphs,
+    pluralize,
+    price_basis,
+    shape,
+    table,
+    table_of,
+)
 from synth.show.terminal.training.traces import operations
 
 MOST_INPUTS = 32
@@ -29,7 +38,7 @@ _MOST_LINES = 3
 
 
 def render_shard(answer: ShardReply) -> RenderableType:
-    """How what comes in lies, what a device holds and computes, what a step sends."""
+    """The shardings of inputs, the memory and work of a device, and the communication of a step."""
     machine = answer.machine
     return paragraphs(
         f"{answer.name} over {axes_text(answer.axes)}: {pluralize(answer.devices, 'device')}"
@@ -42,43 +51,42 @@ def render_shard(answer: ShardReply) -> RenderableType:
         _memory(answer),
         *(("", _stages(answer)) if answer.stages else ()),
         "",
-        *(_requests(answer) if answer.requests else ("nothing is sent",)),
+        *(_requests(answer) if answer.requests else ("no communication",)),
         *(("", _transfers(answer)) if answer.transfers else ()),
-        f"\nlocal, nothing is sent: {', '.join(map(_local_text, answer.local))}"
+        f"\nwithout communication: {', '.join(map(_local_text, answer.local))}"
         if answer.local
         else None,
         *(() if machine is None else _seconds(machine)),
-        "\nsends: what a device must send or receive at least, bytes: its largest buffer",
+        "\nsends: the least bytes that a device sends or receives; bytes: its largest buffer",
         "-o FILE writes the text of the sharded step.",
     )
 
 
 def _machine_lines(answer: ShardReply, machine: MachineOfStep) -> Iterator[RenderableType]:
-    shape = " x ".join(f"{one.count} {one.name}" for one in machine.levels)
-    yield f"on {machine.system}, {shape}"
+    yield f"on {machine.system}, {shape(machine.levels)}"
     yield from render_placements(machine.levels, answer.axes, [machine.placement])
     if machine.laid_out_by:
-        yield "laid out as frameworks do; 'collsynth place' lists other placements"
+        yield "placed in frameworks' default order; 'collsynth place' lists other placements"
 
 
 def _inputs(answer: ShardReply) -> RenderableType:
-    """Parameters with how their moments lie, those alike in one line; then the batch."""
-    moments = [one for one in answer.inputs if one.role == "moment"]
+    """Parameters with the shardings of their moments, equal ones in one row; then the batch."""
+    moments = [value for value in answer.inputs if value.role == "moment"]
     alike: dict[tuple[str, str, str], list[InputOfStep]] = {}
-    for one in answer.inputs:
-        if one.role in ("parameter", "batch"):
-            stage, label = _split_stage(one.label)
+    for value in answer.inputs:
+        if value.role in ("parameter", "batch"):
+            stage, label = _split_stage(value.label)
             found = (
                 m.type
                 for m in moments
                 if m.label.startswith(stage) and m.label.endswith(f"/{label}")
             )
-            own = next(found, "") if one.role == "parameter" else ""
-            alike.setdefault((one.role, one.type, own), []).append(one)
+            own = next(found, "") if value.role == "parameter" else ""
+            alike.setdefault((value.role, value.type, own), []).append(value)
     columns = ("input", "type", *(["moments"] if moments else []), "on each device")
     lines = table(*columns, right="on each device", wraps="input")
     for (role, kind, own), several in list(alike.items())[:MOST_INPUTS]:
-        name = _labels([one.label for one in several]) + " (batch)" * (role == "batch")
+        name = _labels([value.label for value in several]) + " (batch)" * (role == "batch")
         cells = (name, kind, *([own] if moments else []), format_bytes(several[0].device_bytes))
         lines.add_row(*cells)
     rest = len(alike) - MOST_INPUTS
@@ -88,13 +96,13 @@ def _inputs(answer: ShardReply) -> RenderableType:
 
 
 def _split_stage(label: str) -> tuple[str, str]:
-    """Of ``1/layers/mlp/up`` the stage whose layers are meant, and the rest."""
+    """The stage ``1/`` of a label such as ``1/layers/mlp/up``, and the rest."""
     stage, slash, rest = label.partition("/")
     return (stage + slash, rest) if stage.isdecimal() else ("", label)
 
 
 def _labels(labels: Sequence[str]) -> str:
-    """``layers/attention/key, query, layers/mlp/up``: a folder is said once."""
+    """``layers/attention/key, query, layers/mlp/up``: a folder is named once."""
     found, last = [], None
     for label in labels:
         folder, _, name = label.rpartition("/")
@@ -105,7 +113,7 @@ def _labels(labels: Sequence[str]) -> str:
 
 def _memory(answer: ShardReply) -> RenderableType:
     whole, device = answer.whole, answer.device
-    lines = table("what", "whole", "a device", "", right="whole,a device")
+    lines = table("memory", "total", "per device", "", right="total,per device")
     for name, before, after in (
         ("parameters", whole.parameter, device.parameter),
         ("gradients", whole.gradient, device.gradient),
@@ -113,7 +121,7 @@ def _memory(answer: ShardReply) -> RenderableType:
         ("batch", whole.batch, device.batch),
         ("values", whole.values, device.values),
     ):
-        note = "the most at once, nothing fused, gradients among them" if name == "values" else ""
+        note = "peak without fusion, including gradients" if name == "values" else ""
         lines.add_row(name, format_bytes(before), format_bytes(after), note)
     note = ""
     if answer.flops:
@@ -123,68 +131,76 @@ def _memory(answer: ShardReply) -> RenderableType:
 
 
 def _stages(answer: ShardReply) -> RenderableType:
-    """What each stage has for itself."""
     columns = ("stage", "parameters", "gradients", "moments", "values", "operations")
     lines = table(*columns, right=",".join(columns[1:]))
-    for one in answer.stages:
-        held = (one.device.parameter, one.device.gradient, one.device.moment, one.device.values)
-        lines.add_row(str(one.stage), *map(format_bytes, held), operations(one.flops))
+    for stage in answer.stages:
+        held = (
+            stage.device.parameter,
+            stage.device.gradient,
+            stage.device.moment,
+            stage.device.values,
+        )
+        lines.add_row(str(stage.stage), *map(format_bytes, held), operations(stage.flops))
     return lines
 
 
 def _transfers(answer: ShardReply) -> RenderableType:
-    """What goes from stage to stage: alike values in one line."""
+    """Transfers between stages, equal ones in one row."""
     alike: dict[tuple[str, ...], list[StageTransferPart]] = {}
-    for one in answer.transfers:
-        when = f"{one.when}, each microbatch" if one.when in PASSES else f"once, {one.when}"
-        alike.setdefault((f"{one.source} to {one.target}", one.type, when), []).append(one)
-    lines = table("send, stage", "value", "when", "bytes", "times", right="bytes,times")
+    for transfer in answer.transfers:
+        when = (
+            f"{transfer.when}, each microbatch"
+            if transfer.when in PASSES
+            else f"once, {transfer.when}"
+        )
+        alike.setdefault(
+            (f"{transfer.source} to {transfer.target}", transfer.type, when), []
+        ).append(transfer)
+    lines = table("transfer", "value", "when", "bytes", "times", right="bytes,times")
     for cells, several in alike.items():
-        times = sum(one.times for one in several)
+        times = sum(transfer.times for transfer in several)
         lines.add_row(*cells, format_bytes(several[0].bytes), str(times))
     return lines
 
 
 def _requests(answer: ShardReply) -> Iterator[RenderableType]:
-    """Those that count, by bytes or by seconds; then all of them by kind and axes."""
+    """The largest requests by seconds or bytes; then the totals by kind and axes."""
     shares = list(map(_share, answer.requests))
-    shown = [one for one in answer.requests if _share(one) > LEAST_SHARE * sum(shares)]
-    rest = [one for one in answer.requests if one not in shown]
+    shown = [request for request in answer.requests if _share(request) > LEAST_SHARE * sum(shares)]
+    rest = [request for request in answer.requests if request not in shown]
     cells = {**_REQUESTS, **(_TIME_CELLS if answer.machine else {}), "of": _subject_text}
-    yield table_of(shown, cells, right="bytes,sends,times,one call", wraps="of")
+    yield table_of(shown, cells, right="bytes,sends,times,per call", wraps="of")
     if rest:
-        size = sum(one.least_bytes * one.times for one in rest)
-        times = sum(one.times for one in rest)
-        yield f"{pluralize(len(rest), 'other request')}, {times} times: {format_bytes(size)} in all"
+        size = sum(request.least_bytes * request.times for request in rest)
+        times = sum(request.times for request in rest)
+        others = pluralize(len(rest), "other request")
+        yield f"{others}, {times} times: {format_bytes(size)} in total"
     yield ""
     yield table_of(
         answer.sent, {**_TOTAL_CELLS, **_total_time_cells(answer)}, right="sends,times,a step"
     )
 
 
-def _share(one: RequestOfStep) -> float:
-    """What it counts for: seconds on a machine, else bytes."""
-    return one.times * (one.least_bytes if one.seconds is None else one.seconds)
+def _share(request: RequestOfStep) -> float:
+    """The weight of a request: seconds on a machine, else bytes."""
+    return request.times * (request.least_bytes if request.seconds is None else request.seconds)
 
 
 def _seconds(machine: MachineOfStep) -> Iterator[str]:
-    yield (
-        f"\n{format_duration(machine.seconds)} a step, one request after the other; what "
-        "computing costs,"
-        " and hides, is not weighed"
-    )
+    yield (f"\n{format_duration(machine.seconds)} a step, without overlap; compute is not included")
     yield price_basis(machine.prices)
 
 
-def _local_text(one: LocalMoves) -> str:
-    return pluralize(one.times, one.move.value)
+def _local_text(move: LocalMoves) -> str:
+    return pluralize(move.times, move.move.value)
 
 
-def _subject_text(one: RequestOfStep) -> str:
+def _subject_text(request: RequestOfStep) -> str:
     """``gradient of embedding``, ``12 gradients``, ``value of gpt2.py:41``."""
-    roles = dict.fromkeys(value.role for value in one.values)
+    roles = dict.fromkeys(value.role for value in request.values)
     return ", ".join(
-        _values_text(role, [value for value in one.values if value.role == role]) for role in roles
+        _values_text(role, [value for value in request.values if value.role == role])
+        for role in roles
     )
 
 
@@ -196,31 +212,35 @@ def _values_text(role: str, values: Sequence[MovedValue]) -> str:
     return f"{role if len(values) == 1 else f'{role}s'} of {which}"
 
 
-def _total_time_cells(answer: ShardReply) -> Mapping[str, Callable[[RequestTotal], str]]:
+def _total_time_cells(answer: ShardReply) -> Columns[RequestTotal]:
     return (
         {}
         if answer.machine is None
-        else {"a step": lambda one: format_duration(one.seconds or 0.0)}
+        else {"a step": lambda total: format_duration(total.seconds or 0.0)}
     )
 
 
-_REQUESTS: Mapping[str, Callable[[RequestOfStep], str]] = {
-    "request": lambda one: (
-        one.request.value
-        + (f" ({one.reduction.value})" if one.reduction and one.reduction.value != "sum" else "")
+_REQUESTS: Columns[RequestOfStep] = {
+    "request": lambda request: (
+        request.request.value
+        + (
+            f" ({request.reduction.value})"
+            if request.reduction and request.reduction.value != "sum"
+            else ""
+        )
     ),
-    "over": lambda one: ", ".join(one.axes),
-    "bytes": lambda one: format_bytes(one.bytes),
-    "sends": lambda one: format_bytes(one.least_bytes),
-    "times": lambda one: str(one.times),
+    "over": lambda request: ", ".join(request.axes),
+    "bytes": lambda request: format_bytes(request.bytes),
+    "sends": lambda request: format_bytes(request.least_bytes),
+    "times": lambda request: str(request.times),
 }
-_TIME_CELLS: Mapping[str, Callable[[RequestOfStep], str]] = {
-    "one call": lambda one: format_duration(one.seconds or 0.0),
-    "program": lambda one: (one.program or "point to point").replace("; ", ";\n"),
+_TIME_CELLS: Columns[RequestOfStep] = {
+    "per call": lambda request: format_duration(request.seconds or 0.0),
+    "program": lambda request: (request.program or "point to point").replace("; ", ";\n"),
 }
-_TOTAL_CELLS: Mapping[str, Callable[[RequestTotal], str]] = {
-    "in all": lambda one: one.request.value,
-    "over": lambda one: ", ".join(one.axes),
-    "sends": lambda one: format_bytes(one.least_bytes),
-    "times": lambda one: str(one.times),
+_TOTAL_CELLS: Columns[RequestTotal] = {
+    "total": lambda total: total.request.value,
+    "over": lambda total: ", ".join(total.axes),
+    "sends": lambda total: format_bytes(total.least_bytes),
+    "times": lambda total: str(total.times),
 }

@@ -1,4 +1,4 @@
-"""A training step on the clock in few words: what takes how long, memory, what would help."""
+"""A simulated training step: time by part, memory, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.training.planned import PlanOfStep
 from synth.ask.answers.training.simulated import (
     BytesOfKind,
     CollectiveOfRank,
@@ -17,6 +18,7 @@ from synth.ask.answers.training.simulated import (
 )
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
+    Columns,
     axes_text,
     paragraphs,
     pluralize,
@@ -27,14 +29,20 @@ from synth.show.terminal.style import (
 )
 
 LEAST_SHARE = 0.001
-"""Requests that wait for less than this share of the step are put together."""
+"""Requests with less exposed time than this share of the step are put together."""
 
+TIME_PARTS: Mapping[str, Callable[[PlanOfStep | RankOfStep], float]] = {
+    "compute": lambda part: part.compute_seconds,
+    "exposed communication": lambda part: part.exposed_seconds,
+    "bubble": lambda part: part.idle_seconds,
+}
+"""How the busiest rank spends a step: parts that add up."""
 _MOST_RANKS = 16
 _TENTH = 0.1
 
 
 def render_simulation(answer: SimulateReply) -> RenderableType:
-    """Seconds of a step, and where they go."""
+    """The time of a step by part, its collectives, its memory, and possible gains."""
     return paragraphs(
         *_head(answer),
         "",
@@ -67,7 +75,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
     whole = f"{answer.samples / answer.seconds:,.4g} samples/s" if answer.seconds else ""
     peak = answer.machine.peak_flops_per_second / 1e12
-    said = [one for one in (rate, per, whole) if one]
+    said = [text for text in (rate, per, whole) if text]
     yield (
         f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of"
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
@@ -76,7 +84,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 def measured_share(found: MeasuredOfStep) -> str:
-    """How much of what is computed goes by a profile."""
+    """The share of the local seconds that a profile measured."""
     rest = "; the rest is by the roofline" if found.share < 1 else ""
     return (
         f"{found.share:.0%} of the local seconds are measured ({found.measured_kinds} of"
@@ -85,29 +93,26 @@ def measured_share(found: MeasuredOfStep) -> str:
 
 
 def _parts(answer: SimulateReply) -> RenderableType:
-    """What the busiest rank does in a step, in parts that add up."""
-    rank = answer.ranks[answer.busiest]
-    lines = table("a step of the busiest rank" if len(answer.ranks) > 1 else "a step", "", "share")
-    for what, seconds in (
-        ("compute", rank.compute_seconds),
-        ("exposed communication", rank.exposed_seconds),
-        *([("bubble", rank.idle_seconds)] if len(answer.ranks) > 1 else []),
-    ):
-        share = seconds / answer.seconds if answer.seconds else 0.0
-        lines.add_row(what, format_duration(seconds), f"{share:.1%}")
-    return lines
+    rank, several = answer.ranks[answer.busiest], len(answer.ranks) > 1
+    rows = table("a step of the busiest rank" if several else "a step", "", "share")
+    for name, seconds_of in TIME_PARTS.items():
+        if name != "bubble" or several:
+            seconds = seconds_of(rank)
+            share = seconds / answer.seconds if answer.seconds else 0.0
+            rows.add_row(name, format_duration(seconds), f"{share:.1%}")
+    return rows
 
 
 def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
-    shown = [one for one in answer.sent if one.exposed_seconds > LEAST_SHARE * answer.seconds]
-    rest = [one for one in answer.sent if one not in shown]
+    shown = [call for call in answer.sent if call.exposed_seconds > LEAST_SHARE * answer.seconds]
+    rest = [call for call in answer.sent if call not in shown]
     yield ""
     if shown:
         yield table_of(
             shown, _COLLECTIVE_CELLS, right="times,total,exposed,hidden", wraps="request"
         )
     if rest:
-        seconds = sum(one.seconds for one in rest)
+        seconds = sum(call.seconds for call in rest)
         yield (
             f"{pluralize(len(rest), 'other request')}: {format_duration(seconds)}, almost all"
             " hidden"
@@ -116,12 +121,12 @@ def _collective_lines(answer: SimulateReply) -> Iterator[RenderableType]:
         yield "no communication"
 
 
-_COLLECTIVE_CELLS: Mapping[str, Callable[[CollectiveOfRank], str]] = {
-    "request": lambda one: one.request,
-    "times": lambda one: str(one.times),
-    "total": lambda one: format_duration(one.seconds),
-    "exposed": lambda one: format_duration(one.exposed_seconds),
-    "hidden": lambda one: f"{one.hidden:.0%}",
+_COLLECTIVE_CELLS: Columns[CollectiveOfRank] = {
+    "request": lambda call: call.request,
+    "times": lambda call: str(call.times),
+    "total": lambda call: format_duration(call.seconds),
+    "exposed": lambda call: format_duration(call.exposed_seconds),
+    "hidden": lambda call: f"{call.hidden:.0%}",
 }
 
 _Row = tuple[int, RankOfStep]
@@ -138,7 +143,7 @@ def _ranks(answer: SimulateReply) -> Iterator[RenderableType]:
     yield f"{answer.idle_share:.1%} of all ranks' time is bubble"
 
 
-_RANKS: Mapping[str, Callable[[_Row], str]] = {
+_RANKS: Columns[_Row] = {
     "rank": lambda row: str(row[0]),
     "stages": lambda row: ", ".join(map(str, row[1].stages)),
     "compute": lambda row: format_duration(row[1].compute_seconds),
@@ -156,30 +161,29 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
         f" {format_duration(moment.seconds)}"
     )
     if not answer.fits:
-        yield (
-            f"DOES NOT FIT: {format_bytes(moment.bytes - there)} too much; the largest are"
-            f" {', '.join(f'{one.name} ({format_bytes(one.bytes)})' for one in moment.largest[:3])}"
-        )
+        buffers = moment.largest[:3]
+        largest = ", ".join(f"{buffer.name} ({format_bytes(buffer.bytes)})" for buffer in buffers)
+        yield f"DOES NOT FIT: {format_bytes(moment.bytes - there)} too much; the largest: {largest}"
     yield table_of(moment.kinds, _KINDS, right="bytes")
 
 
-_KINDS: Mapping[str, Callable[[BytesOfKind], str]] = {
-    "what": lambda one: one.what,
-    "bytes": lambda one: format_bytes(one.bytes),
+_KINDS: Columns[BytesOfKind] = {
+    "what": lambda kind: kind.what,
+    "bytes": lambda kind: format_bytes(kind.bytes),
 }
 
 
 def _gains(answer: SimulateReply) -> Iterator[RenderableType]:
     yield table_of(answer.gains, _GAINS, right="step time,gain")
-    enough = [one.what for one in answer.gains if one.gain >= _TENTH]
+    enough = [gain.what for gain in answer.gains if gain.gain >= _TENTH]
     if enough:
-        yield f"10 % or more are gained by: {'; '.join(enough)}"
+        yield f"changes that gain 10 % or more: {'; '.join(enough)}"
     else:
         yield "none of these gains 10 %"
 
 
-_GAINS: Mapping[str, Callable[[GainOfStep], str]] = {
-    "what if": lambda one: one.what,
-    "step time": lambda one: format_duration(one.seconds),
-    "gain": lambda one: f"{one.gain:.1%}",
+_GAINS: Columns[GainOfStep] = {
+    "what if": lambda gain: gain.what,
+    "step time": lambda gain: format_duration(gain.seconds),
+    "gain": lambda gain: f"{gain.gain:.1%}",
 }

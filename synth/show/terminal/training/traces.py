@@ -1,29 +1,27 @@
-"""A training step in few words."""
+"""Traced training steps as tables."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes
 from synth.ask.training.traces import LoopPart, TraceReply, WorkOfPrimitive
-from synth.show.terminal.style import paragraphs, pluralize, table, table_of
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table, table_of
 
 LEAST_SHARE = 0.0005
 """Primitives with less than this share of all operations are put together."""
 
 
 def render_trace(answer: TraceReply) -> RenderableType:
-    """What comes in, what is computed, what is repeated."""
+    """The sizes, memory, operations and loops of a step."""
     sizes = ", ".join(f"{name} {size}" for name, size in answer.sizes.items())
-    most = [one for one in answer.work if one.flops > LEAST_SHARE * answer.flops]
-    rest = [one for one in answer.work if one not in most]
-    left = sum(one.flops for one in rest)
+    most = [work for work in answer.work if work.flops > LEAST_SHARE * answer.flops]
+    rest = [work for work in answer.work if work not in most]
+    left = sum(work.flops for work in rest)
     return paragraphs(
         f"{answer.name}: {sizes}" if sizes else answer.name,
         f"{answer.parameters:,} parameters in {pluralize(answer.arrays, 'array')}; "
-        f"{pluralize(answer.operations, 'operation')}, those of loops once\n",
+        f"{pluralize(answer.operations, 'operation')}, loops counted once\n",
         _bytes(answer),
         f"\n{operations(answer.flops)} a step:\n",
         table_of(most, _WORK, right="share"),
@@ -43,27 +41,25 @@ def operations(flops: int) -> str:
 
 def _bytes(answer: TraceReply) -> RenderableType:
     held = answer.bytes
-    lines = table("what", "bytes", "")
+    lines = table("memory", "bytes", "")
     lines.add_row("parameters", format_bytes(held.parameter), "")
     lines.add_row("moments", format_bytes(held.moment), "")
     if held.state:
         lines.add_row("state", format_bytes(held.state), "")
     lines.add_row("batch", format_bytes(held.batch), "")
-    lines.add_row(
-        "values", format_bytes(held.values), "the most at once, nothing fused, on one device"
-    )
+    lines.add_row("values", format_bytes(held.values), "peak without fusion, on one device")
     return lines
 
 
 def _loop(loop: LoopPart) -> str:
     where = f" ({loop.line})" if loop.line else ""
-    return f"a loop: {loop.count} times {pluralize(loop.operations, 'operation')}{where}"
+    return f"loop: {loop.count} iterations of {pluralize(loop.operations, 'operation')}{where}"
 
 
 _UNITS = {"EFLOP": 1e18, "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3}
-_WORK: Mapping[str, Callable[[WorkOfPrimitive], str]] = {
-    "primitive": lambda one: one.primitive,
-    "kind": lambda one: one.kind,
-    "times": lambda one: f"{one.times:,}",
-    "operations": lambda one: operations(one.flops),
+_WORK: Columns[WorkOfPrimitive] = {
+    "primitive": lambda work: work.primitive,
+    "kind": lambda work: work.kind,
+    "times": lambda work: f"{work.times:,}",
+    "operations": lambda work: operations(work.flops),
 }

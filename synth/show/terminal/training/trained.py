@@ -1,8 +1,6 @@
-"""A training step cut by a plan, in few words, and beside the same step on one device."""
+"""A training step sharded by a plan, and its comparison with one device."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 
 from rich.console import RenderableType
 
@@ -10,15 +8,15 @@ from hierarchies.units import format_bytes
 from synth.ask.training.configured import ConfiguredReply
 from synth.ask.training.redistributions import Redistributions
 from synth.ask.training.trained import TrainReply, TrialReport
-from synth.show.terminal.style import paragraphs, pluralize, table, table_of
-from synth.show.terminal.training.gained import render_programs
+from synth.show.terminal.style import Columns, paragraphs, pluralize, table, table_of
+from synth.show.terminal.training.collectives import render_programs
 
 MOST_UNLIKE = 5
-"""So many arrays that are not equal are named."""
+"""The number of unequal arrays that are named."""
 
 
 def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
-    """The plan, what devices hold and send, and what was seen of it."""
+    """The plan, the memory and communication of a device, and the comparison with one device."""
     if isinstance(answer, ConfiguredReply):
         return _render_configured(answer)
     held = answer.held
@@ -29,35 +27,34 @@ def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
         f"a device holds {holds}\n",
         table_of(answer.redistributions, _REDISTRIBUTION_CELLS, right="times,bytes")
         if answer.redistributions
-        else "nothing is sent",
+        else "no communication",
         "\n" + "\n".join(f"{name}: {text}" for name, text in answer.programs.items())
         if answer.programs
         else None,
         None if answer.check is None else _render_trial(answer.check, answer.runtime),
         None
         if answer.check
-        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}, which was not executed:"
-        " --check does that.",
+        else f"\n-o FILE writes the step for {_NAMES[answer.runtime]}; --check executes it.",
     )
 
 
 def _render_configured(answer: ConfiguredReply) -> RenderableType:
-    """What of a plan a framework is told, and what gains by programs of ours."""
+    """The configuration of a framework, and the programs that make collectives faster."""
     return paragraphs(
         f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
         f"placement {answer.placement}: rows {', '.join(answer.axes)}",
         *(f"differs: {note}" for note in answer.notes),
-        f"so it is {answer.recipe}" if answer.recipe != answer.plan else None,
+        f"resulting plan: {answer.recipe}" if answer.recipe != answer.plan else None,
         "",
         *render_programs(answer.programs),
-        f"\n-o FOLDER writes {', '.join(one.name for one in answer.files)}.",
+        f"\n-o FOLDER writes {', '.join(file.name for file in answer.files)}.",
     )
 
 
 def _placement(answer: TrainReply) -> str | None:
     if answer.placement is None:
         return None
-    told = "; tell the launcher that ranks count along the axes" if answer.ranks_by_axes else ""
+    told = "; the launcher must number ranks along the axes" if answer.ranks_by_axes else ""
     return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
 
 
@@ -69,12 +66,12 @@ def _render_trial(tried: TrialReport, runtime: str) -> RenderableType:
         steps.add_row(str(number), *losses, *map(_share, (row.difference, row.rounding)))
     more = ", ..." if len(tried.unlike) > MOST_UNLIKE else ""
     return paragraphs(
-        f"\nin {tried.processes} {'process' if tried.processes == 1 else 'processes'} of "
+        f"\nin {pluralize(tried.processes, 'process')} of "
         f"{_NAMES[runtime]}, compared with {tried.alone}:\n",
         steps,
-        "difference: the largest of a parameter, as a share of its array's largest element\n"
-        "rounding: the same between one device and itself in wider numbers\n",
-        "equal, as far as rounding allows"
+        "difference: the largest of all parameters, relative to the largest element of the array\n"
+        "rounding: the same for one device against itself in higher precision\n",
+        "equal within rounding"
         if tried.equal
         else f"NOT equal: {', '.join(tried.unlike[:MOST_UNLIKE])}{more}",
     )
@@ -89,8 +86,8 @@ def _share(value: float | None) -> str:
 
 
 _NAMES = {"jax": "JAX", "torch": "PyTorch"}
-_REDISTRIBUTION_CELLS: Mapping[str, Callable[[Redistributions], str]] = {
-    "redistribution": lambda one: one.what,
-    "times": lambda one: f"{one.times:,}",
-    "bytes": lambda one: format_bytes(one.bytes),
+_REDISTRIBUTION_CELLS: Columns[Redistributions] = {
+    "redistribution": lambda redistribution: redistribution.what,
+    "times": lambda redistribution: f"{redistribution.times:,}",
+    "bytes": lambda redistribution: format_bytes(redistribution.bytes),
 }

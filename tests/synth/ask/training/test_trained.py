@@ -182,7 +182,7 @@ def test_what_is_tried_is_told_and_ends_as_it_compares(tmp_path: Path, monkeypat
     assert all(one["difference"] < 1e-6 for one in check["steps"])
     heading = " ".join(json.loads(found.stdout)["files"][0]["text"].split('"""')[1].split())
     assert f"2 steps by 2 processes of torch {version('torch')}, compared with the" in heading
-    assert heading.endswith("one device: equal, as far as rounding allows.")
+    assert heading.endswith("one device: equal within rounding.")
     whole = training.write
     monkeypatch.setattr(
         training, "write", lambda *given, **more: whole(*given, **more).replace("0.95 *", "0.94 *")

@@ -422,11 +422,11 @@ def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alon
         page = shown(verb, json.loads(ask(verb, "dgx-h100:4", *names, "--json")[1]))
         assert page
         for lines in (ask(verb, "dgx-h100:4", *names)[1], " ".join(page.said)):
-            assert f"{machine}: prices calibrated with them are prices of that fault" in " ".join(
+            assert f"{machine}: prices calibrated with them include that fault" in " ".join(
                 lines.split()
             )
         assert verb == "doctor" or machine in page.headline
-        assert ("next, of level 'node': ib_write_bw" in " ".join(page.said)) == (verb == "doctor")
+        assert ("next, for level 'node': ib_write_bw" in " ".join(page.said)) == (verb == "doctor")
         assert "from now on" not in " ".join(page.said)
 
 

@@ -304,7 +304,7 @@ def test_several_machines_over_sizes_are_lines_of_one_drawing() -> None:
     body = VERBS["sweep"].answer(parse_question(VERBS["sweep"].question, given), Watcher()).body
     view = view_of_answer("sweep", body)
     assert view is not None
-    assert view.headline == "p2-a100 (1) has the most bus bandwidth"
+    assert view.headline == "p2-a100 (1) has the highest bus bandwidth"
     assert [heading.partition(" against")[0] for heading, _ in view.drawings] == [
         "Bus bandwidth",
         "Speed-up",

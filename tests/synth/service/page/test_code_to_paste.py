@@ -139,7 +139,7 @@ def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm:
     assert said is not None
     held = algorithm == "ring"
     assert [line for _, line in said.settings] == (["NCCL_ALGO=Ring"] if held else [])
-    assert said.words.startswith("Nothing to paste: this is what the runtime") != held
+    assert said.words.startswith("Nothing to paste: this is the runtime") != held
     assert ("set nothing" in emitted_words(answer, 0)) != held
 
 

@@ -98,11 +98,10 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
         "[[4, 2], [1, 4]]",
     ):
         assert said in page.text
-    assert "placement as frameworks lay axes out (JAX, torch): the last innermost" in page.text
-    assert "not priced: what model sends" in page.text
-    elsewhere = re.sub(
-        "</?a[^>]*>", "", page.text.partition("If no other axis communicated</h2>")[2]
-    )
+    order = "placement in frameworks' default order (JAX, torch): the last axis innermost"
+    assert order in unescape(page.text)
+    assert "not priced: communication over model" in page.text
+    elsewhere = re.sub("</?a[^>]*>", "", page.text.partition("If no other axis communicated</h2>")[2])
     for said in ("[[1, 8], [4, 1]]", "all-reduce root inside", "4.62", "4.07x"):
         assert said in elsewhere
     assert server.ask.post("/", data=FORM).headers["location"] == answer
@@ -192,7 +191,7 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     while 'class="waiting"' in curves.text:
         curves = server.ask.post(f"{answer}/sizes", headers=PART)
     assert 'class="curve"' in curves.text
-    whole = re.search(r'href="(/answers/[0-9a-f]{64})">The whole', curves.text)
+    whole = re.search(r'href="(/answers/[0-9a-f]{64})">Full answer', curves.text)
     assert whole
     assert "The best by message size" in server.ask.get(whole[1]).text
     assert whole[1] in server.ask.get("/jobs").text  # it is the one that has what to run

@@ -19,7 +19,7 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 
 
 from hierarchies import InputError
-from hierarchies.units import format_duration
+from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.parts import to_json
 from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
@@ -211,21 +211,22 @@ def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
 def test_the_table_of_curves_has_every_size_and_every_crossover(answers: dict[str, Any]) -> None:
     answer = answers["range"]
     drawn = draw_curves(answer)
-    assert [one.bytes for one in drawn.sizes] == sorted(one.bytes for one in answer.sizes)
+    sizes = sorted(answer.sizes, key=lambda size: size.bytes)
+    assert [row[0] for row in drawn.table.rows] == [format_bytes(size.bytes) for size in sizes]
     text = render("sizes.html", curves=drawn, link=None)
     assert re.findall("<li><strong>(.*?)</strong>", text) == [one.sizes for one in drawn.stretches]
     shown = Page(text)
-    assert "Ask for one size to see several programs side by side" in text
+    assert "A question about one size also considers stripes" in text
     assert len([1 for tag, _ in shown.elements if tag == "tr"]) == 1 + len(answer.sizes)
     assert len([1 for tag, _ in shown.elements if tag == "svg"]) == 3
     heads = re.findall('<th scope="col"[^>]*>([^<]*)<', text)
     cells = re.findall("<td[^>]*>([^<]*)<", text)[: len(heads) - 1]
-    first, figures = drawn.sizes[0], dict(zip(heads[1:], cells, strict=True))
-    assert figures["default"] == format_duration(first.baseline_seconds)
+    first, figures = sizes[0], dict(zip(heads[1:], cells, strict=True))
+    assert figures["default time"] == format_duration(first.baseline_seconds)
     gain = f"{first.baseline_seconds / first.seconds:.2f}x"
     told = {DefaultComparison.SAME: "tie", DefaultComparison.NOT_OFFERED: "none"}
     assert figures["speed-up"] == told.get(first.against_default, gain)
-    assert figures["by"].split(", ")[0] == first.default_name
+    assert figures["default algorithm"].split(", ")[0] == first.default_name
     assert figures["bus bandwidth"].endswith(" GB/s")
 
 

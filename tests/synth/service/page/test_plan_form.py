@@ -150,7 +150,7 @@ def test_its_answer_has_all_sections_and_two_plans_beside_each_other(
 ) -> None:
     shown = server.ask.get(answer).text
     beside = ("Plan against plan", "Timelines on one scale")
-    for heading in ("Seconds against memory", *beside, "Memory"):
+    for heading in ("Step time against memory", *beside, "Memory"):
         assert f">{heading}</h2>" in shown
     assert shown.count('class="timeline step"') == 2
     assert len(set(re.findall(r'data-seconds="(.*?)"', shown))) == 1
@@ -284,7 +284,7 @@ def test_a_rank_is_found_in_the_pictures_of_a_plan(server: Served, answer: str) 
     page = server.ask.get(f"{answer}?answer=1&against=0&rank=5").text
     assert "<strong>Rank 5</strong> is <code>node0/gpu5</code>" in page
     assert '<input type="hidden" name="answer" value="1">' in page
-    said = dict(re.findall(r"<p>Over (\w+) it works in a group of (\d+):", page))
+    said = dict(re.findall(r"<p>Group over (\w+): (\d+) devices", page))
     drawn = page[page.index('<div class="wide drawing" role="region" aria-label="Placement 1"') :]
     first, _, _ = drawn.partition("</svg>")
     assert first.count('<g class="device here"') == 1

@@ -13,14 +13,14 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from asked_plans import ASKED, body
 from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.ask.answers.training.planned import PlanOfFront, PlanOfStep, StepPlanReply
 from synth.ask.table import judge
-from synth.show.report.bars import Limit, StackedBar, draw_bars
-from synth.show.report.plans import PlansView, front, plans_view
-from synth.show.report.plans.beside import ListedPlan, compare_plans
-from synth.show.report.plans.words import clauses, describe_plan, layout_clauses
+from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
+from synth.show.report.plans import PlansView, plans_view
+from synth.show.report.plans.comparison import ListedPlan, clauses, compare_plans, layout_clauses
+from synth.show.report.plans.words import describe_plan
+from synth.show.terminal.training.collectives import hidden_share
 from synth.show.terminal.training.planned import tie_lines
-from synth.show.terminal.training.sent import hidden_share
 from synth.step.sharding import parse_recipe
 
 FULL = {"model": "llama3-8b", "pin": "data=8 zero=3", "batch": 8, "sequence": 128, "k": 1}
@@ -50,7 +50,7 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert found.headline.startswith(
         f"The best plan takes {format_duration(best.seconds)} a step: "
     )
-    assert any(line.startswith("2 groups of devices (data)") for line in found.decisions)
+    assert any(line.startswith("2 data-parallel replicas (data)") for line in found.decisions)
     assert any(line.startswith("data on ") for line in found.decisions)
     assert [one.label for one in found.listed] == ["plan 1", "plan 2", "plan 3", "with zero=3"]
     free = read().device_bytes - best.memory.bytes
@@ -154,7 +154,7 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
         "compute": lambda one: one.compute_seconds,
         "exposed communication": lambda one: one.exposed_seconds,
         "bubble": lambda one: one.idle_seconds,
-        "memory of the fullest device": lambda one: one.memory.bytes,
+        "peak memory": lambda one: one.memory.bytes,
     }
     for what, of in parts.items():
         assert (what in same) == (of(first) == of(other))
@@ -179,7 +179,7 @@ def test_a_difference_has_its_sign_and_its_part() -> None:
         for row in compare_plans([ListedPlan("a", whole), ListedPlan("b", other)]).figures.rows
     }
     assert rows["step time"][3] == f"+{format_duration(first.seconds / 2)} (+50%)"
-    assert rows["of peak"][1:] == ["26.0%", "25.0%", "-1.0 points"]
+    assert rows["MFU"][1:] == ["26.0%", "25.0%", "-1.0 points"]
     for part, told in ((0.998, "-0.2%"), (1 - 1e-5, "below 0.1%")):
         near = first.model_copy(update={"seconds": part * first.seconds})
         by = {
@@ -247,8 +247,12 @@ def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
 
 
 def test_the_front_has_a_mark_for_each_plan() -> None:
-    several = [front.Point(f"<{n}>", 2.0 + n, 2.0**30 * (9 - n)) for n in range(5)]
-    drawn = ElementTree.fromstring(str(front.draw_front(several, several[:2], 2.0**34)))
+    several = [
+        PlanOfFront.model_construct(plan=f"<{n}>", seconds=2.0 + n, bytes=2**30 * (9 - n))
+        for n in range(5)
+    ]
+    simulated = read().plans[:2]
+    drawn = ElementTree.fromstring(str(draw_front(several, simulated, 2.0**34)))
     marks = [one for one in drawn.iter() if one.tag.endswith("circle") and one.get("class")]
     down = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in marks]
     assert len(marks) == 5
@@ -260,7 +264,7 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
         assert corner == (here, less)  # in less memory than here it takes as long as the next
     numbers = [one for one in drawn.iter() if one.get("class") == "simulated"]
     assert len(numbers) == 2
-    alone = front.draw_front([], [front.Point("one", 1.0, 1.0)], 2.0)
+    alone = draw_front([], simulated[:1], 2.0)
     ElementTree.fromstring(str(alone))
 
 

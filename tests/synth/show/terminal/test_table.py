@@ -27,4 +27,4 @@ def test_ports_that_do_not_divide_are_said(ports: int, said: str) -> None:
 def test_open_ends_are_said() -> None:
     for spec, open_ends in (("tpu-v5e-slice:8x8", 2), ("tpu-v5e-slice", 0)):
         reply = SystemReply.like(system=MachineInFull.of(load(spec)))
-        assert printed(TABLES["systems"](to_json(reply))).count("ends open") == open_ends
+        assert printed(TABLES["systems"](to_json(reply))).count("open ends") == open_ends

@@ -315,7 +315,7 @@ def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: obje
     test = isolating_experiment(system, "gpu")
     assert test
     [said] = [line for line in told(reply).said if test.name in line]
-    assert said.startswith("what tells levels 'node' and 'gpu' apart, on level gpu alone")
+    assert said.startswith("to distinguish levels 'node' and 'gpu', run on level gpu alone")
     assert launch_lines(system, test).mpirun in said
     assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said
     shown = " ".join(printed(render_top(reply), 100).split())
