@@ -20,19 +20,13 @@ from math import ceil
 from statistics import median
 from typing import Literal
 
-from grammar.tensors.operations import Operation
-from grammar.tensors.primitives import MULTIPLIED, REPEATED
+from grammar.tensors.operations import REPEATED, Operation
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.compute.flops import type_of
 from synth.compute.products import MatrixProduct, product_of
+from synth.primitives import WorkKind, is_view, kind_of
 
 Provenance = Literal["measured", "fitted", "roofline"]
-
-VIEWS = frozenset(
-    ("reshape", "squeeze", "stop_gradient", "bitcast_convert_type", "optimization_barrier")
-)
-"""Primitives that rename the same bytes and take no time."""
 
 SMALLER = 0.7
 """The share of the rate reached by a tile of half the side: it reads as much for half the work."""
@@ -102,11 +96,11 @@ def estimate_operation(
     if operation.primitive == REPEATED:
         hint = "ask for the operations of its body"
         raise InputError("a loop is no single operation", where=operation.line, hint=hint)
-    if operation.primitive in VIEWS:
+    if is_view(operation.primitive):
         return Estimate(0.0, 0.0, 0.0, rates.how)
-    if operation.primitive in MULTIPLIED:
+    if kind_of(operation.primitive) is WorkKind.PRODUCT:
         return product_estimate(product_of(operation), device, rates)
-    read = sum(type_of(value).bytes for value in operation.operands)
+    read = sum(value.type.bytes for value in operation.operands)
     return bytes_estimate(
         read + sum(value.type.bytes for value in operation.results), device, rates
     )

@@ -14,20 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammar.tensors.operations import Operation, Value
-from grammar.tensors.primitives import MULTIPLIED
 from grammar.tensors.sharding import Type
 from hierarchies.devices import Device
 from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
 from synth.compute.products import product_of
 from synth.compute.roofline import (
     TYPICAL,
-    VIEWS,
     Estimate,
     RooflineRates,
     bytes_estimate,
     product_estimate,
 )
+from synth.primitives import MULTIPLIED, is_view
 
 Shape = tuple[int, ...]
 
@@ -35,9 +34,6 @@ IN_GRADIENTS = 4
 """Products with scores in a backward pass: gradients of scores, values, queries and keys."""
 
 EXPONENTIAL = "exp"
-
-NAMED_OTHERWISE = VIEWS | {"transpose"}
-"""Primitives that take no time of their own: a kernel reads and writes in any order."""
 
 REGISTER_BYTES = 2**18
 """The registers of one multiprocessor, 65,536 of four bytes from V100 to B200 (CUDA programming
@@ -81,6 +77,11 @@ def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
         _shape(operation.results[0].type) for operation in listed if _is_score_product(operation)
     )
     return frozenset(exponentials.intersection(products))
+
+
+def renames(operation: Operation) -> bool:
+    """Whether an operation takes no time in a kernel, which reads and writes in any order."""
+    return is_view(operation.primitive) or operation.primitive == "transpose"
 
 
 def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
@@ -153,10 +154,7 @@ def _products(
     with_scores = []
     for operation in section.operations:
         if operation.primitive in MULTIPLIED:
-            if any(
-                is_scores(type_of(value), scores)
-                for value in (*operation.operands, *operation.results)
-            ):
+            if any(is_scores(value.type, scores) for value in operation.values):
                 with_scores.append(operation)
             else:
                 yield product_estimate(product_of(operation), device, rates)
@@ -174,7 +172,7 @@ def _attention(
         if not group:
             continue
         flops = sum(map(flops_of, group)) * (BACKWARD_PRODUCTS / IN_GRADIENTS if backward else 1)
-        dtype = type_of(group[0].operands[0]).dtype
+        dtype = group[0].operands[0].type.dtype
         rate = attention_rate(device, dtype, backward)
         part = 0.5 if causal else 1.0
         seconds = part * flops / rate + device.launch_seconds
@@ -193,7 +191,7 @@ def _fused_kernel(
     products = 0
     for operation in section.operations:
         names = [roots.get(str(operand), str(operand)) for operand in operation.operands]
-        if operation.primitive in NAMED_OTHERWISE and isinstance(operation.operands[0], Value):
+        if renames(operation) and isinstance(operation.operands[0], Value):
             roots |= dict.fromkeys((value.name for value in operation.results), names[0])
             continue
         product = operation.primitive in MULTIPLIED
@@ -201,7 +199,7 @@ def _fused_kernel(
         for name, operand in zip(names, operation.operands, strict=True):
             readers.setdefault(name, set()).add(-1 if product else products)
             if product and name in remade:
-                size = type_of(operand).bytes + sum(root.type.bytes for root in remade.pop(name))
+                size = operand.type.bytes + sum(root.type.bytes for root in remade.pop(name))
                 yield bytes_estimate(size, device, rates)
         if not product:
             groups.setdefault(products, []).append(operation)
@@ -270,7 +268,7 @@ def _row_bytes(operation: Operation) -> float:
     """The bytes that a reduction combines into one element."""
     if operation.primitive not in SUMMED:
         return 0.0
-    return type_of(operation.operands[0]).bytes / max(1, operation.results[0].type.elements)
+    return operation.operands[0].type.bytes / max(1, operation.results[0].type.elements)
 
 
 def _is_mask(operation: Operation, scores: Collection[Shape]) -> bool:
@@ -282,7 +280,7 @@ def _is_score_product(operation: Operation) -> bool:
         return False
     parameters: Mapping[str, Any] = operation.parameter
     _, (shared, _) = parameters["dimension_numbers"]
-    read = sum(type_of(operand).elements for operand in operation.operands)
+    read = sum(operand.type.elements for operand in operation.operands)
     return bool(shared) and operation.results[0].type.elements > read
 
 

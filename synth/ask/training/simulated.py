@@ -12,7 +12,6 @@ from pydantic import Field
 
 from grammar.tensors.operations import Step
 from grammar.tensors.parser import parse_step
-from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.ask.answers.parts import TextFile
@@ -34,7 +33,8 @@ from synth.collective.workload.files import write
 from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
+from synth.primitives import MULTIPLIED
 from synth.step.profiles import known
 from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
@@ -198,7 +198,7 @@ def products(step: Step) -> tuple[int, str]:
     found: Counter[str] = Counter()
     for one, times in count_primitives(step.graph):
         if one.primitive in MULTIPLIED:
-            found[type_of(one.operands[0]).dtype] += times * flops_of(one)
+            found[one.operands[0].type.dtype] += times * flops_of(one)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 

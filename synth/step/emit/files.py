@@ -15,13 +15,14 @@ from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
 from synth.collective.emit.text import templates
+from synth.primitives.calls.spelling import spell_tuple, spell_words
 from synth.step.emit.jax import JAX, spell_partition
 from synth.step.emit.language import TargetLanguage
 from synth.step.emit.listing import Listing
 from synth.step.emit.programs import Programs
 from synth.step.emit.scheduled import UNSCHEDULED, ScheduleText
 from synth.step.emit.sections import ProgramSection
-from synth.step.emit.spelling import WIDTH, spell_tuple, spell_words, trim_uncut
+from synth.step.emit.spelling import WIDTH, trim_uncut
 from synth.step.emit.torch import TORCH
 from synth.step.emit.values import use_collective
 from synth.step.emit.walk import build_listing, build_partial_listing
@@ -165,7 +166,7 @@ def _fill_template(
         templates("synth.step.emit")
         .get_template(language.template)
         .render(
-            runtime=language.name,
+            runtime=language.spelling.name,
             axes=list(axes.items()),
             sizes=", ".join(f"{axis}={size}" for axis, size in axes.items()),
             world=prod(axes.values()),
@@ -210,7 +211,7 @@ def _describe_value(
 
 def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
     """The element type of arrays in the file."""
-    return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
+    return language.spelling.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
 def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
@@ -220,4 +221,4 @@ def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()
 
 
-LONG_DTYPES = {dtype: _spell_dtype(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}
+LONG_DTYPES = {dtype: _spell_dtype(JAX, dtype) for dtype in JAX.spelling.dtypes if dtype != "key"}

@@ -109,12 +109,11 @@ def list_outputs(
     Raises InputError for an output that is a literal, which then is kept nowhere.
     """
     for name, (output, sharding) in zip(output_names(step), outputs, strict=True):
-        kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
         if names is not None and isinstance(output, Literal):
             hint = "leave microbatches out of the plan"
             raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
         yield StepOutput(
-            name, kind, sharding, names[str(output), sharding] if names is not None else ""
+            name, output.type, sharding, names[str(output), sharding] if names is not None else ""
         )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from grammar.tensors.operations import Step
 from grammar.tensors.sharding import part_shape
+from synth.primitives.calls.spelling import spell_words
 from synth.step.emit.jax import spell_partition
 from synth.step.emit.language import TargetLanguage
 from synth.step.emit.listing import Listing, SectionFunction
-from synth.step.emit.spelling import WIDTH, spell_statement, spell_words
+from synth.step.emit.spelling import WIDTH, spell_statement
 from synth.step.schedules import Action, Pass, PipelineSchedule
 from synth.step.sharding import Plan
 from synth.step.sharding.plan import PIPE, TIME
@@ -66,7 +67,7 @@ class ScheduleText:
             name = names[transfer.value.name, transfer.sharding]
             arguments = [f'"{word}"' for word in (name, transfer.source, transfer.target)]
             if language.gets_by_shape:
-                arguments += [str(shape), language.dtypes[transfer.value.type.dtype]]
+                arguments += [str(shape), language.spelling.dtypes[transfer.value.type.dtype]]
             comment = transfer.value.type.sharded(transfer.sharding)
             yield "\n".join(spell_statement(f"Transfer({', '.join(arguments)}),", comment))
 

@@ -12,34 +12,11 @@ from math import prod
 
 from grammar.tensors.operations import Literal, Operand, Operation, Parameter, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.step.factors.factor import Factor, Index
+from synth.primitives.factor import Factor, Index, Offset
+from synth.primitives.parameters import parse_numbers, read_entry
+from synth.primitives.rules.indexed import NUMBERS
 from synth.step.factors.flat import SUM_PRIMITIVE, count_elements, flat_parameters
-from synth.step.factors.indexed import NUMBERS
-from synth.step.factors.parameters import parse_numbers, read_entry
 from synth.step.factors.several_axes import OperationSharding
-
-
-@dataclass(frozen=True)
-class Offset:
-    """How the number of a part enters, the mixed-radix number of its coordinates on ``axes``.
-
-    A part has ``extent`` of the ``size`` positions, from number x extent on.
-
-    * ``OFFSET`` (iota): number x extent is added to each result.
-    * ``LOOK_UP`` (gather): the given ``entry`` of each index is first clipped to 0 .. size - 1 if
-      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero;
-      but if some entry is out of bounds and the mode is to fill, it is the fill value on part 0 and
-      zero on all others. Other entries follow the mode.
-    * ``DROP`` (scatters): the same, and nothing is written outside the part.
-    * ``PADDING`` (sums of flat values): number x extent is the position of the first element along
-      dimension ``entry``; positions from ``size`` on are padding.
-    """
-
-    index: Index
-    axes: tuple[str, ...]
-    entry: int
-    extent: int
-    size: int
 
 
 @dataclass(frozen=True)

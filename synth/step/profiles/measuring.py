@@ -164,9 +164,9 @@ class Torch:
 
 
 def _torch_kinds() -> Mapping[str, str]:
-    from synth.step.emit.torch import DTYPES  # Here, as this runs in a process of its own.
+    from synth.primitives.calls.torch import TORCH_SPELLING  # As this runs in a process of its own.
 
-    return {name: word.removeprefix("torch.") for name, word in DTYPES.items()}
+    return {name: word.removeprefix("torch.") for name, word in TORCH_SPELLING.dtypes.items()}
 
 
 class Jax:

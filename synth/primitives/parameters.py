@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from grammar.tensors.operations import Literal, Operand, Operation, Parameter
-from grammar.tensors.sharding import Type
-
-
-def type_of(operand: Operand) -> Type:
-    """Returns the type of an operand; a literal has rank 0."""
-    return Type(operand.dtype, ()) if isinstance(operand, Literal) else operand.type
-
-
-def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Returns the shape of an operand, () for a literal."""
-    return type_of(operand).shape
+from grammar.tensors.operations import Operation, Parameter
 
 
 def read_number(operation: Operation, name: str) -> int:
@@ -55,8 +44,3 @@ def parse_numbers(parameter: Parameter) -> tuple[int, ...]:
     assert isinstance(parameter, tuple), parameter
     assert all(isinstance(entry, int) for entry in parameter), parameter
     return cast("tuple[int, ...]", parameter)
-
-
-def split_words(text: str) -> tuple[str, ...]:
-    """Splits a line of names of primitives."""
-    return tuple(text.split())
