@@ -20,9 +20,7 @@ from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
 from synth.compute.flops import flops_of
 from synth.compute.products import product_of
 from synth.compute.roofline import (
-    TYPICAL,
     Estimate,
-    RooflineRates,
     bytes_estimate,
     product_estimate,
 )
@@ -92,7 +90,6 @@ def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
 def section_estimate(
     section: Section,
     device: Device,
-    rates: RooflineRates = TYPICAL,
     scores: Collection[Shape] = (),
 ) -> Estimate:
     """Seconds of a section; ``scores`` are the shapes of scores that are never in memory.
@@ -102,8 +99,8 @@ def section_estimate(
     if not section.rest:
         return section.measured
     estimates = [
-        *_products(section, device, rates, scores),
-        *_fused_kernel(section, device, rates, scores),
+        *_products(section, device, scores),
+        *_fused_kernel(section, device, scores),
     ]
     if section.measured == NOTHING:
         return sum_estimates_of_section(estimates)
@@ -113,13 +110,13 @@ def section_estimate(
 
 
 def section_parts(
-    section: Section, device: Device, rates: RooflineRates = TYPICAL, scores: Collection[Shape] = ()
+    section: Section, device: Device, scores: Collection[Shape] = ()
 ) -> tuple[Estimate, Estimate]:
     """Seconds of a section's products, and of everything between. Raises as ``section_estimate``.
 
     A measured total is divided in the ratio of the estimates.
     """
-    arguments = (section, device, rates, scores)
+    arguments = (section, device, scores)
     parts = (
         sum_estimates_of_section(_products(*arguments)),
         sum_estimates_of_section(_fused_kernel(*arguments)),
@@ -144,12 +141,10 @@ def sum_estimates_of_section(estimates: Iterable[Estimate]) -> Estimate:
     return total
 
 
-_ORDER = {"measured": 0, "fitted": 1, "roofline": 2}
+_ORDER = {"measured": 0, "roofline": 1}
 
 
-def _products(
-    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
-) -> Iterator[Estimate]:
+def _products(section: Section, device: Device, scores: Collection[Shape]) -> Iterator[Estimate]:
     """Estimates each product of matrices; products with scores become attention."""
     with_scores = []
     for operation in section.operations:
@@ -157,15 +152,13 @@ def _products(
             if any(is_scores(value.type, scores) for value in operation.values):
                 with_scores.append(operation)
             else:
-                yield product_estimate(product_of(operation), device, rates)
+                yield product_estimate(product_of(operation), device)
     if with_scores:
         causal = any(_is_mask(operation, scores) for operation in section.operations)
-        yield from _attention(with_scores, causal, device, rates)
+        yield from _attention(with_scores, causal, device)
 
 
-def _attention(
-    products: Sequence[Operation], causal: bool, device: Device, rates: RooflineRates
-) -> Iterator[Estimate]:
+def _attention(products: Sequence[Operation], causal: bool, device: Device) -> Iterator[Estimate]:
     """Attention: each full set of ``IN_GRADIENTS`` products is backward, the rest is forward."""
     back = len(products) // IN_GRADIENTS * IN_GRADIENTS
     for backward, group in ((False, products[back:]), (True, products[:back])):
@@ -177,11 +170,11 @@ def _attention(
         part = 0.5 if causal else 1.0
         seconds = part * flops / rate + device.launch_seconds
         least = part * flops / device.peak(dtype)
-        yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
+        yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, "roofline")
 
 
 def _fused_kernel(
-    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
+    section: Section, device: Device, scores: Collection[Shape]
 ) -> Iterator[Estimate]:
     """Estimates the operations between products as one kernel: reads inputs, writes results."""
     roots: dict[str, str] = {}
@@ -200,7 +193,7 @@ def _fused_kernel(
             readers.setdefault(name, set()).add(-1 if product else products)
             if product and name in remade:
                 size = operand.type.bytes + sum(root.type.bytes for root in remade.pop(name))
-                yield bytes_estimate(size, device, rates)
+                yield bytes_estimate(size, device)
         if not product:
             groups.setdefault(products, []).append(operation)
     kept = {roots.get(name, name) for name in section.kept}
@@ -222,7 +215,7 @@ def _fused_kernel(
         accesses = (*inputs.values(), *read_twice, *written.values())
         moved = sum(type_.bytes for type_ in accesses if not is_scores(type_, scores))
         if moved:
-            yield bytes_estimate(moved, device, rates)
+            yield bytes_estimate(moved, device)
 
 
 def _operands_read(

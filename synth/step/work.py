@@ -121,4 +121,4 @@ def _count_operations(graph: Graph, counts: Iterable[int]) -> Iterator[tuple[Ope
 
 def _kind_of(primitive: str) -> str:
     kind = kind_of(primitive)
-    return (WorkKind.MOVEMENT if kind is WorkKind.RANDOM else kind).value
+    return str((WorkKind.MOVEMENT if kind is WorkKind.RANDOM else kind).value)

@@ -14,7 +14,7 @@ from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Placement, System
 from hierarchies.devices import Device
 from synth.collective.semantics.point_to_point import stage_transfer
-from synth.compute import TYPICAL, Estimate, RooflineRates, Section, section_estimate, section_parts
+from synth.compute import Estimate, Section, section_estimate, section_parts
 from synth.step.point_to_point import price_transfer
 from synth.step.redistribution.seconds import Redistributor, RequestAnswers
 from synth.step.sharding.plan import PIPE
@@ -27,14 +27,13 @@ class Rooflines:
 
     device: Device
     scores: Collection[tuple[int, ...]] = ()
-    rates: RooflineRates = TYPICAL
 
     def __call__(self, section: Section) -> Estimate:
-        return section_estimate(section, self.device, self.rates, self.scores)
+        return section_estimate(section, self.device, self.scores)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
         """Estimates of its products of matrices, and of what is between them."""
-        return section_parts(section, self.device, self.rates, self.scores)
+        return section_parts(section, self.device, self.scores)
 
 
 @dataclass
