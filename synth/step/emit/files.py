@@ -12,7 +12,7 @@ import numpy as np
 
 from grammar.tensors.constants import pack
 from grammar.tensors.operations import Step, Value
-from grammar.tensors.sharding import Sharding
+from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 from synth.collective.emit.text import templates
 from synth.primitives.calls.spelling import spell_tuple, spell_words
@@ -74,32 +74,24 @@ def write(
             hint = "give the numbers that a key is made of, and wrap them in the step"
             raise InputError(f"input {label} is a key", hint=hint)
     homes = program.homes or (EVERYWHERE,) * len(program.inputs)
+    shardings = zip(step.graph.inputs, step.roles, program.inputs, homes, strict=True)
     inputs = [
-        _describe_value(
-            value.name, role, _spell_dtype(language, value.type.dtype), value.type.shape, sharding
-        )
-        | {"stage": home}
-        for value, role, sharding, home in zip(
-            step.graph.inputs, step.roles, program.inputs, homes, strict=True
-        )
+        _describe_value(language, value.name, value.type, sharding) | {"role": role, "stage": home}
+        for value, role, sharding, home in shardings
     ]
     outputs = [
-        _describe_value(
-            output.name,
-            "",
-            _spell_dtype(language, output.type.dtype),
-            output.type.shape,
-            output.sharding,
-        )
-        | {"kept": output.kept}
+        _describe_value(language, output.name, output.type, output.sharding) | {"kept": output.kept}
         for output in listing.outputs
     ]
-    values = [*step.graph.values.values()]
-    values += [
-        value
-        for operation in step.graph.everywhere()
-        if operation.body is not None
-        for value in operation.body.values.values()
+    bodies = (operation.body for operation in step.graph.everywhere())
+    graphs = (step.graph, *(body for body in bodies if body is not None))
+    values = [value for graph in graphs for value in graph.values.values()]
+    captured = [
+        (
+            name,
+            pack(_encode_constant(language, step.graph.values[name].type.dtype, data), WIDTH - 10),
+        )
+        for name, data in step.constants
     ]
     return _fill_template(
         language,
@@ -111,15 +103,7 @@ def write(
         made_by=made_by,
         inputs=inputs,
         outputs=outputs,
-        captured=[
-            (
-                name,
-                pack(
-                    _encode_constant(language, step.graph.values[name].type.dtype, data), WIDTH - 10
-                ),
-            )
-            for name, data in step.constants
-        ],
+        captured=captured,
         modules=sorted(programs.modules) if programs else [],
         placed=str(programs.placement) if programs and programs.reordered else "",
         **(scheduled.words(step, listing, language) if scheduled else UNSCHEDULED),
@@ -148,11 +132,9 @@ def write_operations(
         if isinstance(instruction, LocalOperation)
         for result in instruction.operation.results
     ]
-    words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("inputs", "outputs", "captured", "modules", "placed"), ()
-    )
-    return _fill_template(language, listing, sizes, values, **words, **nothing, **UNSCHEDULED)
+    words = {"name": "operations", "plan": "", "made_by": "collsynth", **UNSCHEDULED}
+    words |= dict.fromkeys(("inputs", "outputs", "captured", "modules", "placed"), ())
+    return _fill_template(language, listing, sizes, values, **words)
 
 
 def _fill_template(
@@ -195,14 +177,13 @@ def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> 
 
 
 def _describe_value(
-    name: str, role: str, dtype: str, shape: tuple[int, ...], sharding: Sharding
+    language: TargetLanguage, name: str, kind: Type, sharding: Sharding
 ) -> dict[str, Any]:
     """An input or output as templates use it."""
     return {
         "name": name,
-        "role": role,
-        "dtype": dtype,
-        "shape": shape,
+        "dtype": _spell_dtype(language, kind.dtype),
+        "shape": kind.shape,
         "spec": spell_partition(sharding),
         "cuts": spell_tuple(map(spell_words, trim_uncut(replace(sharding, flat=())))),
         "flat": f"({sharding.lead}, {spell_words(sharding.flat)})" if sharding.flat else "",

@@ -74,24 +74,11 @@ def _spell_entry(axes: tuple[str, ...]) -> str:
     return f'"{axes[0]}"' if len(axes) == 1 else spell_words(axes)
 
 
-_RESERVED = """
-argparse base64 json os zlib CAPTURED captured
-Path partial math np jax jnp lax Mesh NamedSharding P Any
-AXES WORLD INPUTS OUTPUTS Input mesh number by_program own_block only_first
-written_around flat_of unpadded without_padding laid_flat
-reordered flattened parted own look_up
-maxima_gradient repeat device_step sharded_step
-re time deque Pass Transfer Lies PASSES TRANSFERS LIES ORDER MICROBATCHES EVERYWHERE
-ONCE AT PARTS LETTERS meshes jitted Runner step extent
-values constants carried slices main drawn placed parts
-"""
-
 JAX = TargetLanguage(
     JAX_SPELLING,
     "step_jax.py.jinja",
     "jnp.zeros({shape}, {dtype})",
     lambda row: row.jax,
     emit_move,
-    frozenset(_RESERVED.split()),
     apart="lax.optimization_barrier({0})",
 )

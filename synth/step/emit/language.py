@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from itertools import chain
 
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
@@ -11,18 +15,28 @@ from synth.primitives import PRIMITIVES, Primitive
 from synth.primitives.calls.call import PrimitiveCall, RuntimeSpelling, Writer
 from synth.step.redistribution import ShardingMove
 
+_TEMPLATES = resources.files("synth.step.emit") / "templates"
+_INCLUDED = re.compile(r'{% (?:include|from) "([^"]+)"')
+_DEFINED = re.compile(
+    r"^(?:def|class) (\w+)"
+    r"|^(?:from [\w.]+ )?import ([\w. ,]+)$"
+    r"|^([A-Z]+)\b[^(\n=]* = (?:([A-Z]+) = )?",
+    re.MULTILINE,
+)
+"""The names that a template defines at the top of a file: functions, imports, constants."""
+
 
 @dataclass(frozen=True)
 class TargetLanguage:
     """A runtime that a step is written for.
 
-    ``template`` has the helpers of the functions, ``reserved`` the names that it defines.
-    ``empty``: an array without elements; ``writer``: how a primitive is called. ``move`` spells one
-    move of a value whose part has a type. ``gets_by_shape``: the receiver of a value must know its
-    shape. ``word``: cuts a result to words of 32 bits; empty where these are elements.
-    ``sent``: a value that is to be sent as it lies in memory. ``later``: turns the call of a
-    collective into one that only begins it; empty where the runtime orders work itself. ``apart``:
-    keeps a value from being merged with an equal one; empty where nothing does.
+    ``template`` has the helpers of the functions. ``empty``: an array without elements. ``writer``
+    selects how a primitive is called; ``move`` spells one move of a value whose part has a type.
+    ``gets_by_shape``: the receiver of a value must know its shape. ``word``: cuts a result to words
+    of 32 bits; empty where these are elements. ``sent``: a value that is to be sent as it lies in
+    memory. ``later``: turns the call of a collective into one that only begins it; empty where the
+    runtime orders work itself. ``apart``: keeps a value from being merged with an equal one; empty
+    where nothing does.
     """
 
     spelling: RuntimeSpelling
@@ -30,12 +44,22 @@ class TargetLanguage:
     empty: str
     writer: Callable[[Primitive], Writer]
     move: Callable[[str, ShardingMove, Type, Mapping[str, int]], str]
-    reserved: frozenset[str]
     gets_by_shape: bool = False
     word: str = ""
     sent: str = "{0}"
     later: str = ""
     apart: str = ""
+
+    @cached_property
+    def reserved(self) -> frozenset[str]:
+        """The names that the file defines, and those that its functions give to operands."""
+        names, files = {"device_step", "values", "constants", "carried", "slices"}, [self.template]
+        for file in files:  # which grows by those that it includes
+            text = (_TEMPLATES / file).read_text("utf-8")
+            files += _INCLUDED.findall(text)
+            for found in filter(None, chain.from_iterable(_DEFINED.findall(text))):
+                names |= {name.rpartition(" as ")[2] for name in found.split(", ")}
+        return frozenset(names)
 
     def write(self, call: PrimitiveCall) -> str:
         """Writes an operation. Raises InputError, with its line, for an unknown primitive."""

@@ -46,29 +46,12 @@ def _reduce_operation(kind: ReductionKind, held: Type) -> str:
     return "words" if kind is ReductionKind.SUM and held.dtype == "u32" else kind.value
 
 
-_RESERVED = """
-argparse base64 json os zlib CAPTURED captured Path math np torch dist NamedTuple Any
-AXES WORLD INPUTS OUTPUTS GROUPS Input coordinates number members make_groups
-group_of places finish by_program own_block only_first written_around all_gather
-flat_of unpadded without_padding
-all_to_all reduce_scatter all_reduce permute repeat flattened parted dynamic_slice
-dynamic_update_slice sort_together largest to_whole
-product_of_groups products_by_group convolution windows maxima_gradient padded
-total_order polygamma population_count leading_zeros reduce_precision lu_factors
-reduce_bits positions gather scatter threefry counted random_bits random_split
-random_fold_in
-itertools re time cache Pass Transfer PASSES TRANSFERS ORDER MICROBATCHES EVERYWHERE
-ONCE AT PARTS LETTERS REPORTS Rank tag step parts_of device_step values constants
-carried slices main drawn part_of
-"""
-
 TORCH = TargetLanguage(
     TORCH_SPELLING,
     "step_torch.py.jinja",
     "torch.zeros({shape}, dtype={dtype})",
     lambda row: row.torch,
     emit_move,
-    frozenset(_RESERVED.split()),
     word="({0}) & 0xFFFFFFFF",
     gets_by_shape=True,
     sent=CONTIGUOUS,
