@@ -175,6 +175,11 @@ class Graph:
             if operation.body is not None:
                 yield from operation.body.everywhere()
 
+    def graphs(self) -> Iterator[Graph]:
+        """The graph, and the bodies of all loops."""
+        yield self
+        yield from (loop.body for loop in self.everywhere() if loop.body is not None)
+
     def __str__(self) -> str:
         """Inputs, operations and outputs, one a line."""
         return self.spelled([""] * len(self.inputs), [""] * len(self.outputs))

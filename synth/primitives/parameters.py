@@ -44,3 +44,14 @@ def parse_numbers(parameter: Parameter) -> tuple[int, ...]:
     assert isinstance(parameter, tuple), parameter
     assert all(isinstance(entry, int) for entry in parameter), parameter
     return cast("tuple[int, ...]", parameter)
+
+
+Dots = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+"""The contracting dimensions of both operands of a product, and their batch dimensions."""
+
+
+def parse_dots(parameter: Parameter) -> Dots:
+    """Returns the dimension numbers of a product."""
+    (left, right), (batch_left, batch_right) = cast("tuple[tuple[Parameter, ...], ...]", parameter)
+    pairs = (left, right), (batch_left, batch_right)
+    return cast("Dots", tuple(tuple(map(parse_numbers, pair)) for pair in pairs))

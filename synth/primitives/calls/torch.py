@@ -9,6 +9,8 @@ from grammar.tensors.sharding import ReductionKind, is_float
 from synth.primitives.calls.call import PrimitiveCall, RuntimeSpelling, Writer
 from synth.primitives.calls.spelling import parse_entries, spell_tuple, spell_words
 from synth.primitives.parameters import (
+    Dots,
+    parse_dots,
     parse_numbers,
     read_entry,
     read_number,
@@ -184,9 +186,7 @@ def _spell_equation(letters: Sequence[Sequence[int]]) -> str:
     return f'"{left},{right}->{result}"'
 
 
-def _dot_letters(
-    dots: tuple[tuple[tuple[int, ...], ...], ...], ranks: Sequence[int]
-) -> list[list[int]]:
+def _dot_letters(dots: Dots, ranks: Sequence[int]) -> list[list[int]]:
     """Numbers the dimensions of both operands and the result for an einsum."""
     (left, right), (batch_left, batch_right) = dots
     first = list(range(ranks[0]))
@@ -199,14 +199,9 @@ def _dot_letters(
     return [first, second, result]
 
 
-def _dots(value: object) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    assert isinstance(value, tuple)
-    return tuple(tuple(parse_numbers(numbers) for numbers in pair) for pair in value)
-
-
 def multiply(call: PrimitiveCall) -> str:
     """Writes ``dot_general``."""
-    dots = _dots(call.operation.parameter["dimension_numbers"])
+    dots = parse_dots(call.operation.parameter["dimension_numbers"])
     letters = _dot_letters(dots, [len(call.given(at).shape) for at in (0, 1)])
     given = [
         text if call.given(at).dtype == call.result.dtype else f"{text}.to({call.dtype})"
@@ -218,17 +213,19 @@ def multiply(call: PrimitiveCall) -> str:
 def multiply_groups(call: PrimitiveCall) -> str:
     """A product for each group of rows: consecutive rows, or a stack if rows are summed."""
     entries = parse_entries(call.operation.parameter["ragged_dot_dimension_numbers"])
-    dots = _dots(entries["dot_dimension_numbers"])
+    dots = parse_dots(entries["dot_dimension_numbers"])
     (ragged,) = parse_numbers(entries["lhs_ragged_dimensions"])
     group = parse_numbers(entries.get("rhs_group_dimensions", ()))
     if len(call.given(2).shape) != 1 or ragged in dots[1][0]:
         raise call.refused("with groups of their own for each batch")
     rank = len(call.given(1).shape) - len(group)
     if group:
-        dots = tuple(
-            (pair[0], tuple(at - sum(place < at for place in group) for at in pair[1]))
-            for pair in dots
+        (left, right), (batch_left, batch_right) = dots
+        right, batch_right = (
+            tuple(at - sum(place < at for place in group) for at in places)
+            for places in (right, batch_right)
         )
+        dots = (left, right), (batch_left, batch_right)
     letters = _dot_letters(dots, [len(call.given().shape), rank])
     equation = _spell_equation(letters)
     if ragged in dots[0][0]:

@@ -8,7 +8,8 @@ from grammar.tensors.operations import Operation, Parameter
 from synth.primitives.factor import Cut
 from synth.primitives.indices import Indices, Names, Note, none_of
 from synth.primitives.parameters import (
-    parse_numbers,
+    Dots,
+    parse_dots,
     read_entry,
     read_number,
     read_numbers,
@@ -16,12 +17,10 @@ from synth.primitives.parameters import (
 )
 from synth.primitives.rules.windows import tiles
 
-Dots = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
-
 
 def dot_general(operation: Operation) -> Indices:
     """Batch, left and right dimensions are free, contracting ones are summed."""
-    left, right = _dot_names(operation, _dots(operation.parameter["dimension_numbers"]))
+    left, right = _dot_names(operation, parse_dots(operation.parameter["dimension_numbers"]))
     return Indices([left, right], [_result(left, right)])
 
 
@@ -32,7 +31,7 @@ def ragged_dot_general(operation: Operation) -> Indices:
     """
     parameter = "ragged_dot_dimension_numbers"
     entries = dict(cast("tuple[tuple[str, Parameter], ...]", operation.parameter[parameter]))
-    dots = _dots(entries["dot_dimension_numbers"])
+    dots = parse_dots(entries["dot_dimension_numbers"])
     left, right = _dot_names(operation, dots)
     groups = read_entry(operation, parameter, "rhs_group_dimensions")
     ragged = {left[at] for at in read_entry(operation, parameter, "lhs_ragged_dimensions")}
@@ -47,14 +46,6 @@ def ragged_dot_general(operation: Operation) -> Indices:
     left, right, out = (_drop_names(names, ragged) for names in (left, right, out))
     sizes = none_of(operation.operands[2].type.shape)
     return Indices([left, right, sizes], [out])
-
-
-def _dots(numbers: Parameter) -> Dots:
-    (left, right), batches = cast("tuple[tuple[Parameter, Parameter], ...]", numbers)
-    return (parse_numbers(left), parse_numbers(right)), (
-        parse_numbers(batches[0]),
-        parse_numbers(batches[1]),
-    )
 
 
 def _dot_names(operation: Operation, dots: Dots) -> tuple[Names, Names]:

@@ -83,9 +83,7 @@ def write(
         _describe_value(language, output.name, output.type, output.sharding) | {"kept": output.kept}
         for output in listing.outputs
     ]
-    bodies = (operation.body for operation in step.graph.everywhere())
-    graphs = (step.graph, *(body for body in bodies if body is not None))
-    values = [value for graph in graphs for value in graph.values.values()]
+    values = [value for graph in step.graph.graphs() for value in graph.values.values()]
     captured = [
         (
             name,

@@ -5,12 +5,10 @@ Every other operation needs a dimension that flattening removes, so its operands
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from math import prod
+from collections.abc import Iterator
 
-from grammar.tensors.operations import Operation, Parameter
-from grammar.tensors.sharding import Flat, ReductionKind, Sharding, part_shape
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Flat, ReductionKind
 from synth.primitives import is_elementwise
 from synth.primitives.factor import Row
 from synth.primitives.parameters import read_numbers
@@ -50,34 +48,3 @@ def _rows(operation: Operation) -> Iterator[Row]:
             if operation.primitive != FILL_PRIMITIVE or operation.shapes == [()]:
                 operands = tuple(Flat(lead) if shape else None for shape in operation.shapes)
                 yield Row(operands, (Flat(lead),) * len(operation.results))
-
-
-def flat_parameters(
-    operation: Operation,
-    operands: Sequence[Sharding],
-    results: Sequence[Sharding],
-    sizes: Mapping[str, int],
-) -> Operation:
-    """Returns the operation with parameters that fit a device's part of flat values."""
-    if operation.primitive == FILL_PRIMITIVE and results[0].flat:
-        shape = part_shape(operation.results[0].type, results[0], sizes)
-        return _replace_parameter(operation, "shape", shape)
-    if operation.primitive == SUM_PRIMITIVE and operands[0].flat:
-        lead = operands[0].lead
-        kept = (axis for axis in read_numbers(operation, "axes") if axis < lead)
-        return _replace_parameter(operation, "axes", (*kept, lead))
-    return operation
-
-
-def _replace_parameter(operation: Operation, name: str, value: Parameter) -> Operation:
-    parameters = dict(operation.parameters) | {name: value}
-    return replace(operation, parameters=tuple(parameters.items()))
-
-
-def count_elements(
-    operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]
-) -> int:
-    """Returns the number of flattened elements of a sum's operand, without padding."""
-    cut = operands[0]
-    block = part_shape(operation.operands[0].type, cut.unflattened(), sizes)
-    return prod(block[cut.lead :])
