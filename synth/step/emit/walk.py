@@ -18,7 +18,7 @@ from synth.primitives import PRIMITIVES
 from synth.primitives.calls.call import PrimitiveCall
 from synth.primitives.calls.spelling import spell_tuple, spell_words
 from synth.step.emit.language import TargetLanguage
-from synth.step.emit.listing import Function, Listing, SectionFunction, list_outputs
+from synth.step.emit.listing import Function, Listing, list_outputs
 from synth.step.emit.sections import ProgramSection, split_sections
 from synth.step.emit.spelling import Identifiers, spell_statement, spell_unpacking
 from synth.step.emit.values import FunctionValues, MoveCall, MoveContext, members_of, use_collective
@@ -63,8 +63,9 @@ def build_listing(
         tuple(writer.functions),
         tuple(list_outputs(step, split.outputs, names if program.places else None)),
         tuple(sending.moves),
-        tuple(SectionFunction(section, names) for section in split.sections),
+        split.sections,
         split.transfers,
+        names,
     )
 
 
@@ -81,7 +82,7 @@ def build_partial_listing(
     """
     writer = _FunctionWriter(MoveContext(language, sizes))
     writer.section(program, {}, sent)
-    return Listing(tuple(writer.functions), (), tuple(writer.sending.moves), (), ())
+    return Listing(tuple(writer.functions), (), tuple(writer.sending.moves), (), (), {})
 
 
 @dataclass
