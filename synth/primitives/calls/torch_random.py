@@ -17,7 +17,6 @@ from synth.primitives.parameters import read_number
 _SIGNED = {"u32": "i32", "i32": "i32", "f32": "i32", "f16": "i16", "bf16": "i16", "i16": "i16"}
 _SIGNED |= {"f64": "i64", "i64": "i64", "i8": "i8", "u8": "i8", "f8_e4m3fn": "i8", "f8_e5m2": "i8"}
 """For each element type the signed one of as many bits."""
-_BITS = {8: "u8", 32: "u32"}
 THREEFRY = "fry"
 
 
@@ -46,7 +45,7 @@ def shift_right(call: PrimitiveCall) -> str:
 def draw_bits(call: PrimitiveCall) -> str:
     """Writes ``random_bits``."""
     bits = read_number(call.operation, "bit_width")
-    if bits not in _BITS:
+    if bits not in (8, 32):
         raise call.refused(f"of {bits} bits")
     drawn = call.write("random_bits({0}, {shape})")
     return drawn if bits == 32 else f"({drawn} & 0xFF).to(torch.uint8)"
