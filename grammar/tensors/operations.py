@@ -40,6 +40,11 @@ class Literal:
     def __hash__(self) -> int:
         return hash(str(self))
 
+    @property
+    def type(self) -> Type:
+        """The type, of rank 0."""
+        return Type(self.dtype, ())
+
     def __str__(self) -> str:
         return f"{_spell_number(self.value)}:{self.dtype}"
 
@@ -92,6 +97,16 @@ class Operation:
     def parameter(self) -> Mapping[str, Parameter]:
         """The parameters by name. Lookup raises InputError for one that the step's text lacks."""
         return _Parameters(self)
+
+    @property
+    def values(self) -> tuple[Operand, ...]:
+        """The operands, then the results."""
+        return (*self.operands, *self.results)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the operands."""
+        return [operand.type.shape for operand in self.operands]
 
     @cached_property
     def form(self) -> OperationForm:
@@ -159,6 +174,11 @@ class Graph:
             yield operation
             if operation.body is not None:
                 yield from operation.body.everywhere()
+
+    def graphs(self) -> Iterator[Graph]:
+        """The graph, and the bodies of all loops."""
+        yield self
+        yield from (loop.body for loop in self.everywhere() if loop.body is not None)
 
     def __str__(self) -> str:
         """Inputs, operations and outputs, one a line."""
@@ -281,6 +301,11 @@ class ShardedStep:
         above = [f"{place}\n" if place != last else "" for place, last in pairs]
         return self.step.spelled(f"step {_word(self.step.name)} over {over}", above)
 
+
+REPEATED = "scan"
+"""The one primitive that has a body."""
+REPLICATED = "replicated"
+"""The parameter of a primitive that every device is to compute whole."""
 
 REDISTRIBUTE = "redistribute"
 SEND = "send"

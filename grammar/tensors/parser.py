@@ -24,6 +24,7 @@ from grammar.tensors.operations import (
     CONSTANT,
     EVERYWHERE,
     MOVING,
+    REPEATED,
     Graph,
     Literal,
     Operand,
@@ -319,7 +320,7 @@ class _StepTransformer:
         )
         if name in MOVING and self.axes is None:
             self.refuse(name, f"{name} is an operation of sharded steps only")
-        if (name == "scan") is not (body is not None):
+        if (name == REPEATED) is not (body is not None):
             self.refuse(name, f"{name} {'without' if body is None else 'with'} a body")
         if body is not None and (problem := _loop_mismatch(operation, body)):
             self.refuse(name, problem)
@@ -427,10 +428,10 @@ def _loop_mismatch(loop: Operation, body: Graph) -> str:
         return f"{len(loop.operands)} values for the {len(body.inputs)} inputs of the body"
     if len(loop.results) != len(body.outputs) or len(loop.results) < carried:
         return f"{len(loop.results)} results of the {len(body.outputs)} outputs of the body"
-    operands = list(map(_type, loop.operands))
+    operands = [operand.type for operand in loop.operands]
     results = [value.type for value in loop.results]
     inputs = [value.type for value in body.inputs]
-    outputs = list(map(_type, body.outputs))
+    outputs = [output.type for output in body.outputs]
     scanned = [_stacked_type(length, slice_type) for slice_type in inputs[kept:]]
     stacked = [_stacked_type(length, slice_type) for slice_type in outputs[carried:]]
     pairs = [
@@ -443,10 +444,6 @@ def _loop_mismatch(loop: Operation, body: Graph) -> str:
     return next(
         (f"{outer} where the body has {inner}" for outer, inner in pairs if outer != inner), ""
     )
-
-
-def _type(operand: Operand) -> Type:
-    return operand.type if isinstance(operand, Value) else Type(operand.dtype, ())
 
 
 def _stacked_type(length: int, slice_type: Type) -> Type:

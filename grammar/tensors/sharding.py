@@ -224,6 +224,11 @@ def dtype_bytes(dtype: str) -> int:
     raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
 
 
+def is_float(dtype: str) -> bool:
+    """Whether elements are floating-point numbers."""
+    return dtype.startswith(("f", "bf"))
+
+
 def parse_value_type(dtype: str, shape: tuple[int, ...]) -> Type:
     """The type with this element type and shape. Raises InputError for an unknown element type, and
     for a shape with more dimensions or elements than any array has.

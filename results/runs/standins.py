@@ -81,5 +81,5 @@ def _calls(case: Case, one: RedistributedValue) -> Iterator[str]:
     for move in one.path.requests(sizes):
         block, inside = pad_move(move, one.value.type, sizes)
         kind = Type(block.dtype, part_shape(block, inside.before, sizes))
-        text = f"held({kind.shape}, {language.dtypes[kind.dtype]})"
+        text = f"held({kind.shape}, {language.spelling.dtypes[kind.dtype]})"
         yield language.move(text, inside, kind, sizes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from grammar.tensors.sharding import dtype_bytes
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.compute import TYPICAL, Estimate, RooflineRates
+from synth.compute import Estimate
 from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
 
 
@@ -43,10 +43,10 @@ class Attention:
         return 2 * once if self.backward else once
 
 
-def attention_estimate(one: Attention, device: Device, rates: RooflineRates = TYPICAL) -> Estimate:
+def attention_estimate(one: Attention, device: Device) -> Estimate:
     """Seconds of flash attention. Raises InputError for a type that the device has no rate for."""
     peak = device.peak(one.dtype)
     rate = attention_rate(device, one.dtype, one.backward)
     least = max(one.flops / peak, one.bytes / device.memory_bytes_per_second)
     seconds = max(one.flops / rate, least) + device.launch_seconds
-    return Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
+    return Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, "roofline")

@@ -8,7 +8,6 @@ from hierarchies.devices import Device
 from results.steps.attention import Attention, attention_estimate
 from results.steps.shapes import Plan, Shape
 from synth.compute import (
-    TYPICAL,
     MatrixProduct,
     bytes_estimate,
     product_estimate,
@@ -21,8 +20,8 @@ queries and keys, and the activation, each at its own size."""
 SCORED = 6
 """Scores of attention that go to memory: written, masked and normalised, dropped, read again."""
 
-ADDED = replace(TYPICAL, memory=1.0)
-"""Additions of large matrices reach the best rate of a memory."""
+ADDED = 1.0
+"""The share of the best rate of a memory that additions of large matrices reach."""
 
 GRADIENT_BYTES = 12
 """A gradient is written with its product's two bytes, read, and added to a sum of four."""

@@ -1,7 +1,7 @@
 """Seconds of one device's work: takes an operation and a device, returns an estimate.
 
-An estimate always says where it comes from: ``measured`` on such a device, ``fitted`` to
-measurements on it, or a ``roofline`` of the rates that devices reach. It always has an interval.
+An estimate always says where it comes from: ``measured`` on such a device, or a
+``roofline`` of the rates that devices reach. It always has an interval.
 Collectives are priced in ``synth.collective``, not here.
 
 >>> from hierarchies.devices import device_named
@@ -17,10 +17,8 @@ Collectives are priced in ``synth.collective``, not here.
 from synth.compute.flops import flops_of as flops_of
 from synth.compute.products import MatrixProduct as MatrixProduct
 from synth.compute.products import product_of as product_of
-from synth.compute.roofline import TYPICAL as TYPICAL
 from synth.compute.roofline import Estimate as Estimate
 from synth.compute.roofline import Provenance as Provenance
-from synth.compute.roofline import RooflineRates as RooflineRates
 from synth.compute.roofline import bytes_estimate as bytes_estimate
 from synth.compute.roofline import estimate_operation as estimate_operation
 from synth.compute.roofline import product_estimate as product_estimate

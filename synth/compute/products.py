@@ -14,7 +14,7 @@ from typing import Any
 from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import dtype_bytes
 from hierarchies import InputError
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def product_of(operation: Operation) -> MatrixProduct:
     """
     flops = flops_of(operation)
     result = operation.results[0].type
-    left, right = (type_of(operand) for operand in operation.operands[:2])
+    left, right = (operand.type for operand in operation.operands[:2])
     parameters: Mapping[str, Any] = operation.parameter
     batch = columns = 1
     stored = 0

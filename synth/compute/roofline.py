@@ -7,8 +7,8 @@ split, or the tiles are smaller and less efficient. A product takes its rounds a
 or the time of its bytes, whichever is longer; everything else takes the time of its bytes. Each
 operation waits for its launch.
 
-Rates are the best ever measured (``hierarchies.devices``); ordinary sizes reach the share of it in
-``TYPICAL``, with the interval in which measured rows lie. Laws: seconds grow with every size, and
+Rates are the best ever measured (``hierarchies.devices``); ordinary sizes reach a share of it,
+with the interval in which measured rows lie. Laws: seconds grow with every size, and
 are never below operations/peak nor bytes/memory rate.
 """
 
@@ -18,19 +18,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from grammar.tensors.operations import Operation
-from grammar.tensors.primitives import MULTIPLIED, REPEATED
+from grammar.tensors.operations import REPEATED, Operation
 from hierarchies import InputError
 from hierarchies.devices import Device
-from synth.compute.flops import type_of
 from synth.compute.products import MatrixProduct, product_of
+from synth.primitives import WorkKind, is_view, kind_of
 
-Provenance = Literal["measured", "fitted", "roofline"]
-
-VIEWS = frozenset(
-    ("reshape", "squeeze", "stop_gradient", "bitcast_convert_type", "optimization_barrier")
-)
-"""Primitives that rename the same bytes and take no time."""
+Provenance = Literal["measured", "roofline"]
 
 SMALLER = 0.7
 """The share of the rate reached by a tile of half the side: it reads as much for half the work."""
@@ -50,8 +44,7 @@ UNMEASURED_MEMORY = 0.9
 class Estimate:
     """Seconds of one operation, with a range that holds nine of ten cases, and its provenance.
 
-    ``how``: ``measured`` on such a device, ``fitted`` to measurements on it, or ``roofline``: from
-    rates.
+    ``how``: ``measured`` on such a device, or ``roofline``: from rates.
     """
 
     seconds: float
@@ -65,33 +58,15 @@ class Estimate:
         return Estimate(*ends, self.how)
 
 
-@dataclass(frozen=True)
-class RooflineRates:
-    """The shares of the best measured rates that operations reach, and the ranges of ratios.
-
-    ``products`` is a share of the matrix rate and ``memory`` of the memory's rate. ``low`` and
-    ``high`` are ratios of measured to estimated seconds of products, ``memory_low`` and
-    ``memory_high`` those of everything else.
-    """
-
-    products: float
-    memory: float
-    low: float
-    high: float
-    memory_low: float
-    memory_high: float
-    how: Provenance = "roofline"
+PRODUCT_SHARE, PRODUCT_LOW, PRODUCT_HIGH = 0.87, 0.8, 1.25
+MEMORY_SHARE, MEMORY_LOW, MEMORY_HIGH = 0.7, 0.6, 2.2
+"""The shares of the best measured rates that products, and everything else, usually reach, and the
+ranges of ratios of measured to estimated seconds: the median of what large products of one model
+reach on an A100 and an H100; checked on other rows of ``tests/synth/compute/matmuls.csv``. On both,
+an addition reaches all of the memory's rate, an activation 0.6 and a normalisation 0.4."""
 
 
-TYPICAL = RooflineRates(0.87, 0.7, 0.8, 1.25, 0.6, 2.2)
-"""The median of what large products of one model reach on an A100 and an H100; checked on other
-rows of ``tests/synth/compute/matmuls.csv``. On both, an addition reaches all of the memory's rate,
-an activation 0.6 and a normalisation 0.4 of the best."""
-
-
-def estimate_operation(
-    operation: Operation, device: Device, rates: RooflineRates = TYPICAL
-) -> Estimate:
+def estimate_operation(operation: Operation, device: Device) -> Estimate:
     """Seconds of one operation on one device's part; the types are of that part.
 
     Raises InputError for a loop (estimate its body instead), for an element type without a rate on
@@ -100,33 +75,31 @@ def estimate_operation(
     if operation.primitive == REPEATED:
         hint = "ask for the operations of its body"
         raise InputError("a loop is no single operation", where=operation.line, hint=hint)
-    if operation.primitive in VIEWS:
-        return Estimate(0.0, 0.0, 0.0, rates.how)
-    if operation.primitive in MULTIPLIED:
-        return product_estimate(product_of(operation), device, rates)
-    read = sum(type_of(value).bytes for value in operation.operands)
-    return bytes_estimate(
-        read + sum(value.type.bytes for value in operation.results), device, rates
-    )
+    if is_view(operation.primitive):
+        return Estimate(0.0, 0.0, 0.0, "roofline")
+    if kind_of(operation.primitive) is WorkKind.PRODUCT:
+        return product_estimate(product_of(operation), device)
+    return bytes_estimate(sum(value.type.bytes for value in operation.values), device)
 
 
-def product_estimate(
-    product: MatrixProduct, device: Device, rates: RooflineRates = TYPICAL
-) -> Estimate:
+def product_estimate(product: MatrixProduct, device: Device) -> Estimate:
     """Seconds of a product of matrices."""
     peak = device.peak(product.dtype)
-    rate = min(peak, rates.products * (device.reached(product.dtype) or UNMEASURED * peak))
+    rate = min(peak, PRODUCT_SHARE * (device.reached(product.dtype) or UNMEASURED * peak))
     least = max(product.flops / peak, product.bytes / device.memory_bytes_per_second)
     moved = _memory_seconds(product.bytes, device)
     seconds = max(_compute_seconds(product, device, rate), moved)
-    return _estimate_between(seconds, least, rates.low, rates.high, device, rates.how)
+    return _estimate_between(seconds, least, PRODUCT_LOW, PRODUCT_HIGH, device)
 
 
-def bytes_estimate(size: int, device: Device, rates: RooflineRates = TYPICAL) -> Estimate:
-    """Seconds of work that reads and writes ``size`` bytes and computes little."""
+def bytes_estimate(size: int, device: Device, share: float = MEMORY_SHARE) -> Estimate:
+    """Seconds of work that reads and writes ``size`` bytes and computes little.
+
+    ``share``: of the best measured rate of the memory.
+    """
     least = size / device.memory_bytes_per_second
-    seconds = max(_memory_seconds(size, device) / rates.memory, least)
-    return _estimate_between(seconds, least, rates.memory_low, rates.memory_high, device, rates.how)
+    seconds = max(_memory_seconds(size, device) / share, least)
+    return _estimate_between(seconds, least, MEMORY_LOW, MEMORY_HIGH, device)
 
 
 def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:
@@ -166,7 +139,7 @@ def _memory_seconds(size: int, device: Device) -> float:
 
 
 def _estimate_between(
-    seconds: float, least: float, low: float, high: float, device: Device, how: Provenance
+    seconds: float, least: float, low: float, high: float, device: Device
 ) -> Estimate:
     launched = seconds + device.launch_seconds
-    return Estimate(launched, max(least, low * launched), high * launched, how)
+    return Estimate(launched, max(least, low * launched), high * launched, "roofline")

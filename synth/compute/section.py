@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammar.tensors.operations import Operation, Value
-from grammar.tensors.primitives import MULTIPLIED
 from grammar.tensors.sharding import Type
 from hierarchies.devices import Device
 from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
 from synth.compute.products import product_of
 from synth.compute.roofline import (
-    TYPICAL,
-    VIEWS,
     Estimate,
-    RooflineRates,
     bytes_estimate,
     product_estimate,
 )
+from synth.primitives import MULTIPLIED, is_view
 
 Shape = tuple[int, ...]
 
@@ -35,9 +32,6 @@ IN_GRADIENTS = 4
 """Products with scores in a backward pass: gradients of scores, values, queries and keys."""
 
 EXPONENTIAL = "exp"
-
-NAMED_OTHERWISE = VIEWS | {"transpose"}
-"""Primitives that take no time of their own: a kernel reads and writes in any order."""
 
 REGISTER_BYTES = 2**18
 """The registers of one multiprocessor, 65,536 of four bytes from V100 to B200 (CUDA programming
@@ -83,6 +77,11 @@ def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
     return frozenset(exponentials.intersection(products))
 
 
+def renames(operation: Operation) -> bool:
+    """Whether an operation takes no time in a kernel, which reads and writes in any order."""
+    return is_view(operation.primitive) or operation.primitive == "transpose"
+
+
 def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
     """Whether a value has one element for each query and key."""
     return bool(scores) and _shape(kind) in scores
@@ -91,7 +90,6 @@ def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
 def section_estimate(
     section: Section,
     device: Device,
-    rates: RooflineRates = TYPICAL,
     scores: Collection[Shape] = (),
 ) -> Estimate:
     """Seconds of a section; ``scores`` are the shapes of scores that are never in memory.
@@ -101,8 +99,8 @@ def section_estimate(
     if not section.rest:
         return section.measured
     estimates = [
-        *_products(section, device, rates, scores),
-        *_fused_kernel(section, device, rates, scores),
+        *_products(section, device, scores),
+        *_fused_kernel(section, device, scores),
     ]
     if section.measured == NOTHING:
         return sum_estimates_of_section(estimates)
@@ -112,13 +110,13 @@ def section_estimate(
 
 
 def section_parts(
-    section: Section, device: Device, rates: RooflineRates = TYPICAL, scores: Collection[Shape] = ()
+    section: Section, device: Device, scores: Collection[Shape] = ()
 ) -> tuple[Estimate, Estimate]:
     """Seconds of a section's products, and of everything between. Raises as ``section_estimate``.
 
     A measured total is divided in the ratio of the estimates.
     """
-    arguments = (section, device, rates, scores)
+    arguments = (section, device, scores)
     parts = (
         sum_estimates_of_section(_products(*arguments)),
         sum_estimates_of_section(_fused_kernel(*arguments)),
@@ -143,47 +141,40 @@ def sum_estimates_of_section(estimates: Iterable[Estimate]) -> Estimate:
     return total
 
 
-_ORDER = {"measured": 0, "fitted": 1, "roofline": 2}
+_ORDER = {"measured": 0, "roofline": 1}
 
 
-def _products(
-    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
-) -> Iterator[Estimate]:
+def _products(section: Section, device: Device, scores: Collection[Shape]) -> Iterator[Estimate]:
     """Estimates each product of matrices; products with scores become attention."""
     with_scores = []
     for operation in section.operations:
         if operation.primitive in MULTIPLIED:
-            if any(
-                is_scores(type_of(value), scores)
-                for value in (*operation.operands, *operation.results)
-            ):
+            if any(is_scores(value.type, scores) for value in operation.values):
                 with_scores.append(operation)
             else:
-                yield product_estimate(product_of(operation), device, rates)
+                yield product_estimate(product_of(operation), device)
     if with_scores:
         causal = any(_is_mask(operation, scores) for operation in section.operations)
-        yield from _attention(with_scores, causal, device, rates)
+        yield from _attention(with_scores, causal, device)
 
 
-def _attention(
-    products: Sequence[Operation], causal: bool, device: Device, rates: RooflineRates
-) -> Iterator[Estimate]:
+def _attention(products: Sequence[Operation], causal: bool, device: Device) -> Iterator[Estimate]:
     """Attention: each full set of ``IN_GRADIENTS`` products is backward, the rest is forward."""
     back = len(products) // IN_GRADIENTS * IN_GRADIENTS
     for backward, group in ((False, products[back:]), (True, products[:back])):
         if not group:
             continue
         flops = sum(map(flops_of, group)) * (BACKWARD_PRODUCTS / IN_GRADIENTS if backward else 1)
-        dtype = type_of(group[0].operands[0]).dtype
+        dtype = group[0].operands[0].type.dtype
         rate = attention_rate(device, dtype, backward)
         part = 0.5 if causal else 1.0
         seconds = part * flops / rate + device.launch_seconds
         least = part * flops / device.peak(dtype)
-        yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, rates.how)
+        yield Estimate(seconds, max(least, LOW * seconds), HIGH * seconds, "roofline")
 
 
 def _fused_kernel(
-    section: Section, device: Device, rates: RooflineRates, scores: Collection[Shape]
+    section: Section, device: Device, scores: Collection[Shape]
 ) -> Iterator[Estimate]:
     """Estimates the operations between products as one kernel: reads inputs, writes results."""
     roots: dict[str, str] = {}
@@ -193,7 +184,7 @@ def _fused_kernel(
     products = 0
     for operation in section.operations:
         names = [roots.get(str(operand), str(operand)) for operand in operation.operands]
-        if operation.primitive in NAMED_OTHERWISE and isinstance(operation.operands[0], Value):
+        if renames(operation) and isinstance(operation.operands[0], Value):
             roots |= dict.fromkeys((value.name for value in operation.results), names[0])
             continue
         product = operation.primitive in MULTIPLIED
@@ -201,8 +192,8 @@ def _fused_kernel(
         for name, operand in zip(names, operation.operands, strict=True):
             readers.setdefault(name, set()).add(-1 if product else products)
             if product and name in remade:
-                size = type_of(operand).bytes + sum(root.type.bytes for root in remade.pop(name))
-                yield bytes_estimate(size, device, rates)
+                size = operand.type.bytes + sum(root.type.bytes for root in remade.pop(name))
+                yield bytes_estimate(size, device)
         if not product:
             groups.setdefault(products, []).append(operation)
     kept = {roots.get(name, name) for name in section.kept}
@@ -224,7 +215,7 @@ def _fused_kernel(
         accesses = (*inputs.values(), *read_twice, *written.values())
         moved = sum(type_.bytes for type_ in accesses if not is_scores(type_, scores))
         if moved:
-            yield bytes_estimate(moved, device, rates)
+            yield bytes_estimate(moved, device)
 
 
 def _operands_read(
@@ -270,7 +261,7 @@ def _row_bytes(operation: Operation) -> float:
     """The bytes that a reduction combines into one element."""
     if operation.primitive not in SUMMED:
         return 0.0
-    return type_of(operation.operands[0]).bytes / max(1, operation.results[0].type.elements)
+    return operation.operands[0].type.bytes / max(1, operation.results[0].type.elements)
 
 
 def _is_mask(operation: Operation, scores: Collection[Shape]) -> bool:
@@ -282,7 +273,7 @@ def _is_score_product(operation: Operation) -> bool:
         return False
     parameters: Mapping[str, Any] = operation.parameter
     _, (shared, _) = parameters["dimension_numbers"]
-    read = sum(type_of(operand).elements for operand in operation.operands)
+    read = sum(operand.type.elements for operand in operation.operands)
     return bool(shared) and operation.results[0].type.elements > read
 
 

@@ -7,20 +7,13 @@ of the step's text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from grammar.tensors.operations import Graph, Operation, Step
-from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED, RANDOM, REDUCED, REPEATED
+from grammar.tensors.operations import REPEATED, Graph, Operation, Step
 from synth.compute.flops import flops_of
-
-KINDS: Mapping[str, frozenset[str]] = {
-    "products": MULTIPLIED,
-    "elementwise": ARITHMETIC,
-    "reductions": REDUCED,
-    "movement": MOVED | RANDOM,
-}
+from synth.primitives import WorkKind, kind_of
 
 
 @dataclass(frozen=True)
@@ -127,4 +120,5 @@ def _count_operations(graph: Graph, counts: Iterable[int]) -> Iterator[tuple[Ope
 
 
 def _kind_of(primitive: str) -> str:
-    return next((kind for kind, names in KINDS.items() if primitive in names), "unknown")
+    kind = kind_of(primitive)
+    return str((WorkKind.MOVEMENT if kind is WorkKind.RANDOM else kind).value)

@@ -17,6 +17,7 @@ from replying import models_of
 from synth.ask.table import VERBS
 from synth.collective.emit import TARGETS
 from synth.collective.run import BACKENDS
+from synth.primitives import PRIMITIVES
 
 PACKAGES = ("hierarchies", "grammar", "synth")
 TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where new things go")[1]
@@ -161,6 +162,18 @@ def lists(names: Collection[str]) -> set[Path]:
 )
 def test_names_are_listed_where_the_table_says(what: str, names: Collection[str]) -> None:
     assert short(lists(names)) == short({*named(row(what))})
+
+
+def test_primitives_are_listed_where_the_table_says() -> None:
+    """Other modules name a few of them, for what they look for in a step."""
+    names: dict[Path, set[str]] = {}
+    for file in modules():
+        for node in ast.walk(_tree(file)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words = set(node.value.split())
+                names.setdefault(file, set()).update(words if words <= PRIMITIVES.keys() else ())
+    found = {file for file, words in names.items() if 6 * len(words) > len(PRIMITIVES)}
+    assert short(found) == short(named(row("a primitive")))
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -18,7 +18,7 @@ from jax import lax
 from jax._src.lax import lax as _lax
 from scipy.special import erf, erfc, erfinv
 
-from grammar.tensors.primitives import REPLICATED
+from grammar.tensors.operations import REPLICATED
 from synth.step.trace.parameters import dtype_name
 
 Array = Any

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_step
-from grammar.tensors.primitives import MULTIPLIED
 from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.ask.answers.training.simulated import (
@@ -42,7 +41,8 @@ from synth.collective.workload.files import write
 from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
+from synth.primitives import MULTIPLIED
 from synth.step.profiles import Kinds, known
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import TransferProtocol
@@ -286,7 +286,7 @@ def products(step: Step) -> tuple[int, str]:
     found: Counter[str] = Counter()
     for operation, times in count_primitives(step.graph):
         if operation.primitive in MULTIPLIED:
-            found[type_of(operation.operands[0]).dtype] += times * flops_of(operation)
+            found[operation.operands[0].type.dtype] += times * flops_of(operation)
     [(dtype, _)] = found.most_common(1) or [("f32", 0)]
     return sum(found.values()), dtype
 

@@ -12,16 +12,17 @@ import numpy as np
 
 from grammar.tensors.constants import pack
 from grammar.tensors.operations import Step, Value
-from grammar.tensors.sharding import Sharding
+from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError
 from synth.collective.emit.text import templates
+from synth.primitives.calls.spelling import spell_tuple, spell_words
 from synth.step.emit.jax import JAX, spell_partition
 from synth.step.emit.language import TargetLanguage
 from synth.step.emit.listing import Listing
 from synth.step.emit.programs import Programs
 from synth.step.emit.scheduled import UNSCHEDULED, ScheduleText
 from synth.step.emit.sections import ProgramSection
-from synth.step.emit.spelling import WIDTH, spell_tuple, spell_words, trim_uncut
+from synth.step.emit.spelling import WIDTH, trim_uncut
 from synth.step.emit.torch import TORCH
 from synth.step.emit.values import use_collective
 from synth.step.emit.walk import build_listing, build_partial_listing
@@ -73,32 +74,22 @@ def write(
             hint = "give the numbers that a key is made of, and wrap them in the step"
             raise InputError(f"input {label} is a key", hint=hint)
     homes = program.homes or (EVERYWHERE,) * len(program.inputs)
+    shardings = zip(step.graph.inputs, step.roles, program.inputs, homes, strict=True)
     inputs = [
-        _describe_value(
-            value.name, role, _spell_dtype(language, value.type.dtype), value.type.shape, sharding
-        )
-        | {"stage": home}
-        for value, role, sharding, home in zip(
-            step.graph.inputs, step.roles, program.inputs, homes, strict=True
-        )
+        _describe_value(language, value.name, value.type, sharding) | {"role": role, "stage": home}
+        for value, role, sharding, home in shardings
     ]
     outputs = [
-        _describe_value(
-            output.name,
-            "",
-            _spell_dtype(language, output.type.dtype),
-            output.type.shape,
-            output.sharding,
-        )
-        | {"kept": output.kept}
+        _describe_value(language, output.name, output.type, output.sharding) | {"kept": output.kept}
         for output in listing.outputs
     ]
-    values = [*step.graph.values.values()]
-    values += [
-        value
-        for operation in step.graph.everywhere()
-        if operation.body is not None
-        for value in operation.body.values.values()
+    values = [value for graph in step.graph.graphs() for value in graph.values.values()]
+    captured = [
+        (
+            name,
+            pack(_encode_constant(language, step.graph.values[name].type.dtype, data), WIDTH - 10),
+        )
+        for name, data in step.constants
     ]
     return _fill_template(
         language,
@@ -110,15 +101,7 @@ def write(
         made_by=made_by,
         inputs=inputs,
         outputs=outputs,
-        captured=[
-            (
-                name,
-                pack(
-                    _encode_constant(language, step.graph.values[name].type.dtype, data), WIDTH - 10
-                ),
-            )
-            for name, data in step.constants
-        ],
+        captured=captured,
         modules=sorted(programs.modules) if programs else [],
         placed=str(programs.placement) if programs and programs.reordered else "",
         **(scheduled.words(step, listing, language) if scheduled else UNSCHEDULED),
@@ -147,11 +130,9 @@ def write_operations(
         if isinstance(instruction, LocalOperation)
         for result in instruction.operation.results
     ]
-    words: dict[str, Any] = {"name": "operations", "plan": "", "made_by": "collsynth"}
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("inputs", "outputs", "captured", "modules", "placed"), ()
-    )
-    return _fill_template(language, listing, sizes, values, **words, **nothing, **UNSCHEDULED)
+    words = {"name": "operations", "plan": "", "made_by": "collsynth", **UNSCHEDULED}
+    words |= dict.fromkeys(("inputs", "outputs", "captured", "modules", "placed"), ())
+    return _fill_template(language, listing, sizes, values, **words)
 
 
 def _fill_template(
@@ -165,7 +146,7 @@ def _fill_template(
         templates("synth.step.emit")
         .get_template(language.template)
         .render(
-            runtime=language.name,
+            runtime=language.spelling.name,
             axes=list(axes.items()),
             sizes=", ".join(f"{axis}={size}" for axis, size in axes.items()),
             world=prod(axes.values()),
@@ -194,14 +175,13 @@ def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> 
 
 
 def _describe_value(
-    name: str, role: str, dtype: str, shape: tuple[int, ...], sharding: Sharding
+    language: TargetLanguage, name: str, kind: Type, sharding: Sharding
 ) -> dict[str, Any]:
     """An input or output as templates use it."""
     return {
         "name": name,
-        "role": role,
-        "dtype": dtype,
-        "shape": shape,
+        "dtype": _spell_dtype(language, kind.dtype),
+        "shape": kind.shape,
         "spec": spell_partition(sharding),
         "cuts": spell_tuple(map(spell_words, trim_uncut(replace(sharding, flat=())))),
         "flat": f"({sharding.lead}, {spell_words(sharding.flat)})" if sharding.flat else "",
@@ -210,7 +190,7 @@ def _describe_value(
 
 def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
     """The element type of arrays in the file."""
-    return language.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
+    return language.spelling.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
 def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
@@ -220,4 +200,4 @@ def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()
 
 
-LONG_DTYPES = {dtype: _spell_dtype(JAX, dtype) for dtype in JAX.dtypes if dtype != "key"}
+LONG_DTYPES = {dtype: _spell_dtype(JAX, dtype) for dtype in JAX.spelling.dtypes if dtype != "key"}

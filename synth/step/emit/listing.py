@@ -40,57 +40,25 @@ class StepOutput:
 
 
 @dataclass(frozen=True)
-class SectionFunction:
-    """A section as a function of the file; ``names`` are those under which values are kept."""
-
-    section: ProgramSection
-    names: Mapping[Key, str]
-
-    @property
-    def key(self) -> str:
-        """The action of a schedule without its microbatch; else words."""
-        assert self.section.phase is not None
-        return str(self.section.phase)
-
-    @property
-    def function(self) -> str:
-        """The function's name; empty if it makes nothing and is there to send and receive."""
-        return self.section.function if self.section.makes else ""
-
-    @property
-    def reads(self) -> list[str]:
-        return self._named((value.name, sharding) for value, sharding in self.section.reads)
-
-    @property
-    def makes(self) -> list[str]:
-        pairs = self.section.makes
-        return self._named((v.name, sharding) for v, sharding in pairs if isinstance(v, Value))
-
-    @property
-    def adds(self) -> list[str]:
-        return self._named(self.section.adds)
-
-    @property
-    def keeps(self) -> list[str]:
-        return self._named(self.section.keeps)
-
-    def _named(self, keys: Iterable[Key]) -> list[str]:
-        return [self.names[key] for key in keys]
-
-
-@dataclass(frozen=True)
 class Listing:
     """The functions of a step, bodies of loops first, and its outputs.
 
-    ``moves``: those that the functions do. With microbatches there are several functions:
-    ``written`` in their order, with ``transfers`` between them.
+    ``moves``: those that the functions do. With microbatches there are several functions, one for
+    each of ``sections`` that makes something, with ``transfers`` between them; ``names`` are those
+    under which values are kept.
     """
 
     functions: tuple[Function, ...]
     outputs: tuple[StepOutput, ...]
     moves: tuple[ShardingMove, ...]
-    written: tuple[SectionFunction, ...]
+    sections: tuple[ProgramSection, ...]
     transfers: tuple[SectionTransfer, ...]
+    names: Mapping[Key, str]
+
+    def named(self, values: Iterable[tuple[Operand | str, Sharding]]) -> list[str]:
+        """The names of values; literals have none."""
+        pairs = (pair for pair in values if not isinstance(pair[0], Literal))
+        return [self.names[str(value), sharding] for value, sharding in pairs]
 
     @property
     def text(self) -> str:
@@ -109,12 +77,11 @@ def list_outputs(
     Raises InputError for an output that is a literal, which then is kept nowhere.
     """
     for name, (output, sharding) in zip(output_names(step), outputs, strict=True):
-        kind = output.type if isinstance(output, Value) else Type(output.dtype, ())
         if names is not None and isinstance(output, Literal):
             hint = "leave microbatches out of the plan"
             raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
         yield StepOutput(
-            name, kind, sharding, names[str(output), sharding] if names is not None else ""
+            name, output.type, sharding, names[str(output), sharding] if names is not None else ""
         )
 
 

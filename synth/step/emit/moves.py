@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from grammar.tensors.sharding import ReductionKind
-from synth.step.redistribution import ShardingMove
-
-LARGEST = {"f8_e4m3fn": "448.0"}
-"""The largest finite number of floats without infinity; what is larger becomes NaN."""
+from grammar.tensors.sharding import ReductionKind, Type
+from synth.primitives.calls.call import RuntimeSpelling
+from synth.primitives.calls.spelling import spell_words
+from synth.step.redistribution import MoveKind, ShardingMove
 
 
 def find_senders(move: ShardingMove, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
@@ -29,19 +28,12 @@ def find_senders(move: ShardingMove, sizes: Mapping[str, int]) -> tuple[tuple[st
     return axes, senders
 
 
-def spell_neutral(
-    kind: ReductionKind, dtype: str, dtypes: Mapping[str, str], infinite: str, limits: str
-) -> str:
-    """The neutral element of a reduction, as Python."""
-    if dtype == "bool":
-        return str(kind is ReductionKind.MIN)
-    if kind is ReductionKind.SUM:
-        return "0"
-    sign = "-" if kind is ReductionKind.MAX else ""
-    if dtype in LARGEST:
-        return f"{sign}{LARGEST[dtype]}"
-    if dtype.startswith(("f", "bf")):
-        return f"{sign}{infinite}.inf"
-    if dtype.startswith("u"):  # a runtime may keep these in a wider type, which has other limits
-        return "0" if kind is ReductionKind.MAX else str(2 ** int(dtype[1:]) - 1)
-    return f"{limits}({dtypes[dtype]}).{'min' if kind is ReductionKind.MAX else 'max'}"
+def spell_local_move(text: str, move: ShardingMove, held: Type, spelling: RuntimeSpelling) -> str:
+    """Spells a move that does not communicate, which both runtimes have as the same helpers."""
+    axes = spell_words(move.axes)
+    if move.how is MoveKind.SLICE:
+        return f"own_block({text}, {move.enters}, {axes})"
+    if move.how is MoveKind.MASK:
+        return f"only_first({text}, {axes})" if move.kind is ReductionKind.SUM else text
+    neutral = spelling.neutral(move.kind, held.dtype)
+    return f"written_around({text}, {move.leaves}, {axes}, {neutral})"

@@ -8,12 +8,14 @@ from math import prod
 from textwrap import wrap
 from typing import Any
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import Step, Value
 from grammar.tensors.sharding import part_shape
+from synth.primitives.calls.spelling import spell_words
 from synth.step.emit.jax import spell_partition
 from synth.step.emit.language import TargetLanguage
-from synth.step.emit.listing import Listing, SectionFunction
-from synth.step.emit.spelling import WIDTH, spell_statement, spell_words
+from synth.step.emit.listing import Listing
+from synth.step.emit.sections import ProgramSection
+from synth.step.emit.spelling import WIDTH, spell_statement
 from synth.step.schedules import Action, Pass, PipelineSchedule
 from synth.step.sharding import Plan
 from synth.step.sharding.plan import PIPE, TIME
@@ -50,7 +52,7 @@ class ScheduleText:
             "stages": self.order.stages > 1,
             "order": [_break_row(row) for row in str(self.order).splitlines()],
             "microbatches": self.plan.microbatches,
-            "written": ["\n".join(_spell_pass(section)) for section in listing.written],
+            "written": ["\n".join(_spell_pass(section, listing)) for section in listing.sections],
             "transfers": list(self._transfers(listing, language)),
             "lies": self._lies(listing),
             "parts": "PARTS",
@@ -60,22 +62,23 @@ class ScheduleText:
         }
 
     def _transfers(self, listing: Listing, language: TargetLanguage) -> Iterator[str]:
-        names = {key: name for section in listing.written for key, name in section.names.items()}
         for transfer in listing.transfers:
             shape = part_shape(transfer.value.type, transfer.sharding, self.plan.parts)
-            name = names[transfer.value.name, transfer.sharding]
+            [name] = listing.named([(transfer.value, transfer.sharding)])
             arguments = [f'"{word}"' for word in (name, transfer.source, transfer.target)]
             if language.gets_by_shape:
-                arguments += [str(shape), language.dtypes[transfer.value.type.dtype]]
+                arguments += [str(shape), language.spelling.dtypes[transfer.value.type.dtype]]
             comment = transfer.value.type.sharded(transfer.sharding)
             yield "\n".join(spell_statement(f"Transfer({', '.join(arguments)}),", comment))
 
     def _lies(self, listing: Listing) -> Mapping[str, str]:
         """The sharding of one microbatch of each value between passes, as JAX spells it."""
         spelled: dict[str, str] = {}
-        for section in listing.written:
-            pairs = (*section.section.reads, *section.section.makes)
-            for name, (_, sharding) in zip((*section.reads, *section.makes), pairs, strict=True):
+        for section in listing.sections:
+            pairs = [
+                pair for pair in (*section.reads, *section.makes) if isinstance(pair[0], Value)
+            ]
+            for name, (_, sharding) in zip(listing.named(pairs), pairs, strict=True):
                 inside = sharding.without(TIME)
                 axes = [axis for _, axis in inside.partial]
                 partial = f", {spell_words(axes)}" if axes else ""
@@ -85,10 +88,10 @@ class ScheduleText:
     def _reports(self, step: Step, listing: Listing) -> int:
         """The rank that reports: the first of the stage of the first result that is no input."""
         stages = {
-            name: section.section.phase.stage
-            for section in listing.written
-            for name in section.makes
-            if section.section.phase is not None
+            name: section.phase.stage
+            for section in listing.sections
+            if section.phase is not None
+            for name in listing.named(section.makes)
         }
         given = {value.name for value in step.graph.inputs}
         reporting = [stages[out.kept] for out in listing.outputs if out.name not in given]
@@ -99,9 +102,9 @@ class ScheduleText:
         return place * prod(size for _, size in self.plan.axes[axes.index(PIPE) + 1 :])
 
 
-def _spell_pass(section: SectionFunction) -> list[str]:
-    """Spells an entry of the table of passes."""
-    phase = section.section.phase
+def _spell_pass(section: ProgramSection, listing: Listing) -> list[str]:
+    """Spells an entry of the table of passes; one that makes nothing is there to send."""
+    phase = section.phase
     assert phase is not None
     lists = {
         "reads": section.reads,
@@ -109,9 +112,10 @@ def _spell_pass(section: SectionFunction) -> list[str]:
         "adds": section.adds,
         "keeps": section.keeps,
     }
-    head = f'    "{section.key}": Pass('
-    arguments = [str(phase.stage), section.function or "None"]
-    arguments += [f"{name}={spell_words(words)}" for name, words in lists.items() if words]
+    named = {key: listing.named(values) for key, values in lists.items()}
+    head = f'    "{phase}": Pass('
+    arguments = [str(phase.stage), section.function if section.makes else "None"]
+    arguments += [f"{key}={spell_words(names)}" for key, names in named.items() if names]
     if len(short := f"{head}{', '.join(arguments)}),") <= WIDTH:
         return [short]
     lines = (wrap(line, WIDTH - 12, break_on_hyphens=False) for line in arguments)

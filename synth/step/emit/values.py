@@ -12,8 +12,9 @@ from math import prod
 
 from grammar.tensors.operations import Literal, Operand, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
+from synth.primitives.calls.spelling import spell_tuple
 from synth.step.emit.language import TargetLanguage
-from synth.step.emit.spelling import Identifiers, spell_statement, spell_tuple
+from synth.step.emit.spelling import Identifiers, spell_statement
 from synth.step.redistribution import MoveKind, RedistributionPath, ShardingMove, pad_move
 from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.program import Key
@@ -91,7 +92,7 @@ class FunctionValues:
     def read(self, operand: Operand, sharding: Sharding) -> str:
         """The text of an operand where it is read."""
         if isinstance(operand, Literal):
-            return self.language.literal(operand)
+            return self.language.spelling.literal(operand)
         return self.held[operand.name, sharding]
 
     def made(self, value: Value, sharding: Sharding) -> tuple[str, str]:
@@ -155,7 +156,9 @@ class FunctionValues:
         elif value.type.elements == 0:
             # XLA refuses to gather along a dimension without elements; nothing is to be sent.
             shape, dtype = part_shape(value.type, path.target, self.sizes), value.type.dtype
-            call = self.language.empty.format(shape=shape, dtype=self.language.dtypes[dtype])
+            call = self.language.empty.format(
+                shape=shape, dtype=self.language.spelling.dtypes[dtype]
+            )
             self.lines += spell_statement(f"{made} = {call}", value.type.sharded(path.target))
         else:
             self.sending.moves += path.moves

@@ -14,26 +14,18 @@ from typing import assert_never
 from grammar.tensors.operations import Operation, Step, Value
 from grammar.tensors.sharding import Sharding
 from hierarchies import InputError
-from synth.step.emit.language import PrimitiveCall, TargetLanguage
-from synth.step.emit.listing import Function, Listing, SectionFunction, list_outputs
+from synth.primitives import PRIMITIVES
+from synth.primitives.calls.call import PrimitiveCall
+from synth.primitives.calls.spelling import spell_tuple, spell_words
+from synth.step.emit.language import TargetLanguage
+from synth.step.emit.listing import Function, Listing, list_outputs
 from synth.step.emit.sections import ProgramSection, split_sections
-from synth.step.emit.spelling import (
-    Identifiers,
-    spell_statement,
-    spell_tuple,
-    spell_unpacking,
-    spell_words,
-)
+from synth.step.emit.spelling import Identifiers, spell_statement, spell_unpacking
 from synth.step.emit.values import FunctionValues, MoveCall, MoveContext, members_of, use_collective
 from synth.step.factors import Index, part_of
 from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.plan import scan_operands_of
 from synth.step.sharding.program import Key
-
-SEQUENCE_RESULTS = frozenset(
-    ("sort", "split", "top_k", "approx_top_k", "unstack", "lu", "qr", "eigh", "svd")
-)
-"""Primitives whose calls return a sequence of results, even of a single one."""
 
 
 def build_listing(
@@ -71,8 +63,9 @@ def build_listing(
         tuple(writer.functions),
         tuple(list_outputs(step, split.outputs, names if program.places else None)),
         tuple(sending.moves),
-        tuple(SectionFunction(section, names) for section in split.sections),
+        split.sections,
         split.transfers,
+        names,
     )
 
 
@@ -89,7 +82,7 @@ def build_partial_listing(
     """
     writer = _FunctionWriter(MoveContext(language, sizes))
     writer.section(program, {}, sent)
-    return Listing(tuple(writer.functions), (), tuple(writer.sending.moves), (), ())
+    return Listing(tuple(writer.functions), (), tuple(writer.sending.moves), (), (), {})
 
 
 @dataclass
@@ -217,7 +210,8 @@ class _Scope:
                 self.values.lines += spell_unpacking(dict(names_made), source) if names_made else []
         else:
             names = [name for name, _ in made]
-            left = spell_tuple(names)[1:-1] if operation.primitive in SEQUENCE_RESULTS else names[0]
+            is_sequence = PRIMITIVES[operation.primitive].is_sequence
+            left = spell_tuple(names)[1:-1] if is_sequence else names[0]
             self.values.lines += spell_statement(
                 f"{left} = {text}", ", ".join(what for _, what in made)
             )
@@ -247,7 +241,7 @@ class _Scope:
             masked = f"without_padding({text}, {part.offset.size}, {spell_words(part.offset.axes)})"
             operands, part = [masked], replace(part, offset=None)
         return self.language.write(
-            PrimitiveCall(part.operation, tuple(operands), part.offset, self.language)
+            PrimitiveCall(part.operation, tuple(operands), part.offset, self.language.spelling)
         )
 
     def _repeated(self, done: LocalOperation, operands: Sequence[str]) -> str:
@@ -263,6 +257,7 @@ class _Scope:
         return f"repeat({name}, {', '.join(map(spell_tuple, groups))}, {length}, reverse={reverse})"
 
     def _check(self, value: Value) -> None:
-        if value.type.dtype not in self.language.dtypes:
-            problem = f"{self.language.name} has no {value.type.dtype}, and {value} is of it"
+        spelling = self.language.spelling
+        if value.type.dtype not in spelling.dtypes:
+            problem = f"{spelling.name} has no {value.type.dtype}, and {value} is of it"
             raise InputError(problem, where=self.line)

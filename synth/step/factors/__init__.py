@@ -30,8 +30,8 @@ Over two axes an operation has a row for each: here one cuts the batch, one the 
 ['[?@data,?@model]', '[?@model,?]', '[?@data,?]{sum:model}']
 """
 
-from synth.step.factors.factor import Cut, Factor, Index, Row
-from synth.step.factors.parts import Offset, OperationPart, part_of, part_parameters
+from synth.primitives.factor import Cut, Factor, Index, Offset, Row
+from synth.step.factors.parts import OperationPart, part_of, part_parameters
 from synth.step.factors.rows import list_all_rows, list_rows
 from synth.step.factors.several_axes import OperationSharding, match_rows, shard_operation
 from synth.step.factors.table import factors_of

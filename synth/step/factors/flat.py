@@ -5,16 +5,14 @@ Every other operation needs a dimension that flattening removes, so its operands
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from math import prod
+from collections.abc import Iterator
 
-from grammar.tensors.operations import Operation, Parameter
-from grammar.tensors.sharding import Flat, ReductionKind, Sharding, part_shape
-from synth.step.factors.factor import Row
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import Flat, ReductionKind
+from synth.primitives import is_elementwise
+from synth.primitives.factor import Row
+from synth.primitives.parameters import read_numbers
 from synth.step.factors.forms import cache_by_form
-from synth.step.factors.parameters import read_numbers, shape_of, type_of
-from synth.step.factors.table import ELEMENTWISE
 
 FILL_PRIMITIVE = "broadcast_in_dim"
 SUM_PRIMITIVE = "reduce_sum"
@@ -32,50 +30,21 @@ def flat_rows(operation: Operation) -> tuple[Row, ...]:
 
 def _rows(operation: Operation) -> Iterator[Row]:
     if operation.primitive == SUM_PRIMITIVE:
-        [shape] = map(shape_of, operation.operands)
+        [shape] = operation.shapes
         reduced = read_numbers(operation, "axes")
         for lead in range(len(shape)):
             if set(range(lead, len(shape))) <= set(reduced):
                 yield Row((Flat(lead),), (ReductionKind.SUM,))
         return
     shapes = {value.type.shape for value in operation.results}
-    if operation.primitive not in (*ELEMENTWISE, FILL_PRIMITIVE) or len(shapes) != 1:
+    if (
+        not (is_elementwise(operation.primitive) or operation.primitive == FILL_PRIMITIVE)
+        or len(shapes) != 1
+    ):
         return
     [result] = shapes
-    operand_shapes = list(map(shape_of, operation.operands))
-    if all(shape in ((), result) for shape in operand_shapes):
+    if all(shape in ((), result) for shape in operation.shapes):
         for lead in range(len(result)):
-            if operation.primitive != FILL_PRIMITIVE or operand_shapes == [()]:
-                operands = tuple(Flat(lead) if shape else None for shape in operand_shapes)
+            if operation.primitive != FILL_PRIMITIVE or operation.shapes == [()]:
+                operands = tuple(Flat(lead) if shape else None for shape in operation.shapes)
                 yield Row(operands, (Flat(lead),) * len(operation.results))
-
-
-def flat_parameters(
-    operation: Operation,
-    operands: Sequence[Sharding],
-    results: Sequence[Sharding],
-    sizes: Mapping[str, int],
-) -> Operation:
-    """Returns the operation with parameters that fit a device's part of flat values."""
-    if operation.primitive == FILL_PRIMITIVE and results[0].flat:
-        shape = part_shape(type_of(operation.results[0]), results[0], sizes)
-        return _replace_parameter(operation, "shape", shape)
-    if operation.primitive == SUM_PRIMITIVE and operands[0].flat:
-        lead = operands[0].lead
-        kept = (axis for axis in read_numbers(operation, "axes") if axis < lead)
-        return _replace_parameter(operation, "axes", (*kept, lead))
-    return operation
-
-
-def _replace_parameter(operation: Operation, name: str, value: Parameter) -> Operation:
-    parameters = dict(operation.parameters) | {name: value}
-    return replace(operation, parameters=tuple(parameters.items()))
-
-
-def count_elements(
-    operation: Operation, operands: Sequence[Sharding], sizes: Mapping[str, int]
-) -> int:
-    """Returns the number of flattened elements of a sum's operand, without padding."""
-    cut = operands[0]
-    block = part_shape(type_of(operation.operands[0]), cut.unflattened(), sizes)
-    return prod(block[cut.lead :])

@@ -9,37 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 from grammar.tensors.operations import Literal, Operand, Operation, Parameter, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.step.factors.factor import Factor, Index
-from synth.step.factors.flat import SUM_PRIMITIVE, count_elements, flat_parameters
-from synth.step.factors.indexed import NUMBERS
-from synth.step.factors.parameters import parse_numbers, read_entry
+from synth.primitives.factor import Factor, Index, Offset
+from synth.primitives.parameters import parse_numbers, read_entry, read_numbers
+from synth.primitives.rules.indexed import NUMBERS
+from synth.step.factors.flat import FILL_PRIMITIVE, SUM_PRIMITIVE
 from synth.step.factors.several_axes import OperationSharding
 
-
-@dataclass(frozen=True)
-class Offset:
-    """How the number of a part enters, the mixed-radix number of its coordinates on ``axes``.
-
-    A part has ``extent`` of the ``size`` positions, from number x extent on.
-
-    * ``OFFSET`` (iota): number x extent is added to each result.
-    * ``LOOK_UP`` (gather): the given ``entry`` of each index is first clipped to 0 .. size - 1 if
-      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero;
-      but if some entry is out of bounds and the mode is to fill, it is the fill value on part 0 and
-      zero on all others. Other entries follow the mode.
-    * ``DROP`` (scatters): the same, and nothing is written outside the part.
-    * ``PADDING`` (sums of flat values): number x extent is the position of the first element along
-      dimension ``entry``; positions from ``size`` on are padding.
-    """
-
-    index: Index
-    axes: tuple[str, ...]
-    entry: int
-    extent: int
-    size: int
+T = TypeVar("T", Value, Operand)
 
 
 @dataclass(frozen=True)
@@ -56,18 +36,20 @@ def part_of(
     """Returns the part of an operation that a device computes, given the shardings."""
     counts = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
     extents = {factor: factor.size // parts for factor, parts in counts.items()}
+
+    def parts(values: Sequence[T], shardings: Sequence[Sharding]) -> tuple[T, ...]:
+        return tuple(_part(*pair, sizes) for pair in zip(values, shardings, strict=True))
+
     part = replace(
         operation,
-        operands=tuple(_parts(operation.operands, how.operands, sizes)),
-        results=tuple(
-            _part(*pair, sizes) for pair in zip(operation.results, how.results, strict=True)
-        ),
+        operands=parts(operation.operands, how.operands),
+        results=parts(operation.results, how.results),
         parameters=part_parameters(operation, extents),
     )
     if any(sharding.flat for sharding in (*how.operands, *how.results)):
         return _flat_part(operation, part, how, sizes)
     offsets = (
-        _offset(operation, factor, axes, counts[factor])
+        Offset(factor.index, axes, _entry(operation, factor), extents[factor], factor.size)
         for factor, axes in how.factors.items()
         if factor.index is not None
     )
@@ -77,14 +59,18 @@ def part_of(
 def _flat_part(
     operation: Operation, part: Operation, how: OperationSharding, sizes: Mapping[str, int]
 ) -> OperationPart:
-    whole = replace(operation, parameters=part.parameters)
-    cut = flat_parameters(whole, how.operands, how.results, sizes)
-    part = replace(part, parameters=cut.parameters)
-    if operation.primitive != SUM_PRIMITIVE:
-        return OperationPart(part)
-    flat, size = how.operands[0], count_elements(operation, how.operands, sizes)
-    extent = -(-size // prod(sizes[axis] for axis in flat.flat))
-    return OperationPart(part, Offset(Index.PADDING, flat.flat, flat.lead, extent, size))
+    parameters, offset = dict(part.parameters), None
+    if operation.primitive == FILL_PRIMITIVE:
+        parameters["shape"] = part.results[0].type.shape
+    if operation.primitive == SUM_PRIMITIVE:
+        flat = how.operands[0]
+        kept = (axis for axis in read_numbers(operation, "axes") if axis < flat.lead)
+        parameters["axes"] = (*kept, flat.lead)
+        block = part_shape(operation.operands[0].type, flat.unflattened(), sizes)
+        size = prod(block[flat.lead :])
+        extent = -(-size // prod(sizes[axis] for axis in flat.flat))
+        offset = Offset(Index.PADDING, flat.flat, flat.lead, extent, size)
+    return OperationPart(replace(part, parameters=tuple(parameters.items())), offset)
 
 
 def part_parameters(
@@ -113,12 +99,6 @@ def _divide_parameter(value: Parameter, at: int | None, extent: int, size: int) 
     return tuple(numbers)
 
 
-def _offset(operation: Operation, factor: Factor, axes: tuple[str, ...], parts: int) -> Offset:
-    assert factor.index is not None
-    at = _entry(operation, factor)
-    return Offset(factor.index, axes, at, factor.size // parts, factor.size)
-
-
 def _entry(operation: Operation, factor: Factor) -> int:
     """Returns which entry of an index refers to the dimension that is cut."""
     match factor.index:
@@ -133,14 +113,8 @@ def _entry(operation: Operation, factor: Factor) -> int:
     return read_entry(operation, NUMBERS, key).index(place)
 
 
-def _parts(
-    operands: Sequence[Operand], how: Sequence[Sharding], sizes: Mapping[str, int]
-) -> Sequence[Operand]:
-    return [
-        operand if isinstance(operand, Literal) else _part(operand, sharding, sizes)
-        for operand, sharding in zip(operands, how, strict=True)
-    ]
-
-
-def _part(value: Value, sharding: Sharding, sizes: Mapping[str, int]) -> Value:
-    return Value(value.name, Type(value.type.dtype, part_shape(value.type, sharding, sizes)))
+def _part(operand: T, sharding: Sharding, sizes: Mapping[str, int]) -> T:
+    if isinstance(operand, Literal):
+        return operand
+    shape = part_shape(operand.type, sharding, sizes)
+    return Value(operand.name, Type(operand.type.dtype, shape))

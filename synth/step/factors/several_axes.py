@@ -14,9 +14,8 @@ from math import prod
 from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import ReductionKind, Sharding, check_type, replicated_sharding
 from hierarchies import InputError
-from synth.step.factors.factor import Factor, Row, spell_shardings
+from synth.primitives.factor import Factor, Row, spell_shardings
 from synth.step.factors.forms import cache_by_form
-from synth.step.factors.parameters import shape_of, type_of
 from synth.step.factors.rows import list_all_rows, list_rows
 
 MOST_SHOWN = 8
@@ -68,7 +67,7 @@ def _cache_of(operation: Operation) -> dict[object, OperationSharding]:
 def _shard_operation(
     operation: Operation, by_axis: Mapping[str, Row], sizes: Mapping[str, int]
 ) -> OperationSharding:
-    operands = [replicated_sharding(len(shape_of(operand))) for operand in operation.operands]
+    operands = [replicated_sharding(len(shape)) for shape in operation.shapes]
     results = [replicated_sharding(len(result.type.shape)) for result in operation.results]
     for axis, row in by_axis.items():
         operands = [base.laid(axis, new) for base, new in zip(operands, row.operands, strict=True)]
@@ -93,9 +92,9 @@ def match_rows(
     shardings = (*operands, *results)
     flat = dict.fromkeys(sharding.flat for sharding in shardings if sharding.flat)
     legal = list_all_rows(operation) if flat else list_rows(operation)
-    for value, sharding in zip((*operation.operands, *operation.results), shardings, strict=True):
+    for value, sharding in zip(operation.values, shardings, strict=True):
         whole = replicated_sharding(len(sharding.dimensions))
-        check_type(type_of(value), whole, sizes, where=operation.line)  # rank only; more below
+        check_type(value.type, whole, sizes, where=operation.line)  # rank only; more below
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
         raise InputError(
@@ -214,13 +213,12 @@ def _places(factor: Factor) -> str:
 
 
 def _check_values(operation: Operation, how: OperationSharding, sizes: Mapping[str, int]) -> None:
-    values = (*operation.operands, *operation.results)
-    for value, sharding in zip(values, (*how.operands, *how.results), strict=True):
-        check_type(type_of(value), sharding, sizes, where=operation.line)
+    for value, sharding in zip(operation.values, (*how.operands, *how.results), strict=True):
+        check_type(value.type, sharding, sizes, where=operation.line)
         kinds = sorted({kind.value for kind, _ in sharding.partial})
         if len(kinds) > 1:
             raise InputError(
-                f"{operation.primitive} has a value {type_of(value).sharded(sharding)},"
+                f"{operation.primitive} has a value {value.type.sharded(sharding)},"
                 f" partial of two kinds, {' and '.join(kinds)}",
                 where=operation.line,
                 hint="its meaning would depend on which is put together first: reduce one of them",

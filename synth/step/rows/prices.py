@@ -14,7 +14,7 @@ from math import inf
 
 from grammar.tensors.operations import Operation, Step
 from grammar.tensors.sharding import Sharding, Type, part_shape
-from synth.compute.flops import flops_of, type_of
+from synth.compute.flops import flops_of
 from synth.step.factors import part_of
 from synth.step.redistribution import RedistributionPath, find_path
 from synth.step.sharding import (
@@ -59,7 +59,7 @@ def plain_prices(
 
     def computing(operation: Operation) -> float:
         values = (*operation.operands, *operation.results)
-        memory_bytes = sum(type_of(value).bytes for value in values)
+        memory_bytes = sum(value.type.bytes for value in values)
         return max(flops_of(operation) / flops_per_second, memory_bytes / memory_bytes_per_second)
 
     @cache

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grammar.tensors.operations import MOVING, Graph, Operation, Step, Value
-from synth.step.factors.table import ELEMENTWISE
+from synth.primitives import is_elementwise
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def find_meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> di
             if operation.primitive in MOVING and source in meanings:
                 meanings[result.name] = meanings[source]
             elif result.name in labels:
-                is_updated = operation.primitive in ELEMENTWISE and any(
+                is_updated = is_elementwise(operation.primitive) and any(
                     meanings[str(operand)].role in ("parameter", "moment")
                     for operand in operation.operands
                     if str(operand) in meanings
@@ -78,7 +78,7 @@ def _label_sources(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
 
 
 def _elementwise_operands(operation: Operation) -> Iterator[Value]:
-    if operation.primitive in ELEMENTWISE or operation.primitive in MOVING:
+    if is_elementwise(operation.primitive) or operation.primitive in MOVING:
         for operand in operation.operands:
             if isinstance(operand, Value) and operand.type.shape == operation.results[0].type.shape:
                 yield operand

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.primitives import ARITHMETIC, MOVED
+from synth.primitives import ARITHMETIC, MOVED
 from synth.step.same import IdentityKey
 
 

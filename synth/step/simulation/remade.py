@@ -17,9 +17,9 @@ from itertools import chain
 from typing import TypeVar
 
 from grammar.tensors.operations import Value
-from grammar.tensors.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from grammar.tensors.sharding import Sharding, Type
-from synth.compute.section import NAMED_OTHERWISE
+from synth.compute.section import renames
+from synth.primitives import ARITHMETIC, MOVED, MULTIPLIED
 from synth.step.sharding import (
     LocalOperation,
     RedistributedValue,
@@ -287,8 +287,7 @@ class _Kernels:
 def _is_view(instruction: LocalOperation | RedistributedValue | SentValue) -> bool:
     """Whether an instruction only renames what is in memory."""
     return isinstance(instruction, RedistributedValue) or (
-        isinstance(instruction, LocalOperation)
-        and instruction.operation.primitive in NAMED_OTHERWISE
+        isinstance(instruction, LocalOperation) and renames(instruction.operation)
     )
 
 

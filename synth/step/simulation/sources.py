@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from hierarchies.devices import Device
-from synth.compute import TYPICAL, Estimate, RooflineRates, Section, section_estimate, section_parts
+from synth.compute import Estimate, Section, section_estimate, section_parts
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.simulation.predicting import Sources
 
@@ -22,14 +22,13 @@ class Rooflines:
 
     device: Device
     scores: Collection[tuple[int, ...]] = ()
-    rates: RooflineRates = TYPICAL
 
     def __call__(self, section: Section) -> Estimate:
-        return section_estimate(section, self.device, self.rates, self.scores)
+        return section_estimate(section, self.device, self.scores)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
         """Estimates of its products of matrices, and of what is between them."""
-        return section_parts(section, self.device, self.rates, self.scores)
+        return section_parts(section, self.device, self.scores)
 
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
 
-from grammar.tensors.operations import Graph, Operand, Operation, Value
-from grammar.tensors.primitives import REPEATED
+from grammar.tensors.operations import REPEATED, Graph, Operand, Operation, Value
 
 
 def prune(graph: Graph) -> Graph:

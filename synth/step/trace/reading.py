@@ -18,10 +18,18 @@ from jax.extend.core import Literal as Constant
 from jax.extend.source_info_util import summarize
 from jax.random import key_data, key_impl
 
-from grammar.tensors.operations import Graph, Literal, Operand, Operation, Value
-from grammar.tensors.primitives import KNOWN, REPEATED, REPLICATED, WHOLE
+from grammar.tensors.operations import (
+    REPEATED,
+    REPLICATED,
+    Graph,
+    Literal,
+    Operand,
+    Operation,
+    Value,
+)
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
+from synth.primitives import PRIMITIVES, REPLICATED_ONLY
 from synth.step.trace.parameters import dtype_name, number_of, parameters_of
 
 INLINED_CALLS: Mapping[str, str] = {
@@ -155,11 +163,12 @@ class _JaxprReader:
     ) -> None:
         """Appends an operation that makes ``variables``, by default all of the equation's."""
         name, where = equation.primitive.name, line_of(equation) or self.line
-        if name not in KNOWN and not (name in self.unknown and name in WHOLE):
-            raise _unknown_error(equation, where, is_allowed=name in self.unknown)
+        row, is_allowed = PRIMITIVES.get(name), name in self.unknown
+        if name != REPEATED and (row is None or not (row.rule or is_allowed)):
+            raise _unknown_error(equation, where, is_allowed=is_allowed)
         _check_update(equation, where)
         parameters = parameters_of(equation.params, where=where)
-        if name not in KNOWN:
+        if row is not None and row.rule is None:
             parameters = (*parameters, (REPLICATED, True))
         body = None
         if name == REPEATED:
@@ -279,8 +288,9 @@ def _unknown_error(equation: JaxprEqn, where: str, *, is_allowed: bool) -> Input
     if not hint and _holds_program(equation):
         hint = "a primitive that holds a program of its own cannot be typed"
     elif not hint and is_allowed:
-        hint = f"no runtime is written with it, replicated or not: {', '.join(sorted(WHOLE))} are"
-    elif not hint and name in WHOLE:
+        written = ", ".join(sorted(REPLICATED_ONLY))
+        hint = f"no runtime is written with it, replicated or not: {written} are"
+    elif not hint and name in REPLICATED_ONLY:
         hint = f"replicated = ({name!r},) as an attribute of the model has every device do it whole"
     return InputError(
         f"primitive {name!r} is not known",

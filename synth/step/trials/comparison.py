@@ -101,9 +101,8 @@ def compare_runs(
 
 def _dtypes(step: Step) -> set[str]:
     """All dtypes in which something is computed."""
-    bodies = (operation.body for operation in step.graph.everywhere())
-    graphs = (step.graph, *(body for body in bodies if body is not None))
-    return {value.type.dtype for graph in graphs for value in graph.values.values()}
+    values = (value for graph in step.graph.graphs() for value in graph.values.values())
+    return {value.type.dtype for value in values}
 
 
 def _max_difference(

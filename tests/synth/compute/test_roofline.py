@@ -17,7 +17,6 @@ from hierarchies import InputError
 from hierarchies.devices import Device, device_named, devices
 from results.steps.attention import Attention, attention_estimate
 from synth.compute import (
-    TYPICAL,
     MatrixProduct,
     bytes_estimate,
     estimate_operation,
@@ -228,4 +227,4 @@ def test_what_cannot_be_priced_is_refused() -> None:
         Attention(1, 0, 1, 1)
     with pytest.raises(InputError, match="no matrix rate of f32 is known of TPU v4"):
         product_estimate(MatrixProduct(1, 1, 1, dtype="f32"), device_named("TPU v4"))
-    assert TYPICAL.how == "roofline"
+    assert product_estimate(MatrixProduct(1, 1, 1), H100).how == "roofline"

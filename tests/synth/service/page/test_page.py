@@ -101,7 +101,9 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     order = "placement in frameworks' default order (JAX, torch): the last axis innermost"
     assert order in unescape(page.text)
     assert "not priced: communication over model" in page.text
-    elsewhere = re.sub("</?a[^>]*>", "", page.text.partition("If no other axis communicated</h2>")[2])
+    elsewhere = re.sub(
+        "</?a[^>]*>", "", page.text.partition("If no other axis communicated</h2>")[2]
+    )
     for said in ("[[1, 8], [4, 1]]", "all-reduce root inside", "4.62", "4.07x"):
         assert said in elsewhere
     assert server.ask.post("/", data=FORM).headers["location"] == answer

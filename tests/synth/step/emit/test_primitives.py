@@ -21,30 +21,16 @@ from equations.executed import execute
 from equations.laid_out import laid
 from equations.parts import execute_part
 from grammar.tensors.operations import Operation, Step, Value
-from grammar.tensors.primitives import (
-    ARITHMETIC,
-    KNOWN,
-    MOVED,
-    MULTIPLIED,
-    RANDOM,
-    REDUCED,
-    REPEATED,
-    WHOLE,
-)
 from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from hierarchies import InputError
 from ranks_in_threads import parts_in_threads
-from synth.compute.roofline import VIEWS
+from synth.primitives import PRIMITIVES, REPLICATED_ONLY
 from synth.step.emit import LANGUAGES, ProgramSection, write, write_operations
 from synth.step.emit.files import LONG_DTYPES
-from synth.step.emit.moves import spell_neutral
 from synth.step.factors import Row, list_rows, part_of, shard_operation
-from synth.step.factors.partials import PARTIALS
-from synth.step.factors.table import TABLE
 from synth.step.redistribution import find_path
 from synth.step.sharding import LocalOperation, RedistributedValue
 from synth.step.trace.reading import read_jaxpr
-from synth.step.work import KINDS
 
 CASES = cases()
 RUNTIMES = ("jax", "torch")
@@ -68,20 +54,6 @@ def near(found: np.ndarray, wanted: np.ndarray) -> bool:
     return np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def test_all_lists_of_primitives_agree() -> None:
-    """What can be traced has a rule, words in both runtimes, and a kind of work; and no more."""
-    assert {*TABLE, REPEATED} == KNOWN
-    assert not WHOLE & KNOWN
-    assert PARTIALS.keys() <= TABLE.keys()
-    for runtime in RUNTIMES:
-        assert {*LANGUAGES[runtime].primitives} == KNOWN - {REPEATED} | WHOLE
-    kinds = [ARITHMETIC, MOVED, REDUCED, RANDOM, MULTIPLIED]
-    assert sum(map(len, kinds)) == len(KNOWN) - 1
-    assert VIEWS <= KNOWN
-    for name in KNOWN:
-        assert name == REPEATED or any(name in names for names in KINDS.values())
-
-
 POSITIVE = np.array([[4, 1, 0.5], [1, 3, -1], [0.5, -1, 5]], np.float32)
 MIXED = np.array([[0.5, 1, 2], [-3, 1, 0], [1, 4, -1]], np.float32)
 WORDS = np.array([[0, 1, 255], [2**31 - 1, -1, 12]], np.int32)
@@ -100,7 +72,7 @@ IF_ASKED: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(WHOLE))
+@pytest.mark.parametrize("name", sorted(REPLICATED_ONLY))
 def test_what_is_whole_if_asked_is_what_jax_computes(name: str) -> None:
     function, given = IF_ASKED[name]
     closed = jax.make_jaxpr(function)(given)
@@ -120,8 +92,8 @@ def writable(runtime: str) -> list[Case]:
     for case in CASES:
         names = {one.type.dtype for one in case.operation.results}
         names |= {one.type.dtype for one in case.operation.operands if isinstance(one, Value)}
-        has = case.operation.primitive in LANGUAGES[runtime].primitives
-        if has and "key" not in names and names <= set(LANGUAGES[runtime].dtypes):
+        has = case.operation.primitive in PRIMITIVES
+        if has and "key" not in names and names <= set(LANGUAGES[runtime].spelling.dtypes):
             found.append(case)
     return found
 
@@ -272,7 +244,7 @@ def test_maxima_do_not_go_into_floats_without_infinity() -> None:
     kinds = {lie for row in list_rows(convert) for lie in row.results}
     assert kinds.isdisjoint((ReductionKind.MAX, ReductionKind.MIN))
     for kind, runtime in product((ReductionKind.MAX, ReductionKind.MIN), RUNTIMES):
-        text = spell_neutral(kind, "f8_e4m3fn", LANGUAGES[runtime].dtypes, "math", "")
+        text = LANGUAGES[runtime].spelling.neutral(kind, "f8_e4m3fn")
         narrow = np.float32(float(text)).astype(jnp.float8_e4m3fn)
         assert float(narrow) == (-448.0 if kind is ReductionKind.MAX else 448.0)
 

@@ -16,10 +16,9 @@ from equations.enumerated import Combination, Found, enumerated, lies_of
 from exhaustive import Sample, sampled
 from grammar.tensors.sharding import ReductionKind
 from places import TESTS
+from synth.primitives import PRIMITIVES, REPLICATED_ONLY
+from synth.primitives.factor import spell_shardings
 from synth.step.factors import Row, list_rows
-from synth.step.factors.factor import spell_shardings
-from synth.step.factors.partials import PARTIALS
-from synth.step.factors.table import TABLE
 
 CASES = cases()
 MISSING = TESTS / "equations" / "missing.toml"
@@ -53,8 +52,7 @@ def test_there_are_enough() -> None:
 
 
 def test_all_primitives_of_the_table_are_judged() -> None:
-    assert {case.operation.primitive for case in CASES} == TABLE.keys()
-    assert PARTIALS.keys() <= TABLE.keys()
+    assert {case.operation.primitive for case in CASES} == PRIMITIVES.keys() - REPLICATED_ONLY
 
 
 def test_what_is_missing_is_of_equations_that_exist() -> None:

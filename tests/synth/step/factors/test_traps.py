@@ -16,8 +16,8 @@ from equations.laid_out import laid, meant
 from grammar.tensors.operations import Literal, Operation, Value
 from grammar.tensors.sharding import AxisSharding, ReductionKind, Sharding, Split, Type
 from hierarchies import InputError
+from synth.primitives.rules.windows import tiles
 from synth.step.factors import list_rows, match_rows
-from synth.step.factors.windows import tiles
 
 CASES = {case.name: case for case in cases()}
 SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
-from grammar.tensors.primitives import MULTIPLIED
 from grammar.tensors.sharding import Sharding, Split, Type
+from synth.primitives import MULTIPLIED
 from synth.step.factors import list_rows
 from synth.step.sharding import (
     Cuts,

@@ -17,17 +17,18 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 import traced_steps
 from equations.executed import DTYPES
-from grammar.tensors.operations import Graph, Operation, Step, Value
+from grammar.tensors.operations import REPEATED, Graph, Operation, Step, Value
 from grammar.tensors.parser import parse_type
-from grammar.tensors.primitives import KNOWN
 from hierarchies import InputError
 from sharded_steps import run_whole
 from small_models import MODELS
+from synth.primitives import PRIMITIVES, REPLICATED_ONLY
 from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 from synth.step.trace.tracing import trace_step
 from synth.step.zoo.optimizers import OPTIMIZERS
 
+KNOWN = {*PRIMITIVES, REPEATED} - REPLICATED_ONLY
 F32 = jnp.float32
 
 

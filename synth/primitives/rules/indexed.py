@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 
 from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import ReductionKind
-from synth.step.factors.factor import Cut, Index
-from synth.step.factors.indices import Indices, Names, Note
-from synth.step.factors.parameters import read_entry, read_number, read_numbers, shape_of
+from synth.primitives.factor import Cut, Index
+from synth.primitives.indices import Indices, Names, Note
+from synth.primitives.parameters import read_entry, read_number, read_numbers
 
 NUMBERS = "dimension_numbers"
 
 
 def gather(operation: Operation) -> Indices:
     """Whole windows that are not indexed, rows and batches are free; indexed dimensions: sum."""
-    operand, indices = map(shape_of, operation.operands)
+    operand, indices = operation.shapes
     collapsed, indexed = (
         read_entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
     )
@@ -57,7 +57,7 @@ def scatter(operation: Operation) -> Indices:
 
 
 def _scatter(operation: Operation, kind: ReductionKind | None, *, indexed: bool = True) -> Indices:
-    operand, indices, updates = map(shape_of, operation.operands)
+    operand, indices, updates = operation.shapes
     inserted = read_entry(operation, NUMBERS, "inserted_window_dims")
     written = read_entry(operation, NUMBERS, "scatter_dims_to_operand_dims")
     batches = read_entry(operation, NUMBERS, "operand_batching_dims")

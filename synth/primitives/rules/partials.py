@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from grammar.tensors.operations import Literal, Operation
-from grammar.tensors.sharding import AxisSharding, ReductionKind
-from synth.step.factors.factor import Row
-from synth.step.factors.parameters import read_number, read_word, split_words, type_of
+from grammar.tensors.operations import Operation
+from grammar.tensors.sharding import AxisSharding, ReductionKind, is_float
+from synth.primitives.factor import Row
+from synth.primitives.parameters import read_number, read_word
 
 SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN
 ORDERED = (MAX, MIN)
@@ -22,45 +22,7 @@ ALL_SUBSETS = 4
 """The most operands of which all subsets become rows; of more (a long concatenate) only each
 operand alone and all together."""
 
-Partials = Callable[[Operation], Iterator[Row]]
-
-
-def partial_rows(operation: Operation) -> tuple[Row, ...]:
-    """Returns the distinct rows along one axis with partial operands and no factor.
-
-    Random keys and sums of booleans have none. A literal is replicated; a zero counts as a sum.
-    """
-    values = (*operation.operands, *operation.results)
-    dtypes = [type_of(value).dtype for value in values]
-    if "key" in dtypes:
-        return ()
-    rows = (
-        _fit_literals(operation, row)
-        for rule in PARTIALS.get(operation.primitive, ())
-        for row in rule(operation)
-    )
-    legal = (
-        row
-        for row in rows
-        if row is not None
-        and any(row.operands)
-        and not any(
-            sharding is SUM and dtype == "bool"
-            for sharding, dtype in zip((*row.operands, *row.results), dtypes, strict=True)
-        )
-    )
-    return tuple(dict.fromkeys(legal))
-
-
-def _fit_literals(operation: Operation, row: Row) -> Row | None:
-    """Replicates literals in a row: zero may stand for a sum, any literal for a max or min."""
-    operands = list(row.operands)
-    for at, operand in enumerate(operation.operands):
-        if isinstance(operand, Literal):
-            if operands[at] is SUM and operand.value != 0:
-                return None
-            operands[at] = None
-    return Row(tuple(operands), row.results)
+PartialRule = Callable[[Operation], Iterator[Row]]
 
 
 def _row(operation: Operation, partial: Mapping[int, AxisSharding], result: AxisSharding) -> Row:
@@ -74,10 +36,10 @@ def _wraps(operation: Operation) -> bool:
 
     This matters even for small numbers: padding around a block of a minimum is the largest number.
     """
-    return not all(_is_float(type_of(value).dtype) for value in operation.results)
+    return not all(is_float(value.type.dtype) for value in operation.results)
 
 
-def through_rule(kinds: Sequence[ReductionKind], *places: int) -> Partials:
+def through_rule(kinds: Sequence[ReductionKind], *places: int) -> PartialRule:
     """One of these operands (default: the first) is partial, and the results are, too."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -88,7 +50,7 @@ def through_rule(kinds: Sequence[ReductionKind], *places: int) -> Partials:
     return rule
 
 
-def sums_rule(*places: int) -> Partials:
+def sums_rule(*places: int) -> PartialRule:
     """These operands (default: all) are partial sums, and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -98,7 +60,7 @@ def sums_rule(*places: int) -> Partials:
     return rule
 
 
-def extremes_rule(*places: int, kinds: Sequence[ReductionKind] = ORDERED) -> Partials:
+def extremes_rule(*places: int, kinds: Sequence[ReductionKind] = ORDERED) -> PartialRule:
     """Any subset of these operands (default: all) are maxima (minima), and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -115,7 +77,7 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(places, count)
 
 
-def shift_rule(*places: int) -> Partials:
+def shift_rule(*places: int) -> PartialRule:
     """A replicated value may be added to a maximum or minimum, except of integers."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -125,7 +87,7 @@ def shift_rule(*places: int) -> Partials:
     return rule
 
 
-def mirror_rule(place: int) -> Partials:
+def mirror_rule(place: int) -> PartialRule:
     """The operand is negated, so a maximum becomes a minimum."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -145,32 +107,28 @@ def select_rows(operation: Operation) -> Iterator[Row]:
 
 def divide_rows(operation: Operation) -> Iterator[Row]:
     """div: the numerator may be a sum, except of integers, whose division rounds."""
-    if _is_float(type_of(operation.operands[0]).dtype):
+    if is_float(operation.operands[0].type.dtype):
         yield from through_rule((SUM,))(operation)
 
 
 def convert_rows(operation: Operation) -> Iterator[Row]:
     """Casts of sums to a float, which change only rounding; of maxima if they keep the order."""
-    before, after = type_of(operation.operands[0]).dtype, operation.results[0].type.dtype
-    if _is_float(after) and not before.startswith("u"):
+    before, after = operation.operands[0].type.dtype, operation.results[0].type.dtype
+    if is_float(after) and not before.startswith("u"):
         yield from through_rule((SUM,))(operation)
     if _keeps_order(before, after):
         yield from through_rule(ORDERED)(operation)
-
-
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith(("f", "bf"))
 
 
 def _keeps_order(before: str, after: str) -> bool:
     """Whether a cast wraps nothing around: to floats, or to integers that are wide enough."""
     if after in ("bool", *WITHOUT_INFINITY) or before == after:
         return before == after
-    if _is_float(after) or before == "bool":
+    if is_float(after) or before == "bool":
         return True
     if after.startswith("u"):
         return before.startswith("u") and int(before[1:]) <= int(after[1:])
-    if _is_float(before):
+    if is_float(before):
         return int(after[1:]) >= WHOLE_BITS
     return int(before[1:]) + before.startswith("u") <= int(after[1:])
 
@@ -203,7 +161,7 @@ def sort_rows(operation: Operation) -> Iterator[Row]:
             yield Row(partial, partial)
 
 
-def extreme_rule(kind: ReductionKind) -> Partials:
+def extreme_rule(kind: ReductionKind) -> PartialRule:
     """max: of a maximum or minimum with a replicated value, or of two maxima."""
 
     def rule(operation: Operation) -> Iterator[Row]:
@@ -215,56 +173,11 @@ def extreme_rule(kind: ReductionKind) -> Partials:
 
 MOVEMENT_RULES = (through_rule(tuple(ReductionKind)),)
 MONOTONE_RULES = (through_rule(ORDERED),)
+LINEAR_RULES = (through_rule((SUM,)),)
 PRODUCT_RULES = (through_rule((SUM,), 0, 1),)
+ADDITION_RULES = (sums_rule(), shift_rule(0, 1))
+JOIN_RULES = (sums_rule(), extremes_rule())
 UPDATE_RULES = (sums_rule(0, 1), extremes_rule(0, 1))
-
-PARTIALS: Mapping[str, tuple[Partials, ...]] = {
-    **dict.fromkeys(
-        split_words("transpose reshape broadcast_in_dim slice split rev squeeze"), MOVEMENT_RULES
-    ),
-    **dict.fromkeys(
-        split_words("copy stop_gradient dynamic_slice unstack tile optimization_barrier"),
-        MOVEMENT_RULES,
-    ),
-    "gather": (gather_rows,),
-    "concatenate": (sums_rule(), extremes_rule()),
-    "stack": (sums_rule(), extremes_rule()),
-    "select_n": (select_rows,),
-    "dynamic_update_slice": UPDATE_RULES,
-    "scatter": (sums_rule(0, 2), extremes_rule(0, 2)),
-    "pad": UPDATE_RULES,
-    "add": (sums_rule(), shift_rule(0, 1)),
-    "add_any": (sums_rule(), shift_rule(0, 1)),
-    "sub": (sums_rule(), shift_rule(0), mirror_rule(1)),
-    "neg": (through_rule((SUM,)), mirror_rule(0)),
-    **dict.fromkeys(
-        split_words("mul dot_general ragged_dot_general conv_general_dilated"), PRODUCT_RULES
-    ),
-    "div": (divide_rows,),
-    "reduce_sum": (through_rule((SUM,)),),
-    "cumsum": (through_rule((SUM,)),),
-    "cummax": (through_rule((MAX,)),),
-    "cummin": (through_rule((MIN,)),),
-    "select_and_scatter_add": (through_rule((SUM,)),),
-    "scatter-add": (sums_rule(0, 2), shift_rule(0)),
-    "scatter-sub": (sums_rule(0, 2), shift_rule(0)),
-    "scatter-mul": (through_rule((SUM,)),),
-    "scatter-max": (extremes_rule(0, 2, kinds=(MAX,)), through_rule((MIN,))),
-    "scatter-min": (extremes_rule(0, 2, kinds=(MIN,)), through_rule((MAX,))),
-    "convert_element_type": (convert_rows,),
-    **dict.fromkeys(
-        split_words("exp exp2 expm1 tanh sinh asinh atan logistic erf cbrt"), MONOTONE_RULES
-    ),
-    **dict.fromkeys(split_words("floor ceil round sign reduce_precision"), MONOTONE_RULES),
-    "integer_pow": (odd_power_rows,),
-    "clamp": (through_rule(ORDERED, 1),),
-    "max": (extreme_rule(MAX),),
-    "min": (extreme_rule(MIN),),
-    "reduce_max": (through_rule((MAX,)),),
-    "reduce_min": (through_rule((MIN,)),),
-    "reduce_window_sum": (through_rule((SUM,)),),
-    "reduce_window_max": (through_rule((MAX,)),),
-    "reduce_window_min": (through_rule((MIN,)),),
-    "sort": (sort_rows,),
-}
-"""The rules of each primitive; partial operands that no rule admits are an error."""
+SCATTER_SUM_RULES = (sums_rule(0, 2), shift_rule(0))
+MAX_RULES = (through_rule((MAX,)),)
+MIN_RULES = (through_rule((MIN,)),)

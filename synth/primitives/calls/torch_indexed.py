@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from grammar.tensors.operations import Parameter
-from synth.step.emit.language import PrimitiveCall, Writer
-from synth.step.emit.spelling import spell_parameter, spell_words
-from synth.step.factors.parameters import read_entry
+from grammar.tensors.sharding import is_float
+from synth.primitives.calls.call import PrimitiveCall, Writer
+from synth.primitives.calls.spelling import spell_parameter, spell_words
+from synth.primitives.parameters import read_entry
 
 
 def _indexing(call: PrimitiveCall, windows: str, places: str) -> str:
@@ -20,20 +19,21 @@ def _indexing(call: PrimitiveCall, windows: str, places: str) -> str:
     return ", ".join(map(str, entries))
 
 
-def _gather(call: PrimitiveCall) -> str:
+def gather(call: PrimitiveCall) -> str:
+    """Writes ``gather``."""
     operand, indices = call.operands
     mode = str(call.operation.parameter["mode"])
     arguments = f"{_indexing(call, 'offset_dims', 'start_index_map')}, {call.spell('slice_sizes')}"
     arguments += f", {read_entry(call.operation, 'dimension_numbers', 'collapsed_slice_dims')}"
-    fill = call.operation.parameter.get("fill_value", _find_fill_value(call.made.dtype))
+    fill = call.operation.parameter.get("fill_value", _find_fill_value(call.result.dtype))
     if mode == "fill_or_drop":
-        arguments += f", fill={spell_parameter(fill, call.language.dtypes)}"
+        arguments += f", fill={spell_parameter(fill, call.runtime.dtypes)}"
     return f"gather({operand}, {indices}, {arguments}{_index_own(call)})"
 
 
 def _find_fill_value(dtype: str) -> Parameter:
     """JAX's default fill value: nan, the least signed number, or the largest unsigned one."""
-    if dtype.startswith(("f", "bf")):
+    if is_float(dtype):
         return float("nan")
     if dtype == "bool":
         return True
@@ -48,7 +48,7 @@ def _index_own(call: PrimitiveCall) -> str:
     return f", own=({offset.entry}, {offset.extent}, {offset.size}, {spell_words(offset.axes)})"
 
 
-def _scatter(how: str) -> Writer:
+def scatter(how: str) -> Writer:
     """Returns the writer of a scatter; ``how``: see ``scatter`` in the template."""
 
     def write(call: PrimitiveCall) -> str:
@@ -60,11 +60,3 @@ def _scatter(how: str) -> Writer:
         return f"scatter({operand}, {indices}, {updates}, {arguments})"
 
     return write
-
-
-_SCATTERS = {"add": "add", "sub": "sub", "mul": "prod", "min": "amin", "max": "amax"}
-INDEXED: Mapping[str, Writer] = {
-    "gather": _gather,
-    **{f"scatter-{name}": _scatter(how) for name, how in _SCATTERS.items()},
-    "scatter": _scatter("set"),
-}

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from grammar.tensors.operations import Literal, Operand, Operation, Parameter
-from grammar.tensors.sharding import Type
-
-
-def type_of(operand: Operand) -> Type:
-    """Returns the type of an operand; a literal has rank 0."""
-    return Type(operand.dtype, ()) if isinstance(operand, Literal) else operand.type
-
-
-def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Returns the shape of an operand, () for a literal."""
-    return type_of(operand).shape
+from grammar.tensors.operations import Operation, Parameter
 
 
 def read_number(operation: Operation, name: str) -> int:
@@ -57,6 +46,12 @@ def parse_numbers(parameter: Parameter) -> tuple[int, ...]:
     return cast("tuple[int, ...]", parameter)
 
 
-def split_words(text: str) -> tuple[str, ...]:
-    """Splits a line of names of primitives."""
-    return tuple(text.split())
+Dots = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+"""The contracting dimensions of both operands of a product, and their batch dimensions."""
+
+
+def parse_dots(parameter: Parameter) -> Dots:
+    """Returns the dimension numbers of a product."""
+    (left, right), (batch_left, batch_right) = cast("tuple[tuple[Parameter, ...], ...]", parameter)
+    pairs = (left, right), (batch_left, batch_right)
+    return cast("Dots", tuple(tuple(map(parse_numbers, pair)) for pair in pairs))

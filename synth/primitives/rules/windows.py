@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grammar.tensors.operations import Operation
-from synth.step.factors.indices import Indices, Names, Note
-from synth.step.factors.parameters import read_numbers, read_pairs, shape_of
+from synth.primitives.indices import Indices, Names, Note
+from synth.primitives.parameters import read_numbers, read_pairs
 
 
 def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
@@ -20,13 +20,13 @@ def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
 
 def reduce_window(operation: Operation) -> Indices:
     """Dimensions that windows tile; the number of parts must divide the number of windows."""
-    names, notes = _index_tiles(operation, shape_of(operation.operands[0]))
+    names, notes = _index_tiles(operation, operation.operands[0].type.shape)
     return Indices([names], [names], notes=notes)
 
 
 def select_and_scatter_add(operation: Operation) -> Indices:
     """The gradient of max-pooling: source (one for each window), operand and result share names."""
-    names, notes = _index_tiles(operation, shape_of(operation.operands[1]))
+    names, notes = _index_tiles(operation, operation.operands[1].type.shape)
     return Indices([names, names], [names], notes=notes)
 
 

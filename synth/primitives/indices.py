@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import ReductionKind
-from synth.step.factors.factor import Cut, Factor, Index
-from synth.step.factors.parameters import type_of
+from synth.primitives.factor import Cut, Factor, Index
 
 Names = tuple[str | None, ...]
 """The index that each dimension of one value iterates over."""
@@ -44,8 +43,7 @@ class Indices:
         Operations on random keys have none, since keys are always replicated. Booleans have no
         partial sums.
         """
-        values = (*operation.operands, *operation.results)
-        if any(value.dtype == "key" for value in map(type_of, values)):
+        if any(value.type.dtype == "key" for value in operation.values):
             return ()
         names = dict.fromkeys(
             name for names in (*self.operands, *self.results) for name in names if name is not None
@@ -59,9 +57,8 @@ class Indices:
         note = self.notes.get(name, Note())
         operands = tuple(_place(names, name) for names in self.operands)
         results = tuple(_place(names, name) for names in self.results)
-        values = (*operation.operands, *operation.results)
-        places = zip(values, (*operands, *results), strict=True)
-        sizes = {type_of(value).shape[at] for value, at in places if at is not None}
+        places = zip(operation.values, (*operands, *results), strict=True)
+        sizes = {value.type.shape[at] for value, at in places if at is not None}
         assert note.size is not None or len(sizes) == 1, (operation, name, sizes)
         contracted = None if any(place is not None for place in results) else self.contracted
         size = note.size if note.size is not None else sizes.pop()

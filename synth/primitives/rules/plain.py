@@ -7,9 +7,9 @@ from math import gcd
 
 from grammar.tensors.operations import Operation
 from grammar.tensors.sharding import ReductionKind
-from synth.step.factors.factor import Cut, Index
-from synth.step.factors.indices import Indices, Names, Note, all_of, none_of
-from synth.step.factors.parameters import read_number, read_numbers, read_pairs, shape_of
+from synth.primitives.factor import Cut, Index
+from synth.primitives.indices import Indices, Names, Note, all_of, none_of
+from synth.primitives.parameters import read_number, read_numbers, read_pairs
 
 
 def elementwise(operation: Operation) -> Indices:
@@ -17,7 +17,7 @@ def elementwise(operation: Operation) -> Indices:
     result = operation.results[0].type.shape
     names = all_of(result)
     operands: list[Names] = []
-    for shape in map(shape_of, operation.operands):
+    for shape in operation.shapes:
         repeats = zip(names, shape, result, strict=True) if shape else ()
         operands.append(tuple(name if size == wide else None for name, size, wide in repeats))
     return Indices(operands, [names])
@@ -42,14 +42,14 @@ def _match_dimensions(operation: Operation, excluded: Iterable[int]) -> Indices:
     def names(shape: tuple[int, ...]) -> Names:
         return tuple(None if at in excluded else name for at, name in enumerate(all_of(shape)))
 
-    operands = [names(shape_of(operand)) for operand in operation.operands]
+    operands = list(map(names, operation.shapes))
     return Indices(operands, [names(result.type.shape) for result in operation.results])
 
 
 def no_factors(operation: Operation) -> Indices:
     """No factor: computed whole, so that random values do not depend on the plan."""
     return Indices(
-        [none_of(shape_of(operand)) for operand in operation.operands],
+        list(map(none_of, operation.shapes)),
         [none_of(result.type.shape) for result in operation.results],
     )
 
@@ -59,27 +59,27 @@ def same_width(operation: Operation) -> Indices:
     shape = operation.results[0].type.shape
     return (
         elementwise(operation)
-        if shape == shape_of(operation.operands[0])
+        if shape == operation.operands[0].type.shape
         else no_factors(operation)
     )
 
 
 def transpose(operation: Operation) -> Indices:
     """Every dimension."""
-    names = all_of(shape_of(operation.operands[0]))
+    names = all_of(operation.operands[0].type.shape)
     return Indices([names], [tuple(names[at] for at in read_numbers(operation, "permutation"))])
 
 
 def squeeze(operation: Operation) -> Indices:
     """Every dimension that is kept."""
-    names = all_of(shape_of(operation.operands[0]))
+    names = all_of(operation.operands[0].type.shape)
     removed = read_numbers(operation, "dimensions")
     return Indices([names], [tuple(name for at, name in enumerate(names) if at not in removed)])
 
 
 def broadcast_in_dim(operation: Operation) -> Indices:
     """Every dimension of the result; the operand has those that are not broadcast."""
-    shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
+    shape, result = operation.operands[0].type.shape, operation.results[0].type.shape
     names = all_of(result)
     operand = tuple(
         names[place] if size == result[place] else None
@@ -95,7 +95,7 @@ def reshape(operation: Operation) -> Indices:
     elements in the same order. Minor dimensions have no factor, although one would be possible
     if all major dimensions were cut to single elements.
     """
-    shape, result = shape_of(operation.operands[0]), operation.results[0].type.shape
+    shape, result = operation.operands[0].type.shape, operation.results[0].type.shape
     names: list[Names] = [none_of(shape), none_of(result)]
     notes: dict[str, Note] = {}
     for before, after in _blocks(shape, result):
@@ -143,7 +143,7 @@ def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
 
     def rule(operation: Operation) -> Indices:
         reduced = read_numbers(operation, "axes")
-        names = all_of(shape_of(operation.operands[0]))
+        names = all_of(operation.operands[0].type.shape)
         result = tuple(name for at, name in enumerate(names) if at not in reduced)
         if kind is None:
             names = tuple(None if at in reduced else name for at, name in enumerate(names))
@@ -154,7 +154,7 @@ def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
 
 def stack(operation: Operation) -> Indices:
     """Every dimension of the operands; not the one along which they are stacked."""
-    names = all_of(shape_of(operation.operands[0]))
+    names = all_of(operation.operands[0].type.shape)
     at = read_number(operation, "axis")
     return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
 
@@ -188,7 +188,7 @@ def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
 
 def slice_(operation: Operation) -> Indices:
     """Dimensions that are taken whole."""
-    shape = shape_of(operation.operands[0])
+    shape = operation.operands[0].type.shape
     starts, limits = (
         read_numbers(operation, "start_indices"),
         read_numbers(operation, "limit_indices"),
@@ -206,7 +206,7 @@ def slice_(operation: Operation) -> Indices:
 
 def dynamic_slice(operation: Operation) -> Indices:
     """Dimensions that are taken whole."""
-    shape = shape_of(operation.operands[0])
+    shape = operation.operands[0].type.shape
     names = _find_whole(
         [
             size == taken
@@ -219,7 +219,7 @@ def dynamic_slice(operation: Operation) -> Indices:
 
 def dynamic_update_slice(operation: Operation) -> Indices:
     """Dimensions that are overwritten whole."""
-    shape, update = map(shape_of, operation.operands[:2])
+    shape, update = operation.shapes[:2]
     names = _find_whole([size == written for size, written in zip(shape, update, strict=True)])
     return Indices([names, names, *(() for _ in operation.operands[2:])], [names])
 

@@ -1,4 +1,4 @@
-"""The types of the table: a factor, and a row along one axis."""
+"""What rules of sharding make: factors of an operation, and rows along one axis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,29 @@ class Index(Enum):
     LOOK_UP = "looks up its own entries, and takes zero for others"
     DROP = "drops writes to entries that are not its own"
     PADDING = "adds nothing for padding"
+
+
+@dataclass(frozen=True)
+class Offset:
+    """How the number of a part enters, the mixed-radix number of its coordinates on ``axes``.
+
+    A part has ``extent`` of the ``size`` positions, from number x extent on.
+
+    * ``OFFSET`` (iota): number x extent is added to each result.
+    * ``LOOK_UP`` (gather): the given ``entry`` of each index is first clipped to 0 .. size - 1 if
+      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero;
+      but if some entry is out of bounds and the mode is to fill, it is the fill value on part 0 and
+      zero on all others. Other entries follow the mode.
+    * ``DROP`` (scatters): the same, and nothing is written outside the part.
+    * ``PADDING`` (sums of flat values): number x extent is the position of the first element along
+      dimension ``entry``; positions from ``size`` on are padding.
+    """
+
+    index: Index
+    axes: tuple[str, ...]
+    entry: int
+    extent: int
+    size: int
 
 
 @dataclass(frozen=True)

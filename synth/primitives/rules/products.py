@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import cast
 
 from grammar.tensors.operations import Operation, Parameter
-from synth.step.factors.factor import Cut
-from synth.step.factors.indices import Indices, Names, Note, none_of
-from synth.step.factors.parameters import (
-    parse_numbers,
+from synth.primitives.factor import Cut
+from synth.primitives.indices import Indices, Names, Note, none_of
+from synth.primitives.parameters import (
+    Dots,
+    parse_dots,
     read_entry,
     read_number,
     read_numbers,
     read_pairs,
-    shape_of,
 )
-from synth.step.factors.windows import tiles
-
-Dots = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+from synth.primitives.rules.windows import tiles
 
 
 def dot_general(operation: Operation) -> Indices:
     """Batch, left and right dimensions are free, contracting ones are summed."""
-    left, right = _dot_names(operation, _dots(operation.parameter["dimension_numbers"]))
+    left, right = _dot_names(operation, parse_dots(operation.parameter["dimension_numbers"]))
     return Indices([left, right], [_result(left, right)])
 
 
@@ -33,11 +31,11 @@ def ragged_dot_general(operation: Operation) -> Indices:
     """
     parameter = "ragged_dot_dimension_numbers"
     entries = dict(cast("tuple[tuple[str, Parameter], ...]", operation.parameter[parameter]))
-    dots = _dots(entries["dot_dimension_numbers"])
+    dots = parse_dots(entries["dot_dimension_numbers"])
     left, right = _dot_names(operation, dots)
     groups = read_entry(operation, parameter, "rhs_group_dimensions")
     ragged = {left[at] for at in read_entry(operation, parameter, "lhs_ragged_dimensions")}
-    if len(shape_of(operation.operands[2])) > 1:
+    if len(operation.operands[2].type.shape) > 1:
         ragged |= {name for name in left if name is not None and name not in right}
         ragged |= {left[at] for at in dots[1][0]}
     kept = tuple(name for at, name in enumerate(right) if at not in groups)
@@ -46,23 +44,15 @@ def ragged_dot_general(operation: Operation) -> Indices:
     right = tuple(None if at in groups else name for at, name in enumerate(right))
     out = (None,) * grouped + result
     left, right, out = (_drop_names(names, ragged) for names in (left, right, out))
-    sizes = none_of(shape_of(operation.operands[2]))
+    sizes = none_of(operation.operands[2].type.shape)
     return Indices([left, right, sizes], [out])
-
-
-def _dots(numbers: Parameter) -> Dots:
-    (left, right), batches = cast("tuple[tuple[Parameter, Parameter], ...]", numbers)
-    return (parse_numbers(left), parse_numbers(right)), (
-        parse_numbers(batches[0]),
-        parse_numbers(batches[1]),
-    )
 
 
 def _dot_names(operation: Operation, dots: Dots) -> tuple[Names, Names]:
     """Names the dimensions of both operands; summed and batch dimensions share a name."""
     (left, right), (batch_left, batch_right) = dots
     operands = [
-        {at: f"{side} {at}" for at in range(len(shape_of(operand)))}
+        {at: f"{side} {at}" for at in range(len(operand.type.shape))}
         for side, operand in zip(("left", "right"), operation.operands[:2], strict=True)
     ]
     for word, *shared in (("contracting", left, right), ("batch", batch_left, batch_right)):
@@ -93,7 +83,7 @@ def convolution(operation: Operation) -> Indices:
         read_entry(operation, "dimension_numbers", name)
         for name in ("lhs_spec", "rhs_spec", "out_spec")
     )
-    shapes = [*map(shape_of, operation.operands), operation.results[0].type.shape]
+    shapes = [value.type.shape for value in operation.values]
     image, kernel, result = (dict.fromkeys(range(len(shape)), "") for shape in shapes)
     features = read_number(operation, "feature_group_count")
     batches = read_number(operation, "batch_group_count")

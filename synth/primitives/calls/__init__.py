@@ -1,0 +1,1 @@
+"""How primitives are called in JAX and in PyTorch; neither is imported, only written."""
