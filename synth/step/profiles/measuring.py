@@ -126,14 +126,14 @@ class Torch:
         return str(self._torch.cuda.get_device_name()) if self._cuda else "cpu"
 
     def work(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> Work:
-        from synth.step.emit.torch import DTYPES  # Here, as this runs in a process of its own.
+        from synth.primitives.calls.torch import TORCH_SPELLING  # this runs in a process of its own
 
         torch = self._torch
         space = _execute_text(text)
         space["dist"] = SimpleNamespace(get_rank=lambda: 0)
         given = [
             torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(
-                getattr(torch, DTYPES[dtype].removeprefix("torch."))
+                getattr(torch, TORCH_SPELLING.dtypes[dtype].removeprefix("torch."))
             )
             for dtype, shape in inputs
         ]
