@@ -181,7 +181,7 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
         if preset.needed in used:
             partly.append(f"those of {preset.name} are not on {shorten_list(bare)}")
     raise InputError(
-        f"no labels that place every node{': ' if partly else ''}{'; '.join(partly)}",
+        f"no labels that say where every node is{': ' if partly else ''}{'; '.join(partly)}",
         hint="name them, outermost first: --keys LABEL,LABEL",
     )
 
