@@ -52,7 +52,7 @@ from synth.collective.degraded.comparison import compare_machines
 from synth.collective.degraded.ranking import check_uneven
 from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
+from synth.collective.ranking.request import QuietWatcher, Request, UnrankedWatcher, Watcher
 from synth.collective.ranking.sizes import check_range, sweep
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.files import parse_sizes
@@ -352,7 +352,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
         with error_context(one.system_name):
             return rank_programs(one, unranked)
 
-    at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
+    at_once = watcher if isinstance(question.bytes, int) else QuietWatcher(watcher, processes=1)
     replies = map_in_forks(answered, question.tops(), at_once)
     systems = [judge("top").validate_python(one.body) for one in replies]
     complete = all(one.complete for one in systems) and len(systems) == len(question.systems)
