@@ -54,7 +54,7 @@ from synth.collective.degraded.comparison import compare_machines, fit_request
 from synth.collective.degraded.ranking import check_uneven, only_axis
 from synth.collective.ranking.advice import fix_placement, rank_with_advice
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Request, SerialWatcher, UnrankedWatcher, Watcher
+from synth.collective.ranking.request import QuietWatcher, Request, UnrankedWatcher, Watcher
 from synth.collective.ranking.sizes import check_range, sweep
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.assignments import assignments
@@ -340,7 +340,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
         with error_context(top.system_name):
             return rank_programs(top, unranked)
 
-    at_once = watcher if isinstance(question.bytes, int) else SerialWatcher(watcher)
+    at_once = watcher if isinstance(question.bytes, int) else QuietWatcher(watcher, processes=1)
     replies = map_in_forks(answered, question.tops(), at_once)
     model: TypeAdapter[Any] = TypeAdapter(TopReply)
     systems = [model.validate_python(found.body) for found in replies]

@@ -145,23 +145,23 @@ class ProgramPrices:
         answer = self._answers[key]
         return replace(answer, candidate=replace(answer.candidate, reduction=placed.reduction))
 
-    def search(self, several: Iterable[PlacedGoal], crew: WorkControl) -> list[PlacedGoal]:
+    def search(self, several: Iterable[PlacedGoal], crew: WorkControl) -> dict[_Key, PlacedGoal]:
         """Finds the best programs for goals in the processes of ``crew``, until it stops.
 
-        ``several`` is read when a process is free. Returns those that are known then, each once.
+        ``several`` is read when a process is free. Returns those known then, one of each class.
         """
         asked: dict[_Key, PlacedGoal] = {}
         coming = self._list_unknown(several, asked)
         found = [*map_in_forks(self._search, coming, crew, known=self._count_trees)]
         unknown = [key for key in asked if key not in self._best]
         self._best.update(zip(unknown, found, strict=False))
-        return [placed for key, placed in asked.items() if key in self._best]
+        return {key: placed for key, placed in asked.items() if key in self._best}
 
     def prove(self, several: Iterable[PlacedGoal], crew: WorkControl) -> None:
         """Finds the best answers to goals as ``search`` does; all that are found are proved."""
         groups: dict[Goal, dict[_Key, AnswerRequest]] = {}
-        for placed in self.search(several, crew):
-            if (key := self._key(placed)) not in self._answers:
+        for key, placed in self.search(several, crew).items():
+            if key not in self._answers:
                 request = AnswerRequest(1, self._best[key], placed.payload_bytes)
                 groups.setdefault(placed.goal, {})[key] = request
         proving = _ProofWatcher(crew)

@@ -318,23 +318,18 @@ class Watcher:
 
 
 class QuietWatcher(Watcher):
-    """Stops when another watcher does, and reports nothing to it."""
+    """Stops when another watcher does, and reports nothing to it.
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    It allows as many ``processes``, if given, else as many as the other.
+    """
+
+    def __init__(self, watcher: Watcher, processes: int | None = None) -> None:
+        self._watcher, self._allowed = watcher, processes
         self.go_on = watcher.go_on  # type: ignore[method-assign]
 
     @property
     def processes(self) -> int:
-        return self._watcher.processes
-
-
-class SerialWatcher(QuietWatcher):
-    """A quiet watcher that allows one process."""
-
-    @property
-    def processes(self) -> int:
-        return 1
+        return self._allowed or self._watcher.processes
 
 
 class UnrankedWatcher(QuietWatcher):

@@ -10,15 +10,16 @@ library's default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError, Placement
 from synth.collective.price.steps import InstructionPrice
 from synth.collective.ranking.how_to_get import seconds_as_advised
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
-from synth.collective.ranking.request import Answer, Request
+from synth.collective.ranking.request import Answer, Request, Watcher
 from synth.collective.semantics.point_to_point import PointToPoint, stage_transfer
 from synth.step.point_to_point import price_transfer
 from synth.step.redistribution.moves import RedistributionPath
@@ -119,22 +120,30 @@ class NetworkPrices:
 
         Among equals the one with the least bytes. Raises InputError as ``find_path`` does.
         """
-        priced = []
-        for path in self._paths(value, source, target):
-            priced.append(self.along(path, value))
+        paths = self._paths(value, source, target)
+        self._programs.prove(chain(*(self._goals(sent) for _, sent in paths)), Watcher())
+        priced = [self._price(path, sent) for path, sent in paths]
         return min(priced, key=lambda redistribution: redistribution.run_seconds)
 
     def goals(self, value: Type, source: Sharding, target: Sharding) -> Iterator[PlacedGoal]:
         """Yields the goals of the collectives that are priced to find the fastest path."""
-        for path in self._paths(value, source, target):
-            for communication in list_communications(path, value, self.placement):
-                if isinstance(communication.request, Request):
-                    yield PlacedGoal.of(communication.request, self.system)
+        for _, sent in self._paths(value, source, target):
+            yield from self._goals(sent)
 
     def along(self, path: RedistributionPath, value: Type) -> Redistribution:
         """Returns a path with the answers to its requests."""
+        return self._price(path, list_communications(path, value, self.placement))
+
+    def _goals(self, communications: Iterable[Communication]) -> Iterator[PlacedGoal]:
+        for communication in communications:
+            if isinstance(communication.request, Request):
+                yield PlacedGoal.of(communication.request, self.system)
+
+    def _price(
+        self, path: RedistributionPath, communications: Iterable[Communication]
+    ) -> Redistribution:
         priced = []
-        for communication in list_communications(path, value, self.placement):
+        for communication in communications:
             answer: Answer | InstructionPrice
             if isinstance(communication.request, PointToPoint):
                 answer = price_transfer(communication.request, self.system)
@@ -146,12 +155,15 @@ class NetworkPrices:
 
     def _paths(
         self, value: Type, source: Sharding, target: Sharding
-    ) -> Iterator[RedistributionPath]:
-        """Returns the paths whose sequence of collective requests differs, fewest bytes first."""
+    ) -> list[tuple[RedistributionPath, Sequence[Communication]]]:
+        """Returns the paths whose sequence of requests differs, fewest bytes first."""
         paths = [
             path
             for first in CostPriority
             for path in find_paths(value, source, target, self.sizes, first=first)
         ]
         distinct = {path.requests(self.sizes): path for path in reversed(paths)}
-        return reversed(distinct.values())
+        return [
+            (path, list_communications(path, value, self.placement))
+            for path in reversed(distinct.values())
+        ]
