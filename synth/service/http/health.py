@@ -64,8 +64,10 @@ async def reasons(request: Request) -> list[str]:
         async with asyncio.timeout(_STORE_SECONDS):
             await broker.check_store()
     except TimeoutError:
-        problems.append(StoreError.told)
+        problems.append(StoreError.public_message)
     except RefusalError as refusal:
         error = refusal.__cause__
-        problems.append(error.told if isinstance(error, StoreError) else StoreError.told)
+        problems.append(
+            error.public_message if isinstance(error, StoreError) else StoreError.public_message
+        )
     return list(dict.fromkeys(problems))

@@ -165,7 +165,7 @@ class Dispatcher:
         except StoreError as error:
             log.error("the store failed: %s", error)
             self._metrics.store_errors.inc()
-            return self._note_failure(error.told)
+            return self._note_failure(error.public_message)
         except Exception:
             log.exception("the dispatcher failed, and continues")
             return self._note_failure("the dispatcher fails")

@@ -19,16 +19,16 @@ from hierarchies import InputError
 class StoreError(InputError):
     """The store cannot be reached or used; the question is not to blame.
 
-    ``told`` is the message that any caller may see.
+    ``public_message`` is the message that any caller may see.
     """
 
-    told: ClassVar[str] = "the store does not answer"
+    public_message: ClassVar[str] = "the store does not answer"
 
 
 class FullError(StoreError):
     """The store has no room for a write."""
 
-    told: ClassVar[str] = "the disk of the store is full"
+    public_message: ClassVar[str] = "the disk of the store is full"
 
 
 class ConflictError(InputError):

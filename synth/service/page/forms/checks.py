@@ -169,7 +169,7 @@ def _check_axes(
     """Note axes that do not fit the machine, and an invalid reduction over them."""
     if "axes" in checked.wrong or machine.devices > _MOST_DEVICES:
         return
-    if "axes" not in checked.told:
+    if "axes" not in checked.facts:
         checked.tell("axes", f"product {prod(sound.axes.values())}")
     if machine.missing and isinstance(sound, SweepQuestion):
         return

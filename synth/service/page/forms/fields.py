@@ -20,7 +20,7 @@ OWN_JOB = "own-job.toml"
 
 @dataclass
 class FormFindings:
-    """Findings by field: problems (``wrong``) and facts, as ``4 node × 8 gpu: 32 devices``.
+    """Findings by field: problems (``wrong``) and ``facts``, as ``4 node × 8 gpu: 32 devices``.
 
     ``where``: the field of each flag and key that an error may name; ``own``: the names of the
     user's own texts; ``suits``: values for fields that the user did not choose, which suit the
@@ -28,7 +28,7 @@ class FormFindings:
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
     suits: dict[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = (OWN_SYSTEM, OWN_JOB)
@@ -49,7 +49,7 @@ class FormFindings:
 
     def tell(self, name: str, fact: str) -> None:
         """Append a fact to those shown beside a field."""
-        self.told[name] = self.told.get(name, "") + fact
+        self.facts[name] = self.facts.get(name, "") + fact
 
 
 @dataclass(frozen=True)

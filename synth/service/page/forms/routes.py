@@ -60,7 +60,7 @@ def _add_routes(form: QuestionForm) -> None:
         """Return problems and facts of the form so far, by field."""
         _, findings = await _check(form, request, caller, await _fields(request))
         return JSONResponse(
-            {"wrong": findings.wrong, "told": findings.told, "suits": findings.suits}
+            {"wrong": findings.wrong, "facts": findings.facts, "suits": findings.suits}
         )
 
     async def ask(request: Request, caller: PageCaller) -> Response:
@@ -117,7 +117,7 @@ async def _page(
         form=form,
         fields=values,
         wrong=findings.wrong,
-        told=findings.told,
+        facts=findings.facts,
         hints=form.hints,
         usual=form.usual,
         own_systems=await state_of(request).broker.systems.all(caller),

@@ -175,20 +175,20 @@ def link_term(word: str, shown: str = "") -> Markup:
     )
 
 
-def link_once(word: str, shown: str, told: set[str]) -> Markup:
-    """Return ``shown`` as a link to a word's meaning, unless ``told`` has the word; add it."""
-    if word in told:
+def link_once(word: str, shown: str, linked: set[str]) -> Markup:
+    """Return ``shown`` as a link to a word's meaning, unless ``linked`` has the word; add it."""
+    if word in linked:
         return Markup("{}").format(shown)
-    told.add(word)
+    linked.add(word)
     return link_term(word, shown)
 
 
-def link_step(text: str, told: set[str]) -> Markup:
+def link_step(text: str, linked: set[str]) -> Markup:
     """Return a step of a program, with its group as a link to the meaning of its form.
 
-    Only the first group of each form is a link: ``told`` collects the forms linked before.
+    Only the first group of each form is a link: ``linked`` collects the forms linked before.
     """
     step = _STEP.fullmatch(text)
     if step is None:
         return Markup("{}").format(text)
-    return Markup("{}{}").format(step["what"], link_once(step["form"], step["who"], told))
+    return Markup("{}{}").format(step["what"], link_once(step["form"], step["who"], linked))

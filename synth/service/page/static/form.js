@@ -74,7 +74,7 @@ function show(checked) {
     }
   }
   for (const place of form.querySelectorAll(".told")) {
-    const text = checked.told[place.id.replace(/-told$/, "")] ?? "";
+    const text = checked.facts[place.id.replace(/-told$/, "")] ?? "";
     if (place.textContent !== text) place.textContent = text;
   }
 }

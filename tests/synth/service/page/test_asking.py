@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_at_its_field(
 
 def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
     told = {
-        verb: server.ask.post(f"/ask/{verb}/check", data=sent).json()["told"]
+        verb: server.ask.post(f"/ask/{verb}/check", data=sent).json()["facts"]
         for verb, sent in SENT.items()
     }
     assert told["sweep"]["systems"] == "p2-a100:2: 32 devices; dgx-h100:4: 32 devices"
@@ -184,7 +184,7 @@ def test_the_machine_that_logs_name_is_told_and_another_is_refused() -> None:
     found = check(FORMS["doctor"], given, checked, lambda sound: None)
     assert found.suits == {"system": "dgx-h100", "count": "4"}
     assert "NVIDIA H100" in found.wrong["system"]
-    assert found.told["logs"].endswith("of NVIDIA H100 80GB HBM3")
+    assert found.facts["logs"].endswith("of NVIDIA H100 80GB HBM3")
     given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100], **found.suits))
     right = check(FORMS["doctor"], given, checked, lambda sound: None)
     assert (right.suits, right.wrong) == ({}, {})
@@ -253,7 +253,7 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     assert "all_reduce_perf" not in filled
     [only] = re.findall(r'name="only" value="([^"]*)"', filled)
     form = {"system": "dgx-h100", "count": "4", "only": only}
-    assert server.ask.post("/ask/tests/check", data=form).json()["told"]["only"] == "2 tests"
+    assert server.ask.post("/ask/tests/check", data=form).json()["facts"]["only"] == "2 tests"
     put = server.ask.post("/ask/tests", data=form)
     page = unescape(server.ask.get(str(put.headers["location"])).text)
     assert set(re.findall(r"(?:gpu|node|all)-[a-z0-9-]+ring-simple", page)) == {*only.split(", ")}

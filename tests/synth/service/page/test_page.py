@@ -226,10 +226,10 @@ def test_a_wrong_form_comes_back_with_what_is_wrong_and_what_was_sent(server: Se
 def test_the_check_says_what_the_form_would(server: Served) -> None:
     found = server.ask.post("/check", data={**FORM, "k": "x"}).json()
     assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
-    assert found["told"]["axes"] == "product 32 of 32 devices; 3 placements"
+    assert found["facts"]["axes"] == "product 32 of 32 devices; 3 placements"
     short = server.ask.post("/check", data={**FORM, "count": "1"}).json()
     assert "multiply to 32 devices" in short["wrong"]["axes"]
-    assert "axes" not in short["told"]
+    assert "axes" not in short["facts"]
 
 
 def test_a_system_of_ones_own_is_pasted_or_chosen_by_name(server: Served) -> None:

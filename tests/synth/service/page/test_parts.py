@@ -302,7 +302,7 @@ def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
     )
     checked = check(TOP, given_, found, Limits().check)
     assert checked.wrong == {}
-    assert checked.told == {
+    assert checked.facts == {
         "system": "4 node × 8 gpu: 32 devices",
         "axes": "product 32 of 32 devices; 3 placements",
         "reduce": "model: its collectives are not given, so the placement is the one that "

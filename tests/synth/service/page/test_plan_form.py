@@ -138,7 +138,7 @@ def test_all_that_is_wrong_is_said_at_once_and_what_is_typed_stays(server: Serve
 
 
 def test_what_it_comes_to_is_told() -> None:
-    told = found_in(sequence="32").told
+    told = found_in(sequence="32").facts
     assert told["model"] == "2 layers, width 32"
     assert told["batch"] == "2,048 tokens a step, 32 a sample"
     assert told["system"].endswith(": 8 devices")

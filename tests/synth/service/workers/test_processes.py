@@ -120,7 +120,7 @@ def test_a_budget_brings_what_there_is(workers: ProcessWorkers) -> None:
 
 
 def test_work_without_a_partial_answer_is_killed_after_the_grace(workers: ProcessWorkers) -> None:
-    with pytest.raises(OverTimeError, match="time was up"):
+    with pytest.raises(OverTimeError, match="the time limit was reached"):
         QuestionRun(workers, "place", question("place", HOG), budget_seconds=0.2).run()
     ticket = workers.submit(piece("place", HOG))
     until(ticket.future.running)
