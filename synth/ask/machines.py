@@ -56,6 +56,15 @@ from synth.collective.ranking.request import Watcher
 from synth.collective.semantics.programs import Language, explore_states
 
 
+class GraphFormat(StrEnum):
+    """How a graph is written: for networkx and others, for Graphviz, or as a picture."""
+
+    GRAPHML = auto()
+    JSON = auto()
+    DOT = auto()
+    SVG = auto()
+
+
 class SystemsQuestion(FaultyQuestion):
     """List the known machines, or show one with its links and their sources."""
 
@@ -114,15 +123,6 @@ class CountQuestion(Question):
 
     def check_early(self) -> None:
         self.language()
-
-
-class GraphFormat(StrEnum):
-    """How a graph is written: for networkx and others, for Graphviz, or as a picture."""
-
-    GRAPHML = auto()
-    JSON = auto()
-    DOT = auto()
-    SVG = auto()
 
 
 class LevelOfGraph(AnswerPart):

@@ -181,7 +181,7 @@ def test_a_verb_is_in_one_family_everywhere(verb: str) -> None:
     family = VERBS[verb].question.__module__.rpartition(".")[2]
     assert VERBS[verb].answer.__module__.rpartition(".")[2] == family
     replies = {model.__module__.rpartition(".")[2] for model in models_of(verb)}
-    assert family in replies or verb in ("top", "cost")  # their answers are several verbs'
+    assert family in replies or verb in ("top", "cost")  # several verbs share their answers
 
 
 def test_what_the_table_names_is_there() -> None:

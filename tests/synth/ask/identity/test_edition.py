@@ -162,7 +162,7 @@ def test_a_key_follows_what_answers_and_not_what_asks_and_shows(
         "synth/collective/workload/jobs/new.toml",
         "synth/collective/emit/templates/header.jinja",
         "hierarchies/importers/nodes/hwloc.py",
-        "synth/ask/partition/pieces.py",
+        "synth/ask/partition.py",
         "hierarchies/__init__.py",
     ):
         with (tmp_path / changed).open("a") as file:
