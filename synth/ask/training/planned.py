@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hierarchies import System
+from hierarchies import InputError, System
 from synth.ask.answers.training.planned import PlanContext, PlanOutputs, StepPlanReply
+from synth.ask.answers.training.plans import ROWS
 from synth.ask.questions import notations
 from synth.ask.questions.fields import Flag
 from synth.ask.questions.flags import Figure
@@ -23,7 +25,6 @@ from synth.ask.training.machines import (
 )
 from synth.ask.training.simulated import products, size_of
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
-from synth.search.space import Budget
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
 from synth.step.models import ModelSettings
@@ -32,10 +33,8 @@ from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
+from synth.step.sharding import plan_text
 from synth.step.zoo.sizes import apart, sizes_of
-
-SUBSTITUTIONS = 20
-"""Plans that are tried where the first redistributes, with --rows."""
 
 
 class StepPlanQuestion(Question):
@@ -74,10 +73,6 @@ class StepPlanQuestion(Question):
         Field(max_length=1024),
         Flag("Why not? The best plan with other pins", ", as in 'tensor=4', beside the best"),
     ] = ""
-    rows: Annotated[
-        bool,
-        Flag("Also choose shardings operation by operation for the first plan"),
-    ] = False
 
     def pins(self) -> tuple[Pins, Pins]:
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
@@ -119,12 +114,10 @@ def plan_step(
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     samples, tokens = size_of(job.step)
-    closer = None
-    if question.rows and found.finalists and remembering.go_on():
-        closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
     written = None
     if found.finalists:
-        written = _write_outputs(planner, found.finalists[found.advised(device.memory_bytes)])
+        advised = found.finalists[found.advised(device.memory_bytes)]
+        written = _write_outputs(planner, advised, _write_rows(planner, found.finalists))
     asked = PlanContext(
         job,
         name,
@@ -136,7 +129,6 @@ def plan_step(
         str(others),
         written,
         planner.gaining,
-        closer,
         planner.freed(pins, found),
         question.profile.name if question.profile else "",
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
@@ -145,9 +137,18 @@ def plan_step(
     return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
-def _write_outputs(planner: Planner, best: Finalist) -> PlanOutputs:
+def _write_rows(planner: Planner, finalists: Sequence[Finalist]) -> dict[str, str]:
+    """The file of the plan that was chosen operation by operation, if there is one."""
+    texts = [plan_text(planner.job.step, one.plan) for one in finalists if one.rows]
+    return {ROWS: texts[0]} if texts else {}
+
+
+def _write_outputs(planner: Planner, best: Finalist, rows: dict[str, str]) -> PlanOutputs:
     """The best plan as the files of frameworks, with programs for what gains by them."""
-    job = planner.job
+    job, sent = planner.job, planner.sending(best)
+    if best.rows:
+        refused = {"frameworks": InputError("they take recipes", hint="pin zero=0 to have one")}
+        return PlanOutputs(rows, refused, [], sent)
     sizes, spelled = sizes_of(job.model, job.changes), job.spelling
     found = write_configurations(
         best.candidate.recipe,
@@ -156,4 +157,4 @@ def _write_outputs(planner: Planner, best: Finalist) -> PlanOutputs:
         PlacedSystem(job.system, best.placement),
     )
     programs, files = programs_of(job.system, best.placement, planner.gaining(best), found)
-    return PlanOutputs({**found.files, **files}, found.refused, programs, planner.sending(best))
+    return PlanOutputs({**found.files, **files, **rows}, found.refused, programs, sent)

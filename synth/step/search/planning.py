@@ -15,8 +15,9 @@ from hierarchies.devices import Device
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import Request, Watcher
 from synth.search.forks import BackgroundWork, is_parallel
-from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
+from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.redistribution.seconds import RequestAnswers
+from synth.step.search.buckets import BUCKETS, find_nearest_size, try_buckets
 from synth.step.search.composing.balancing import LayerBalancer
 from synth.step.search.composing.composer import Composer
 from synth.step.search.composing.writing import MICROBATCHES, batch_of, write_insides
@@ -33,7 +34,7 @@ from synth.step.search.gaining import CollectiveGain, list_collective_gains, lis
 from synth.step.search.hints import MemorySaving, find_least_memory, find_savings
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import BoundLinks, ComposedPlan, PlacedRecipe, PricedLinks
-from synth.step.search.operations.finer import Refinement, refine
+from synth.step.search.operations import can_choose_rows, choose_rows
 from synth.step.search.pins import Pins
 from synth.step.search.resolution import (
     UncertainSeconds,
@@ -42,8 +43,6 @@ from synth.step.search.resolution import (
     estimate_errors,
 )
 from synth.step.search.searching import Search
-from synth.step.search.sums.buckets import try_buckets
-from synth.step.search.sums.choosing import BUCKETS, find_nearest_size
 from synth.step.sharding import Recipe
 from synth.step.zoo.sizes import sizes_of
 
@@ -158,13 +157,8 @@ class Planner:
         best are simulated. Raises InputError if no plan is valid.
         """
         job = self.job
-        memory, families = job.device.memory_bytes, job.families(pins)
-        self._write(families, watcher)
-        families = sorted(self._balanced(families, watcher), key=lambda family: family.numbers[0])
-        search = Search(self.composer, families, memory, *self._links, watcher, _bucket_sizes(pins))
-        if search.complete and search.refused.total() == search.plans:
-            raise InputError(f"no plan can be: {next(iter(search.refused))}", where=job.model)
-        pool = FinalistPool(memory, search.refused.copy())
+        search = self._search(pins, watcher)
+        pool = FinalistPool(job.device.memory_bytes, search.refused.copy())
         count = k if job.layers else max(k, UNSTAGED_PLANS)
         usual = next(search.cheapest(lambda plan: is_framework_order(plan, job.system)), None)
         coming = map(self._traced, islice(search.cheapest(), SPARE_PLANS + count))
@@ -178,28 +172,62 @@ class Planner:
             arguments = chain(first, coming), count, partial(self._simulated, pins), watcher
             complete = pool.simulate(*arguments, job.known, rest, at_once=several_work)
             unbeaten, whole = rest.result()
-        simulated = sorted(pool.simulated, key=lambda finalist: finalist.found.seconds)[:k]
+        simulated = sorted(pool.simulated, key=lambda finalist: finalist.found.seconds)
+        best = [*self._find_rows(pins, simulated, watcher), *simulated][:k]
         return PlanningResult(
             search,
             tuple(pool.looked_at),
-            tuple(simulated),
-            self._likely(simulated),
+            tuple(best),
+            self.likely(best),
             usual,
-            self._laid_out(pins, usual, simulated, *pool.told),
+            self._laid_out(pins, usual, best, *pool.told),
             self.composer.least_seconds(job.system.devices),
             tuple(pool.refused.most_common()),
-            None if simulated else pool.nearest or search.nearest,
+            None if best else pool.nearest or search.nearest,
             search.complete and complete and whole,
             None if search.complete else self.peak_seconds,
             unbeaten,
         )
 
-    def finer(self, finalist: Finalist, budget: Budget) -> Refinement:
-        """Refines a finalist operation by operation, with at most the budget's substitutions."""
+    def _search(self, pins: Pins, watcher: Watcher) -> Search:
+        """Lists the candidates, writes out what they are composed of, and begins their search.
+
+        Raises InputError if no plan is valid.
+        """
+        families = self.job.families(pins)
+        self._write(families, watcher)
+        families = sorted(self._balanced(families, watcher), key=lambda family: family.numbers[0])
+        memory, buckets = self.job.device.memory_bytes, _bucket_sizes(pins)
+        search = Search(self.composer, families, memory, *self._links, watcher, buckets)
+        if search.complete and search.refused.total() == search.plans:
+            raise InputError(f"no plan can be: {next(iter(search.refused))}", where=self.job.model)
+        return search
+
+    def _find_rows(
+        self, pins: Pins, simulated: Sequence[Finalist], watcher: Watcher
+    ) -> Iterator[Finalist]:
+        """Yields a plan of rows of single operations if it is surely faster than the first plan.
+
+        Not for transformers, whose weights recipes cut: there rows lose (``results/rows``).
+        """
         job = self.job
-        return refine(
-            job.step, finalist, self._answers, self._links[0], job.device, budget, job.profile
-        )
+        if job.extents.megatron or not simulated or not watcher.go_on():
+            return
+        first = simulated[0]
+        if not can_choose_rows(first, pins):
+            return
+        try:
+            found = self.choose_rows(first)
+        except InputError:
+            return  # No rows are known of some operation: the recipe stays.
+        faster = compare_seconds(*self.likely([first, found])).high_seconds < 0
+        if found.size_bytes <= job.device.memory_bytes and faster:
+            yield found
+
+    def choose_rows(self, first: Finalist) -> Finalist:
+        """Simulates the rows that are chosen along the axes of a plan. Raises as the function."""
+        job, links = self.job, self._links[0]
+        return choose_rows(job.step, first, self._answers, links, job.device, job.profile)
 
     def _balanced(self, families: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
         """Yields all plans, with their layers balanced over stages where that pays and fits."""
@@ -240,27 +268,23 @@ class Planner:
         except InputError:
             return ()
 
-    def _finalist(self, candidate: PlacedRecipe) -> Finalist:
+    @cached_property
+    def simulate(self) -> Callable[[PlacedRecipe], Finalist]:
+        """Simulates a candidate as its recipe has it."""
         job = self.job
-        return simulate_finalist(
-            job.of_layers, job.layers, candidate, self._answers, job.device, job.profile
-        )
-
-    def _bucketed(self, pins: Pins, candidate: PlacedRecipe) -> Finalist:
-        """Simulates a plan, with the pinned buckets, or those that gain."""
-        if pins.bucket_bytes is not None:
-            return self._finalist(candidate)
-        alone = candidate.alone
-        composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
-        shorter, sizes = (
-            partial(composed.shorter, alone),
-            partial(find_nearest_size, composed, alone),
-        )
-        return try_buckets(self._finalist(alone), self._finalist, memory, shorter, sizes)
+        where = {"answers": self._answers, "device": job.device, "profile": job.profile}
+        return partial(simulate_finalist, job.of_layers, job.layers, **where)
 
     def _simulated(self, pins: Pins, plan: ComposedPlan) -> Finalist | InputError:
+        """Simulates a plan, with the pinned buckets, or those that gain; or says why it is none."""
+        alone = plan.candidate.alone
+        composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
+        shorter = partial(composed.shorter, alone)
+        sizes = partial(find_nearest_size, composed, alone)
         try:
-            return self._bucketed(pins, plan.candidate)
+            if pins.bucket_bytes is not None:
+                return self.simulate(plan.candidate)
+            return try_buckets(self.simulate(alone), self.simulate, memory, shorter, sizes)
         except InputError as error:
             return error
 
@@ -305,7 +329,7 @@ class Planner:
         """Collectives of a plan that gain by programs of ours."""
         return list_gains(finalist, self._answers)
 
-    def _likely(self, finalists: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
+    def likely(self, finalists: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
         return tuple(estimate_errors(finalists, self.composer, self._links[0], self.job.system))
 
     def _laid_out(
@@ -325,7 +349,7 @@ class Planner:
             finalist for finalist in simulated if finalist.candidate.alone == usual.candidate.alone
         )
         result = next(chain(known, results), None) or self._simulated(pins, usual)
-        return None if isinstance(result, InputError) else self._likely([result])[0]
+        return None if isinstance(result, InputError) else self.likely([result])[0]
 
 
 def _perfect(device: Device) -> Device:

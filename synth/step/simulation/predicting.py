@@ -161,24 +161,10 @@ def predict_step(
     transfers.
     """
     runtime = runtime or StepRuntime()
-    tasks = write_tasks(step, plan, program, sources, runtime, grouping)
-    if not program.places:
-        return StepPrediction(tasks, simulate(tasks, runtime.taken))
-    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
-
-
-def write_tasks(
-    step: Step,
-    plan: Plan,
-    program: StepProgram,
-    sources: Sources,
-    runtime: StepRuntime,
-    grouping: OperationGrouping | None = None,
-) -> DeviceTasks:
-    """Writes the tasks that ``predict_step`` times."""
     grouping = grouping or group_operations(plan, program, runtime)
-    how = (sources.computing, sources.sending, runtime.overlap, grouping)
-    return write_device(step, plan, program, *how)
+    seconds = sources.computing, sources.sending
+    tasks = write_device(step, plan, program, *seconds, runtime.overlap, grouping)
+    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
 
 
 def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
@@ -200,7 +186,9 @@ def predict_tasks(
     handing: TransferSeconds,
     runtime: StepRuntime,
 ) -> StepPrediction:
-    """Simulates all stages doing the tasks of one microbatch in the order of a schedule."""
+    """Simulates a device, or all stages doing its tasks in the order of a schedule."""
+    if microbatches == 1:
+        return StepPrediction(device, simulate(device, runtime.taken))
     timeline = simulate_pipeline(
         device,
         order,

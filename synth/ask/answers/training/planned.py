@@ -22,8 +22,13 @@ from synth.ask.answers.parts import (
 from synth.ask.answers.ranked import matrix_of
 from synth.ask.answers.training.gained import ProgramOfPlan, describe_gain
 from synth.ask.answers.training.least_memory import LeastMemory
-from synth.ask.answers.training.operations import RowsOfOperations
-from synth.ask.answers.training.plans import MoreSeconds, PlanOfFront, PlanOfStep, thin_front
+from synth.ask.answers.training.plans import (
+    MoreSeconds,
+    PlanOfFront,
+    PlanOfStep,
+    RowsOfPlan,
+    thin_front,
+)
 from synth.ask.answers.training.sent import CollectiveOfStep
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 from synth.collective.emit import Files
@@ -33,16 +38,13 @@ from synth.step.search.gaining import CollectiveGain
 from synth.step.search.hints import MemorySaving
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe
-from synth.step.search.operations.finer import Refinement
 from synth.step.search.planning import PlanningResult
 from synth.step.search.resolution import Difference, compare_seconds
+from synth.step.sharding import plan_text
 from synth.step.simulation.spans import list_spans
 
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
-
-ROWS = "rows.plan"
-"""A plan in full, as simulate, shard and train take it."""
 
 
 class RefusedPlans(AnswerPart):
@@ -129,7 +131,6 @@ class StepPlanReply(ReplyModel):
     why_not_nearest: LeastMemory | None = Field(
         description="If nothing with those pins fits: what needs the least memory; else null."
     )
-    rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
     assumed: str = Field(
         description="Of batch normalisation, or of the tokens of experts; else empty."
     )
@@ -201,13 +202,12 @@ class StepPlanReply(ReplyModel):
             nearest=LeastMemory.of(found, device.memory_bytes, asked.freed),
             why_not_nearest=(LeastMemory.of(why_not, device.memory_bytes) if why_not else None),
             refused=[RefusedPlans(because=why, plans=count) for why, count in found.refused],
-            rows=RowsOfOperations.of(asked.finer) if asked.finer else None,
             why_not=next(iter(beside), None),
             assumed=job.assumed,
             complete=asked.complete,
             files=[
                 TextFile(name=name, text=text if isinstance(text, str) else text.decode())
-                for name, text in asked.files.items()
+                for name, text in (asked.written.files if asked.written else {}).items()
             ],
             programs=asked.written.programs if asked.written else [],
             sent=[CollectiveOfStep.of(one) for one in asked.written.sent] if asked.written else [],
@@ -245,16 +245,9 @@ class PlanContext:
     asked_why_not: str
     written: PlanOutputs | None
     gaining: Callable[[Finalist], Sequence[CollectiveGain]]
-    finer: Refinement | None = None
     freed: Sequence[MemorySaving] = ()
     profile: str = ""
     complete: bool = True
-
-    @property
-    def files(self) -> Files:
-        """The best as frameworks take it, and a better plan in full if there is one."""
-        text = self.finer.text if self.finer else ""
-        return {**(self.written.files if self.written else {}), **({ROWS: text} if text else {})}
 
     def plan(
         self, one: Finalist, among: PlanningResult, than_first: Difference, most: int
@@ -263,20 +256,20 @@ class PlanContext:
 
         Its timeline has at most so many rows.
         """
-        run, seconds = one.found, one.found.seconds
+        run, seconds, rows = one.found, one.found.seconds, one.rows
         busiest, moment = run.ranks[run.busiest], run.ranks[run.fullest].moment
         alone = one.candidate.alone
-        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
+        composed = (plan.seconds for plan in among.looked_at if plan.candidate.alone == alone)
         peak = self.job.system.devices * self.job.device.peak(self.dtype)
         return PlanOfStep(
-            plan=str(one.candidate.recipe),
+            plan=plan_text(self.job.step, one.plan) if rows else str(one.candidate.recipe),
             axes=dict(one.candidate.recipe.axes),
             placement=matrix_of(one.placement),
             by_framework=one.by_framework,
             seconds=seconds,
             more=MoreSeconds.of(than_first),
             tied=not than_first.told,
-            composed_seconds=composed,
+            composed_seconds=rows.seconds if rows else next(composed),
             tokens_per_second=self.tokens / seconds,
             utilisation=self.flops / seconds / peak,
             compute_seconds=busiest.compute_seconds,
@@ -294,4 +287,11 @@ class PlanContext:
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,
             programs=[describe_gain(gain) for gain in self.gaining(one)],
+            rows=rows
+            and RowsOfPlan(
+                recipe=str(one.candidate.recipe),
+                sums=rows.seconds,
+                sums_gap=rows.gap,
+                recipe_sums=rows.recipe_seconds,
+            ),
         )

@@ -54,6 +54,19 @@ class MoreSeconds(AnswerPart):
         )
 
 
+ROWS = "rows.plan"
+"""The file of a plan that was chosen operation by operation."""
+
+
+class RowsOfPlan(AnswerPart):
+    """How the rows of a plan were chosen, operation by operation."""
+
+    recipe: str = Field(description="The recipe along whose axes they were chosen.")
+    sums: Seconds = Field(description="Seconds of these rows in sequence.")
+    sums_gap: Number = Field(description="Upper limit of the relative gap to the best sums.")
+    recipe_sums: Seconds = Field(description="Seconds of the recipe in sequence.")
+
+
 class PlanOfStep(AnswerPart):
     """A plan, simulated."""
 
@@ -95,6 +108,19 @@ class PlanOfStep(AnswerPart):
         description="What its seconds take by a program of ours, or by a line of the environment,"
         " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
     )
+    rows: RowsOfPlan | None = optional_key(
+        f"If it was chosen operation by operation: then ``plan`` is in full, as the file {ROWS}."
+    )
+
+    @property
+    def recipe(self) -> str:
+        """The plan as a recipe, or the one along whose axes its rows were chosen."""
+        return self.rows.recipe if self.rows else self.plan
+
+    @property
+    def title(self) -> str:
+        """The plan in one line."""
+        return f"{ROWS}: operation by operation, along {self.recipe}" if self.rows else self.plan
 
 
 class PlanOfFront(AnswerPart):

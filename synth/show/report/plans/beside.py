@@ -29,7 +29,7 @@ class ListedPlan:
 
     @property
     def entry(self) -> str:
-        return f"{self.label}: {self.plan.plan}"
+        return f"{self.label}: {self.plan.title}"
 
 
 @dataclass(frozen=True)

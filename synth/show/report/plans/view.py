@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from markupsafe import Markup
 
@@ -39,6 +40,7 @@ from synth.show.terminal.training.planned import (
     difference_text,
     nearly_full_lines,
     placement_gain,
+    rows_lines,
     tie_lines,
     why_not_lines,
 )
@@ -196,22 +198,26 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
     else:
         [gain] = placement_gain(answer, best)
         yield f"{gain[0].upper()}{gain[1:]}."
-    for said in (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer)):
-        yield f"{said[0].upper()}{said[1:]}."
+    remarks = (tie_lines, nearly_full_lines, bucket_gain_lines, rows_lines)
+    for remark in chain.from_iterable(of(answer) for of in remarks):
+        yield f"{remark[0].upper()}{remark[1:]}."
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
     """The plan to be taken in words, and where its axes lie."""
     if answer.plans:
         best = answer.best
-        yield from describe_plan(best.plan, answer.samples)
+        if best.rows:
+            yield f"each operation is cut by itself, along the axes of {best.recipe}"
+        else:
+            yield from describe_plan(best.plan, answer.samples)
         yield from describe_axes(placement_of(answer.levels, best.axes, best.placement))
 
 
 def _front(answer: StepPlanReply, listed: Sequence[ListedPlan]) -> Markup:
     expected = [front.Point(one.plan, one.seconds, one.bytes) for one in answer.front]
     simulated = [
-        front.Point(one.plan.plan, one.plan.seconds, one.plan.memory.bytes)
+        front.Point(one.plan.title, one.plan.seconds, one.plan.memory.bytes)
         for one in listed[: len(answer.plans)]
     ]
     return front.draw_front(expected, simulated, answer.device_bytes)

@@ -97,7 +97,7 @@ def clauses(plan: str) -> Mapping[str, str]:
 
 def layout_clauses(one: PlanOfStep) -> Mapping[str, str]:
     """The same of a plan of an answer, and where its axes lie."""
-    return {**clauses(one.plan), "placement": str(one.placement)}
+    return {**clauses(one.recipe), "placement": str(one.placement)}
 
 
 def add_difference_columns(plans: Sequence[PlanOfStep], table: Cells) -> Cells:

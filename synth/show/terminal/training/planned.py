@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep
+from synth.ask.answers.training.plans import ROWS, PlanOfStep
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
     paragraphs,
@@ -35,7 +35,6 @@ def render_plans(answer: StepPlanReply) -> RenderableType:
         "",
         *_render_found(answer),
         *_render_why_not(answer),
-        *_rows(answer),
         *_end(answer),
     )
 
@@ -63,8 +62,9 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from nearly_full_lines(answer)
     yield ""
     for number, one in enumerate(answer.plans, 1):
-        yield f"{number}: {one.plan}"
+        yield f"{number}: {one.title}"
     yield from bucket_gain_lines(answer)
+    yield from rows_lines(answer)
     yield from by_profile(answer)
     yield ""
     best = answer.best
@@ -75,10 +75,12 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from render_collectives(answer.sent)
     yield from render_program_gains(answer)
     yield f"\nits timeline: {_command(answer, best)}"
-    folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files)
+    folders = dict.fromkeys(one.name.partition("/")[0] for one in answer.files if one.name != ROWS)
     written = [folder for folder in folders if folder != "mscclpp"]
     if written:
         yield f"-o FOLDER writes it for {', '.join(written)}"
+    if best.rows:
+        yield "-o FILE writes it in full, as 'simulate', 'shard' and 'train' take it"
     for framework in answer.not_said:
         yield f"not for {framework.framework}: {framework.because}"
 
@@ -138,6 +140,17 @@ def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
     ]
     if saved:
         yield f"time saved by reducing gradients in buckets: {', '.join(saved)}"
+
+
+def rows_lines(answer: StepPlanReply) -> Iterator[str]:
+    """What was chosen operation by operation, and how near to the best that is."""
+    for number, one in enumerate(answer.plans, 1):
+        if one.rows:
+            yield (
+                f"plan {number}, one operation after the other: {format_duration(one.rows.sums)}"
+                f" (its recipe: {format_duration(one.rows.recipe_sums)}), at most"
+                f" {one.rows.sums_gap:.2g} of that above the optimum"
+            )
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
@@ -204,7 +217,7 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     ),
     "fewest axes ({axes})": lambda _, one: sum(size > 1 for size in one.axes.values()),
     "axes in frameworks' own order": lambda _, one: one.by_framework,
-    "no recomputation": lambda _, one: parse_recipe(one.plan).remat,
+    "no recomputation": lambda _, one: parse_recipe(one.recipe).remat,
     "a fifth of the memory free": lambda answer, one: one.memory.bytes > SNUG * answer.device_bytes,
     "least risk{worst}": lambda _, one: one.more.interval[1],
     "least memory ({memory})": lambda _, one: one.memory.bytes,
@@ -220,7 +233,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
         f"--dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
         *([] if best.by_framework else [f"--placement '{best.placement}'"]),
         *([f"--profile {best.measured.profile}"] if best.measured else []),
-        f"--plan '{best.plan}'",
+        f"--plan {ROWS}" if best.rows else f"--plan '{best.plan}'",
     ]
     return " ".join(said)
 
@@ -274,7 +287,7 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
-    yield f"why not {answer.asked_why_not}? The best such plan: {other.plan}"
+    yield f"why not {answer.asked_why_not}? The best such plan: {other.title}"
     if not answer.plans:
         return
     low, high = other.more.interval
@@ -334,42 +347,6 @@ def _search_end_text(answer: StepPlanReply) -> str:
                 " above the time in which all devices compute at their peak"
             )
     return found
-
-
-def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """What the first plan could do otherwise, operation by operation."""
-    found = answer.rows
-    if found is None:
-        return
-    yield ""
-    if found.sums is None or found.sums_gap is None or found.recipe_sums is None:
-        yield f"rows were not chosen for all operations together: {found.because}"
-    elif found.rows_seconds is not None and found.rows_bytes is not None:
-        of_stages = ", all stages" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
-        yield (
-            f"rows chosen for all operations together: {format_duration(found.sums)} in sequence"
-            f"{of_stages} (the first plan: {format_duration(found.recipe_sums)}), at most"
-            f" {found.sums_gap:.2g} of that above the optimum; simulated"
-            f" {format_duration(found.rows_seconds)}, {format_bytes(found.rows_bytes)}"
-        )
-    if found.rounded:
-        yield (
-            f"these rows reduce on the other side of {pluralize(found.rounded, 'cast')}, in the"
-            " narrower type: part of the gain comes from that, and rounding differs"
-        )
-    yield (
-        f"{found.tried} substitutions at redistributions: "
-        + (
-            f"the best takes {format_duration(found.substituted_seconds)}"
-            if found.pays
-            else "none is faster"
-        )
-    )
-    yield (
-        "faster than the first; -o FOLDER writes it as rows.plan"
-        if found.better
-        else "no choice of rows is faster than the first plan"
-    )
 
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:

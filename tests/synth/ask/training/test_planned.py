@@ -20,7 +20,7 @@ from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
-from synth.step.search.sums.choosing import BUCKETS
+from synth.step.search.buckets import BUCKETS
 from synth.step.sharding import parse_recipe
 
 ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}

@@ -223,7 +223,7 @@ def test_what_fits_only_as_composed_is_told() -> None:
     """On the clock it may need more: then others of its kind are passed over, and no other."""
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
     composed = [ComposedPlan(one, 1.0, 90.0) for one in some]
-    found = Planner(job())._finalist(some[0])
+    found = Planner(job()).simulate(some[0])
     taken = FinalistPool(100.0, Counter())
     assert taken.simulate(iter(composed), 3, lambda one: found, Watcher())
     assert not taken.simulated
@@ -237,7 +237,7 @@ def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
     fit: int, processes: int
 ) -> None:
     """Whether or not as many fit as are wanted, and though it is one of those that come, too."""
-    found = Planner(job())._finalist(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
+    found = Planner(job()).simulate(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:4]
     composed = [ComposedPlan(one, 1.0 + at, 90.0) for at, one in enumerate(some)]
     asked: list[ComposedPlan] = []
@@ -525,14 +525,17 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     system = load("dgx-h100:1")
     spelling = ModelSettings(batch=8, dtype="bfloat16")
     one = Planner(PlanningProblem(model, {}, spelling, system, device_named(system.device)))
-    found = one.plans(Pins({}), 2, Watcher())
+    found = one.plans(Pins({}), 3, Watcher())
     every = one.job.candidates(Pins({}))
     assert found.search.fitting == len(every)
     assert {each.recipe.zero for each in every} == {0, 1, 2, 3}
     assert {each.recipe.remat for each in every} == {True, False}
     assert all({name for name, _ in each.recipe.axes} == {"data"} for each in every)
-    seconds = sorted(one._bucketed(Pins({}), each).found.seconds for each in every)
-    assert [each.found.seconds for each in found.finalists] == seconds[:2]
+    composed = [ComposedPlan(each, 0.0, 0.0) for each in every]
+    simulated = [one._simulated(Pins({}), each) for each in composed]
+    seconds = sorted(each.found.seconds for each in simulated if isinstance(each, Finalist))
+    recipes = [each.found.seconds for each in found.finalists if each.rows is None]
+    assert recipes[:2] == seconds[:2]
     with pytest.raises(InputError, match="has pipe=2") as error:
         one.plans(Pins.parse("pipe=2"), 1, Watcher())
     assert error.value.hint == "pipe is 1"
