@@ -21,7 +21,7 @@ from hierarchies import InputError
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section
 from synth.compute.roofline import estimate_operation
-from synth.search.space import Budget, Infeasible, NoneFound
+from synth.search.space import Infeasible, NoneFound
 from synth.step.profiles import Profile
 from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
@@ -78,7 +78,7 @@ def choose_rows(
     sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
     sends = _PathSeconds(sizes, candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds, network.handing)
-    chosen = choose(step, plan, prices, Budget(ROUNDS), gap=GAP)
+    chosen = choose(step, plan, prices, ROUNDS, gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
     simulated = simulate_candidate(step, candidate, answers, device, profile, chosen.plan)
