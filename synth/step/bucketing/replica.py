@@ -10,13 +10,13 @@ from hierarchies.devices import Device
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.step.bucketing.gradients import BackwardPass, backward_of, hoist_casts, update_of
 from synth.step.bucketing.sums import Sums
-from synth.step.search.finalists import rooflines_of, write_plan
+from synth.step.search.finalists import RUNTIME, rooflines_of
 from synth.step.sharding import Plan, apply, parse_recipe, plan_of, prepare_step
 from synth.step.sharding.plan import Cuts, Rows
 from synth.step.sharding.together.buckets import buckets_of
 from synth.step.simulation.device import DeviceTasks as Tasks
 from synth.step.simulation.kinds import BufferKind, kinds_of
-from synth.step.simulation.predicting import Sources
+from synth.step.simulation.predicting import Sources, write_plan
 
 AXIS = "data"
 
@@ -88,7 +88,7 @@ def build_replica(step: Step, system: System, placement: Placement, device: Devi
 
     def tasks(buckets: tuple[tuple[str, ...], ...]) -> Tasks:
         sources = Sources(computing, lambda *_: 0.0, lambda *_: 0.0)
-        return write_plan(step, replace(plan, buckets=buckets), sources)
+        return write_plan(step, replace(plan, buckets=buckets), sources, RUNTIME)
 
     alone = tasks(())
     whole = sum_estimates_of_section(estimate for _, estimate in known.values())

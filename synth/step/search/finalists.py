@@ -27,10 +27,9 @@ from synth.step.simulation import (
     Sources,
     StepPrediction,
     StepRuntime,
-    write_device,
 )
 from synth.step.simulation.groups import find_scores
-from synth.step.simulation.predicting import group_operations, predict_tasks
+from synth.step.simulation.predicting import predict_tasks, write_plan
 from synth.step.simulation.sources import NetworkPrices, Rooflines, build_sources
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
@@ -217,20 +216,8 @@ def simulate_plan(
     measured: Known = _NOTHING_KNOWN,
 ) -> StepPrediction:
     """Simulates a plan of a step as finalists are simulated."""
-    tasks = write_plan(step, plan, build_sources(computing, network), measured)
+    tasks = write_plan(step, plan, build_sources(computing, network), RUNTIME, measured.seconds)
     return predict_tasks(tasks, plan.order, plan.microbatches, network.handing, RUNTIME)
-
-
-def write_plan(
-    step: Step, plan: Plan, sources: Sources, measured: Known = _NOTHING_KNOWN
-) -> DeviceTasks:
-    """Writes the tasks of a plan as the runtime of finalists has them."""
-    program = apply(step, plan)
-    grouping = group_operations(plan, program, RUNTIME, measured.seconds)
-    seconds = sources.computing, sources.sending
-    return write_device(
-        prepare_step(step, plan), plan, program, *seconds, RUNTIME.overlap, grouping
-    )
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
@@ -318,7 +305,7 @@ def list_requests(
         return 0.0
 
     plan = plan_of(step, short or candidate.recipe)
-    write_plan(step, plan, Sources(lambda section: 0.0, sending, network.handing))
+    write_plan(step, plan, Sources(lambda section: 0.0, sending, network.handing), RUNTIME)
     return [*requests]
 
 
@@ -349,7 +336,8 @@ class _WrittenCandidate:
             self.parts[whole.seconds] = rooflines.parts(section)
             return whole
 
-        self.tasks = write_plan(step, plan, build_sources(computing, self.network), measured)
+        sources = build_sources(computing, self.network)
+        self.tasks = write_plan(step, plan, sources, RUNTIME, measured.seconds)
 
     def simulate(self, tasks: DeviceTasks, order: PipelineSchedule | None) -> Finalist:
         """Simulates these tasks, or those of all stages in the order of a schedule."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from grammar.tensors.operations import Step
 from synth.compute import Estimate
 from synth.step.schedules import PipelineSchedule, TransferProtocol
-from synth.step.sharding import Plan, StepProgram
+from synth.step.sharding import Plan, StepProgram, apply, prepare_step
 from synth.step.sharding.program import EVERYWHERE
 from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.simulation.device import (
@@ -144,6 +144,21 @@ def group_operations(
     return grouping_of(
         plan, runtime.overlap, whole=runtime.whole, unstored=unstored, measured=measured
     )
+
+
+def write_plan(
+    step: Step,
+    plan: Plan,
+    sources: Sources,
+    runtime: StepRuntime,
+    measured: Mapping[int, Estimate] = MappingProxyType({}),
+) -> DeviceTasks:
+    """Writes the tasks of a plan as a runtime carries it out; ``measured``: as for grouping."""
+    program = apply(step, plan)
+    grouping = group_operations(plan, program, runtime, measured)
+    seconds = sources.computing, sources.sending
+    ready = prepare_step(step, plan)
+    return write_device(ready, plan, program, *seconds, runtime.overlap, grouping)
 
 
 def predict_step(
