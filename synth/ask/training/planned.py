@@ -29,6 +29,7 @@ from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
 from synth.step.models import ModelSettings
 from synth.step.profiles import check_dtype
+from synth.step.search.explaining import list_savings
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
@@ -129,7 +130,7 @@ def plan_step(
         str(others),
         written,
         planner.gaining,
-        planner.freed(pins, found),
+        list_savings(job, planner.composer, pins, found),
         question.profile.name if question.profile else "",
         complete=all(one.complete for one in (found, why_not) if one) and not remembering.stopped,
     )

@@ -8,8 +8,8 @@ from typing import Self
 from pydantic import Field
 
 from synth.ask.answers.parts import AnswerPart, Whole
+from synth.step.search.explaining import PlanningResult
 from synth.step.search.hints import MemorySaving
-from synth.step.search.planning import PlanningResult
 
 
 class FreedMemory(AnswerPart):

@@ -33,12 +33,12 @@ from synth.ask.answers.training.sent import CollectiveOfStep
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
 from synth.collective.emit import Files
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
+from synth.step.search.explaining import PlanningResult
 from synth.step.search.finalists import Finalist
 from synth.step.search.gaining import CollectiveGain
 from synth.step.search.hints import MemorySaving
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe
-from synth.step.search.planning import PlanningResult
 from synth.step.search.resolution import Difference, compare_seconds
 from synth.step.sharding import plan_text
 from synth.step.simulation.spans import list_spans

@@ -33,6 +33,7 @@ from synth.step.search.composing.clock import PassSeconds, StageLayout, lay_out_
 from synth.step.search.composing.composer import CLOCK_BATCH, SCALED_EXCESS
 from synth.step.search.composing.inside import ModelPart, extrapolate
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
+from synth.step.search.explaining import list_savings
 from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import Finalist, FinalistPool, simulate_finalist
 from synth.step.search.job import SEARCHED_SCHEDULES, PlanningProblem
@@ -509,13 +510,13 @@ def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
     found = one.plans(pins, 1, Watcher())
     assert not found.finalists
     assert found.search.nearest is not None
-    for each in one.freed(pins, found):
+    for each in list_savings(one.job, one.composer, pins, found):
         if each.what.startswith("without "):
             others = pins.without(each.what.removeprefix("without ").partition("=")[0])
             sizes = [one.composer.size_bytes(e.recipe) for e in one.job.candidates(others)]
             assert each.size_bytes == min(sizes)
         assert each.size_bytes + each.freed_bytes == pytest.approx(found.search.nearest[1])
-    kinds = {each.what for each in one.freed(pins, found)}
+    kinds = {each.what for each in list_savings(one.job, one.composer, pins, found)}
     assert {"without zero=0", "without remat=no", "half the sequence"} <= kinds
 
 
