@@ -24,6 +24,7 @@ from synth.ask.training.machines import (
     profile_of,
 )
 from synth.ask.training.simulated import products, size_of
+from synth.collective.emit import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
@@ -138,13 +139,13 @@ def plan_step(
     return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
-def _write_rows(planner: Planner, finalists: Sequence[Finalist]) -> dict[str, str]:
+def _write_rows(planner: Planner, finalists: Sequence[Finalist]) -> Files:
     """The file of the plan that was chosen operation by operation, if there is one."""
     texts = [plan_text(planner.job.step, one.plan) for one in finalists if one.rows]
     return {ROWS: texts[0]} if texts else {}
 
 
-def _write_outputs(planner: Planner, best: Finalist, rows: dict[str, str]) -> PlanOutputs:
+def _write_outputs(planner: Planner, best: Finalist, rows: Files) -> PlanOutputs:
     """The best plan as the files of frameworks, with programs for what gains by them."""
     job, sent = planner.job, planner.sending(best)
     if best.rows:
