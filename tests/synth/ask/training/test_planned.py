@@ -15,7 +15,7 @@ from hierarchies.units import format_duration
 from plain_text import printed
 from synth.ask.answers import judge
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.ask.answers.training.plans import PlanOfStep, thin_front
+from synth.ask.answers.training.plans import ROWS, PlanOfStep, thin_front
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
@@ -143,3 +143,35 @@ def test_a_size_may_be_0_where_it_says_whether() -> None:
     )
     assert off.sizes == {"dropless": 0}
     assert off.plans[0].seconds == other.plans[0].seconds
+
+
+def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
+    asked = {"system": "dgx-h100:1", "model": "mlp-tiny", "batch": 64, "k": 2}
+    question = parse_question(VERBS["plan"].question, asked)
+    answer = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
+    assert isinstance(answer, StepPlanReply)
+    first, other = answer.plans
+    assert first.rows is not None
+    assert other.rows is None
+    assert first.recipe == first.rows.recipe
+    assert first.rows.sums < first.rows.recipe_sums
+    assert [(one.name, one.text) for one in answer.files] == [(ROWS, first.plan)]
+    assert [one.framework for one in answer.not_said] == ["frameworks"]
+    text = printed(TABLES["plan"](answer))
+    assert f"1: {first.title}" in text
+    assert "-o FILE writes it in full" in text
+    assert "FOLDER" not in text
+    simulated = parse_question(
+        VERBS["simulate"].question,
+        {
+            "model": "mlp-tiny",
+            "system": "dgx-h100:1",
+            "batch": 64,
+            "dtype": answer.computed_in,
+            "optimizer": answer.optimizer,
+            "overlap": "all",
+            "plan": first.plan,
+        },
+    )
+    seconds = VERBS["simulate"].answer(simulated, Watcher()).body["seconds"]
+    assert seconds == pytest.approx(first.seconds)
