@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from framework_files import megatron_parser, words
+from hierarchies import InputError
 from hierarchies.units import format_duration
 from plain_text import printed
 from synth.ask.answers import judge
@@ -175,3 +176,7 @@ def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
     )
     seconds = VERBS["simulate"].answer(simulated, Watcher()).body["seconds"]
     assert seconds == pytest.approx(first.seconds)
+    written = {"model": "mlp-tiny", "system": "dgx-h100:1", "batch": 64, "plan": first.plan}
+    for_framework = parse_question(VERBS["train"].question, {**written, "runtime": "deepspeed"})
+    with pytest.raises(InputError, match="frameworks take recipes"):
+        VERBS["train"].answer(for_framework, Watcher())
