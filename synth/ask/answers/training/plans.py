@@ -120,7 +120,7 @@ class PlanOfStep(AnswerPart):
     @property
     def title(self) -> str:
         """The plan in one line."""
-        return f"{ROWS}: operation by operation, along {self.recipe}" if self.rows else self.plan
+        return f"rows of single operations, along {self.recipe}" if self.rows else self.plan
 
 
 class PlanOfFront(AnswerPart):
