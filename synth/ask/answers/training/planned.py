@@ -287,11 +287,5 @@ class PlanContext:
             bucket_bytes=one.candidate.recipe.bucket_bytes,
             bucket_saved_seconds=one.saved_seconds,
             programs=[describe_gain(gain) for gain in self.gaining(one)],
-            rows=rows
-            and RowsOfPlan(
-                recipe=str(one.candidate.recipe),
-                sums=rows.seconds,
-                sums_gap=rows.gap,
-                recipe_sums=rows.recipe_seconds,
-            ),
+            rows=RowsOfPlan.of(one) if rows else None,
         )

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from synth.ask.answers.parts import AnswerPart, Axes, Matrix, Number, Seconds, Whole, optional_key
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.step.search.finalists import Finalist
 from synth.step.search.links import ComposedPlan
 from synth.step.search.resolution import Difference
 
@@ -65,6 +66,17 @@ class RowsOfPlan(AnswerPart):
     sums: Seconds = Field(description="Seconds of these rows in sequence.")
     sums_gap: Number = Field(description="Upper limit of the relative gap to the best sums.")
     recipe_sums: Seconds = Field(description="Seconds of the recipe in sequence.")
+
+    @classmethod
+    def of(cls, finalist: Finalist) -> Self:
+        rows, recipe = finalist.rows, str(finalist.candidate.recipe)
+        assert rows is not None
+        return cls(
+            recipe=recipe,
+            sums=rows.seconds,
+            sums_gap=rows.gap,
+            recipe_sums=rows.recipe_seconds,
+        )
 
 
 class PlanOfStep(AnswerPart):
