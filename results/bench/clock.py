@@ -16,12 +16,12 @@ from hierarchies import load
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
 from synth.step.models import ModelSettings, zoo_step
+from synth.step.search.buckets import BUCKETS
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import BoundLinks, PricedLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
-from synth.step.search.sums.choosing import BUCKETS
 from synth.step.sharding import apply, parse_recipe, plan_of, prepare_step
 from synth.step.simulation import Sources, StepPrediction, StepRuntime, predict_step
 from synth.step.simulation.groups import OperationGrouping

@@ -17,7 +17,7 @@ from typing import Any
 from hierarchies import InputError
 from results import pages, record
 from synth.search.elimination import minimize
-from synth.search.space import BestFound, Budget, Optimal
+from synth.search.space import BestFound, Optimal
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.rows import plain_prices, seconds_of
 from synth.step.rows.tables import costs_of
@@ -51,7 +51,7 @@ def measured(name: str) -> dict[str, Any]:
     plan = Plan(tuple(SIZES.items()), Cuts((), ()))
     tables = costs_of(step, plan, prices)
     priced = process_time()
-    found = minimize(tables.costs, Budget(ROUNDS), gap=GAP)
+    found = minimize(tables.costs, ROUNDS, gap=GAP)
     searched = process_time()
     assert isinstance(found, Optimal | BestFound), name
     own = seconds_of(step, replace(plan, cuts=tables.cuts(found.state)), prices)

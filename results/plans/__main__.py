@@ -23,6 +23,7 @@ from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings
+from synth.step.search.buckets import BUCKETS
 from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import is_framework_order
 from synth.step.search.job import PlanningProblem
@@ -30,7 +31,6 @@ from synth.step.search.links import BoundLinks, Key, PlacedRecipe, PricedLinks, 
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
-from synth.step.search.sums.choosing import BUCKETS
 
 DATA = Path(__file__).with_name("plans.json")
 COMMAND = "python -m results.plans"

@@ -79,7 +79,8 @@ def ask(
         if log.isEnabledFor(logging.INFO):
             named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
-        with before() as known, _watch(budget_seconds, VERBS[verb].partial) as watcher:
+        watching = _watch(budget_seconds, VERBS[verb].partial)
+        with before() as known, watching as watcher, collect_garbage_seldom():
             reply = _answer_or_reuse(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         empty = False
@@ -147,24 +148,19 @@ def _answer_or_reuse(
 ) -> Reply:
     """The earlier answer if there is one; else a new one, which is kept."""
     if before is None:
-        return _answer(verb, question, watcher)
+        return VERBS[verb].answer(question, watcher)
     begun = clock.perf_counter()
     found = before.find(verb, question)
     log.info("%s: %s in the store", verb, "not" if found is None else "found")
     if found is not None:
         return found
-    reply = _answer(verb, question, watcher)
+    reply = VERBS[verb].answer(question, watcher)
     try:
         if not watcher.interrupted:
             before.keep(verb, question, reply, clock.perf_counter() - begun)
     except InputError as error:
         typer.echo(f"collsynth: the answer is not kept: {error}", err=True)
     return reply
-
-
-def _answer(verb: str, question: Question, watcher: Watcher) -> Reply:
-    with collect_garbage_seldom():
-        return VERBS[verb].answer(question, watcher)
 
 
 def _show(verb: str, body: dict[str, Any], output: str | None) -> bool:

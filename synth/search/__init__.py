@@ -16,10 +16,9 @@ From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
 11 x2 +3 x2
 12 x2 x2 +3 +3
 
-``space`` is the interface for searches without paths: a space of states, a budget, an observer, and
-the possible answers. ``backtracking`` walks a space; ``elimination`` and ``message_passing``
-minimise sums of pairwise costs. ``front`` finds the Pareto front of two costs, as seconds and
-bytes:
+``space`` has the possible answers of searches without paths. ``elimination`` and
+``message_passing`` minimise sums of pairwise costs. ``front`` finds the Pareto front of two costs,
+as seconds and bytes:
 
 >>> from synth.search.front import find_front
 >>> seconds, sizes = [5.0, 3.0, 4.0], [10, 30, 40]

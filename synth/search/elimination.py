@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synth.search.message_passing import CLOSED, pass_messages
+from synth.search.message_passing import CLOSED, ROUNDS, pass_messages
 from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
-from synth.search.space import BestFound, Budget, Found, Infeasible, Observer, Optimal
+from synth.search.space import BestFound, Found, Infeasible, Optimal
 
 MOST_ENTRIES = 10**7
 
@@ -192,15 +192,14 @@ def reduce_to_core(costs: Pairwise) -> Core:
 
 def minimize(
     costs: Pairwise,
-    budget: Budget | None = None,
-    observer: Observer | None = None,
+    rounds: int = ROUNDS,
     *,
     gap: float = CLOSED,
     most_entries: int = MOST_ENTRIES,
 ) -> Found[Names]:
     """Minimises pairwise costs: by elimination if the tables fit, else by message passing.
 
-    ``budget``, ``observer`` and ``gap`` apply to message passing.
+    ``rounds`` and ``gap`` apply to message passing.
     """
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
@@ -208,9 +207,7 @@ def minimize(
     smaller = reduce_to_core(allowed)
     exact = eliminate(smaller.costs, most_entries)
     found: Found[Names] = (
-        pass_messages(smaller.costs, budget, observer, gap=gap)
-        if isinstance(exact, WidthExceeded)
-        else exact
+        pass_messages(smaller.costs, rounds, gap=gap) if isinstance(exact, WidthExceeded) else exact
     )
     match found:
         case Optimal(states):

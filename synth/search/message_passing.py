@@ -15,10 +15,13 @@ from operator import itemgetter
 import numpy as np
 
 from synth.search.pairwise import NO_CHOICE, Costs, Pairwise
-from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Observer, Optimal
+from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 
 CLOSED = 1e-9
 """The relative gap below which floating-point sums cannot prove a difference."""
+
+ROUNDS = 1000
+"""Rounds at most, unless a caller says otherwise."""
 
 READ = 5
 """Choices are decoded once in this many rounds: decoding takes about as long as a round."""
@@ -29,18 +32,16 @@ _STILL = 1e-7
 
 def pass_messages(
     costs: Pairwise,
-    budget: Budget | None = None,
-    observer: Observer | None = None,
+    rounds: int = ROUNDS,
     *,
     gap: float = CLOSED,
     patience: int = 20,
 ) -> Found[tuple[int, ...]]:
-    """Returns the best choice found and its bound after at most ``budget.evaluations`` rounds.
+    """Returns the best choice found and its bound after at most so many rounds.
 
     It ends when the relative gap is at most ``gap``, or when for ``patience`` rounds neither
     the bound nor the best choice improve.
     """
-    budget, observer = budget or Budget(1000), observer or Observer()
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
         return allowed
@@ -48,20 +49,17 @@ def pass_messages(
     passing = _MessageRun(finite)
     best: tuple[tuple[int, ...], float] | None = None
     bound, waited = 0.0, 0
-    for done in range(budget.evaluations):
-        if done and not observer.go_on():
-            break
+    for done in range(rounds):
         passing.forward()
         risen = max(bound, passing.backward())
         better = False
-        if done % READ == 0 or done + 1 == budget.evaluations:
+        if done % READ == 0 or done + 1 == rounds:
             choices = ((states, costs.cost(states)) for states in passing.decode())
             cheapest = min(choices, key=itemgetter(1))
             better = best is None or cheapest[1] < best[1]
             best = cheapest if better else best
         moved = better or risen - bound > _STILL * risen
         bound, waited = risen, 0 if moved else waited + 1
-        observer.priced(done + 1, None if best is None else best[1])
         if best is not None and best[1] - bound <= gap * bound:
             break
         if waited >= patience:

@@ -27,7 +27,7 @@ from synth.step.frameworks import TrainingSpec as Training
 from synth.step.search.finalists import simulate_candidate
 from synth.step.search.gaining import list_gains
 from synth.step.search.links import PlacedRecipe
-from synth.step.sharding import Recipe, parse_recipe
+from synth.step.sharding import Recipe
 from synth.step.zoo.sizes import sizes_of
 
 Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deepspeed", "mesh"]
@@ -78,7 +78,7 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
     the framework cannot say.
     """
     model = check_model_and_machine(question)
-    recipe, step = parse_recipe(question.text()), question.step()
+    recipe, step = _read_recipe(question), question.step()
     system, placement = _place_axes(question, recipe)
     name = _RUNTIME_NAMES.get(runtime, runtime)
     written = _write_files(question, runtime, recipe, step)
@@ -104,7 +104,17 @@ def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
     """Raises InputError as ``configure_framework``, but for JAX's specs: those are of a step's "
     "inputs."""
     if runtime not in _RUNTIME_NAMES:
-        _write_files(question, runtime, parse_recipe(question.text()), None)
+        _write_files(question, runtime, _read_recipe(question), None)
+
+
+def _read_recipe(question: StepOnMachineQuestion) -> Recipe:
+    """The plan as a recipe. Raises InputError for a plan in full."""
+    recipe = question.recipe()
+    if recipe is None:
+        hint = "--runtime jax or torch takes it"
+        problem = "frameworks take recipes, and this is a plan in full"
+        raise InputError(problem, where="--plan", hint=hint)
+    return recipe
 
 
 def _write_files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Annotated, Literal, assert_never
@@ -13,8 +14,10 @@ from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
 from synth.ask.answers.training.planned import (
+    ROWS,
     LeastMemory,
     PlanOfStep,
+    RowsOfPlan,
     SearchVerdict,
     StepPlanReply,
     thin_front,
@@ -35,29 +38,24 @@ from synth.ask.training.machines import (
 from synth.ask.training.simulated import products, size_of
 from synth.collective.emit import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
-from synth.search.space import BestFound, Budget, Found, Infeasible, NoneFound, Optimal
-from synth.step.frameworks import ModelSpec, PlacedSystem, write_configurations
+from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
+from synth.step.frameworks import Configurations, ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
 from synth.step.models import ModelSettings, check_zoo_sizes
 from synth.step.profiles import check_dtype
+from synth.step.search.explaining import PlanningResult, list_savings
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe
-from synth.step.search.operations.finer import Refinement
 from synth.step.search.pins import AXES, Pins
-from synth.step.search.planning import Planner, PlanningResult
+from synth.step.search.planning import Planner
 from synth.step.search.resolution import Difference, compare_seconds
+from synth.step.sharding import plan_text
 from synth.step.simulation.spans import list_spans
 from synth.step.zoo.sizes import apart, sizes_of
 
-SUBSTITUTIONS = 20
-"""Plans that are tried where the first redistributes, with --rows."""
-
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
-
-ROWS = "rows.plan"
-"""A plan in full, as simulate, shard and train take it."""
 
 
 class StepPlanQuestion(Question):
@@ -96,10 +94,6 @@ class StepPlanQuestion(Question):
         Field(max_length=1024),
         Flag("Why not? The best plan with other pins", ", as in 'tensor=4', beside the best"),
     ] = ""
-    rows: Annotated[
-        bool,
-        Flag("Also choose shardings operation by operation for the first plan"),
-    ] = False
 
     def pins(self) -> tuple[Pins, Pins]:
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
@@ -162,20 +156,18 @@ def plan_step(
     if others.said and remembering.go_on():
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
-    closer = None
-    if question.rows and found.finalists and remembering.go_on():
-        closer = planner.finer(found.finalists[0], Budget(SUBSTITUTIONS))
     profiled = question.profile.name if question.profile else ""
     plans = _FoundPlans(planner, flops, dtype, size_of(job.step)[1], profiled, found, why_not)
     answer = StepPlanReply.like(
         **plans.keys,
-        **_keys_of_outputs(planner, plans.best, closer),
+        **_keys_of_outputs(planner, plans.best, found.finalists),
         system=name,
         samples=size_of(job.step)[0],
         pins=str(pins),
         asked_why_not=str(others),
-        nearest=LeastMemory.of(found, device.memory_bytes, planner.freed(pins, found)),
-        rows=closer,
+        nearest=LeastMemory.of(
+            found, device.memory_bytes, list_savings(job, planner.composer, pins, found)
+        ),
         complete=all(result.complete for result in (found, why_not) if result)
         and not remembering.stopped,
     )
@@ -262,17 +254,17 @@ class _FoundPlans:
         """
         job, run, recipe = self.planner.job, plan.found, plan.candidate.recipe
         busiest, alone = run.ranks[run.busiest], plan.candidate.alone
-        composed = next(each.seconds for each in among.looked_at if each.candidate.alone == alone)
+        composed = (each.seconds for each in among.looked_at if each.candidate.alone == alone)
         peak = job.system.devices * job.device.peak(self.dtype)
         return PlanOfStep.like(
             plan,
             recipe,
             busiest,
-            plan=str(recipe),
+            plan=plan_text(job.step, plan.plan) if plan.rows else str(recipe),
             seconds=run.seconds,
             more=than_first,
             tied=not than_first.told,
-            composed_seconds=composed,
+            composed_seconds=plan.rows.seconds if plan.rows else next(composed),
             tokens_per_second=self.tokens / run.seconds,
             utilisation=self.flops / run.seconds / peak,
             exposed_seconds=max(0.0, busiest.exposed_seconds),
@@ -285,40 +277,46 @@ class _FoundPlans:
             gap=run.seconds / among.least_seconds - 1,
             bucket_saved_seconds=plan.saved_seconds,
             programs=[describe_gain(gain) for gain in self.planner.gaining(plan)],
+            rows=RowsOfPlan.of(plan),
         )
 
 
-def _keys_of_outputs(planner: Planner, best: Finalist | None, closer: Refinement | None) -> Json:
-    """The best plan as the files of frameworks, with programs for what gains by them.
+def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Finalist]) -> Json:
+    """The best plan as files, with programs for what gains by them, and all that it sends.
 
-    And all that it sends, and a better plan in full if there is one.
+    Frameworks take recipes only. A plan that was chosen operation by operation is a file in full.
     """
-    files: Files = {}
     keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "not_said": []}
+    texts = [plan_text(planner.job.step, plan.plan) for plan in plans if plan.rows]
+    files: Files = {ROWS: texts[0]} if texts else {}
     if best is not None:
-        job = planner.job
-        sizes, spelled = sizes_of(job.model, job.changes), job.spelling
-        written = write_configurations(
-            best.candidate.recipe,
-            ModelSpec(job.model, sizes, job.step),
-            Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
-            PlacedSystem(job.system, best.placement),
-        )
-        programs, more = programs_of(job.system, best.placement, planner.gaining(best), written)
         sent = planner.sending(best)
-        files = {**written.files, **more}
-        keys = {
-            "programs": programs,
-            "sent": sent,
-            "perhaps_saved_seconds": sum(gain.perhaps_saved_seconds for gain in sent),
-            "not_said": [(framework, str(why)) for framework, why in written.refused.items()],
-        }
-    if closer and closer.text:
-        files[ROWS] = closer.text
-    texts = {
+        keys["sent"] = sent
+        keys["perhaps_saved_seconds"] = sum(gain.perhaps_saved_seconds for gain in sent)
+        if best.rows:
+            why = InputError("they take recipes", hint="pin zero=0 to have one")
+            keys["not_said"] = [("frameworks", str(why))]
+        else:
+            written = _configurations(planner.job, best)
+            place = planner.job.system, best.placement
+            keys["programs"], programs = programs_of(*place, planner.gaining(best), written)
+            keys["not_said"] = [(name, str(why)) for name, why in written.refused.items()]
+            files = {**written.files, **programs, **files}
+    texts_of = {
         name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()
     }
-    return {"files": texts, **keys}
+    return {"files": texts_of, **keys}
+
+
+def _configurations(job: PlanningProblem, best: Finalist) -> Configurations:
+    """The files of all frameworks that can express the best plan."""
+    sizes, spelled = sizes_of(job.model, job.changes), job.spelling
+    return write_configurations(
+        best.candidate.recipe,
+        ModelSpec(job.model, sizes, job.step),
+        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
+        PlacedSystem(job.system, best.placement),
+    )
 
 
 def _search_verdict(found: Found[PlacedRecipe]) -> tuple[SearchVerdict, float | None]:

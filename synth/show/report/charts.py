@@ -186,7 +186,7 @@ def _steps(front: Sequence[PlanOfFront], across: Scale, up: Scale) -> Iterator[s
 def _numbered_mark(number: int, plan: PlanOfStep, x: float, y: float) -> str:
     figures = f"{format_duration(plan.seconds)}, {format_bytes(plan.memory.bytes)}, simulated"
     return (
-        f'<g class="simulated" fill="#000000"><title>{number}: {escape(plan.plan)}: '
+        f'<g class="simulated" fill="#000000"><title>{number}: {escape(plan.title)}: '
         f"{figures}</title>"
         f'<circle cx="{x}" cy="{y}" r="8" fill="#e69f00" stroke="#000000" stroke-opacity="0.5"/>'
         f'<text x="{x}" y="{y + 4}" text-anchor="middle" font-size="11" font-weight="600">'

@@ -16,7 +16,7 @@ from synth.step.sharding.plan import Cuts, Rows
 from synth.step.sharding.together.buckets import buckets_of
 from synth.step.simulation.device import DeviceTasks as Tasks
 from synth.step.simulation.kinds import BufferKind, kinds_of
-from synth.step.simulation.predicting import Sources, write_tasks
+from synth.step.simulation.predicting import Sources, write_plan
 
 AXIS = "data"
 
@@ -87,9 +87,8 @@ def build_replica(step: Step, system: System, placement: Placement, device: Devi
         return known[id(section)][1].seconds
 
     def tasks(buckets: tuple[tuple[str, ...], ...]) -> Tasks:
-        own = replace(plan, buckets=buckets)
         sources = Sources(computing, lambda *_: 0.0, lambda *_: 0.0)
-        return write_tasks(prepare_step(step, own), own, apply(step, own), sources, RUNTIME)
+        return write_plan(step, replace(plan, buckets=buckets), sources, RUNTIME)
 
     alone = tasks(())
     whole = sum_estimates_of_section(estimate for _, estimate in known.values())

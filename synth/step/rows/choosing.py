@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from grammar.tensors.operations import Step
 from synth.search.elimination import minimize
-from synth.search.message_passing import CLOSED
-from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Observer, Optimal
+from synth.search.message_passing import CLOSED, ROUNDS
+from synth.search.space import BestFound, Infeasible, NoneFound, Optimal
 from synth.step.rows.prices import Prices
 from synth.step.rows.tables import costs_of
 from synth.step.sharding import Plan
@@ -33,8 +33,7 @@ def choose(
     step: Step,
     plan: Plan,
     prices: Prices,
-    budget: Budget | None = None,
-    observer: Observer | None = None,
+    rounds: int = ROUNDS,
     *,
     gap: float = CLOSED,
 ) -> PlanSolution | Infeasible | NoneFound:
@@ -45,7 +44,7 @@ def choose(
     Raises InputError for an operation whose factors are not known.
     """
     tables = costs_of(step, plan, prices)
-    match minimize(tables.costs, budget, observer, gap=gap):
+    match minimize(tables.costs, rounds, gap=gap):
         case Optimal() | BestFound() as found:
             return PlanSolution(replace(plan, cuts=tables.cuts(found.state), buckets=()), found)
         case no_solution:

@@ -96,19 +96,6 @@ class Knobs:
     bucket_bytes: int = 0
 
 
-THREE_DEGREES = Knobs(
-    axes=("pipe", "data", "tensor"),
-    zero=(0,),
-    sequence=(False,),
-    schedules=("1f1b",),
-    chunks=(1,),
-    microbatches=_powers(8)[1:],
-    remat=(False,),
-    vocabulary=(False,),
-)
-"""Only data, tensor and pipeline axes, and microbatches: the grid of DistIR (arXiv 2111.05426)."""
-
-
 def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Iterator[Recipe]:
     """Yields every recipe that the extents allow, in a stable order, each once.
 

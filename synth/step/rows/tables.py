@@ -8,19 +8,25 @@ they are cut alike; other stages have choices of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from grammar.tensors.operations import Graph, Literal, Operand, Operation, Step, Value
-from grammar.tensors.sharding import AxisSharding, ReductionKind, Sharding
+from grammar.tensors.sharding import AxisSharding, ReductionKind, Sharding, dtype_bytes
 from synth.search.pairwise import Costs, Pairwise
 from synth.step.factors import Row, part_of
 from synth.step.rows.options import ShardingOption, list_options, list_shardings
 from synth.step.rows.prices import Prices
 from synth.step.rows.reading import OperationSite, ProducedValue, RedistributionTables
-from synth.step.sharding import prepare_step
+from synth.step.sharding import (
+    LocalOperation,
+    RedistributedValue,
+    StepProgram,
+    apply,
+    prepare_step,
+)
 from synth.step.sharding.applying import apply_with_phases, operation_phases
 from synth.step.sharding.placing import homes_of
 from synth.step.sharding.plan import (
@@ -34,6 +40,11 @@ from synth.step.sharding.plan import (
 )
 from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.work import length_of
+
+CAST = "convert_element_type"
+
+WIDE_BYTES = 4
+"""Bytes of an element from which on sums are not rounded more than where the model has them."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +83,40 @@ class StepCosts:
 def costs_of(step: Step, plan: Plan, prices: Prices) -> StepCosts:
     """Returns the costs of every choice for a step; rows along time and stages are the plan's.
 
-    Raises InputError for an operation whose factors are not known.
+    If the plan has cuts, sums stay on the side of casts where these have them: what it adds up
+    after a cast to a wider type is not added up before it, and it alone decides which partial sums
+    are cast. Raises InputError for an operation whose factors are not known.
     """
     ready = prepare_step(step, plan)
     builder = _CostBuilder(plan, prices, RedistributionTables(plan, prices))
+    if plan.cuts.operations:
+        builder.unreduced = frozenset(_find_unreduced(apply(step, plan)))
     variables = builder.step(ready)
     costs = Pairwise(builder.alone, builder.pairs)
     return StepCosts(costs, variables, builder.states)
+
+
+def _find_unreduced(program: StepProgram) -> Iterator[str]:
+    """Yields the values of narrow types that a program makes as partial sums and never reduces."""
+    partial, reduced = set[str](), set[str]()
+    for instruction in program.instructions:
+        match instruction:
+            case LocalOperation(operation, how, body):
+                results = zip(operation.results, how.results, strict=True)
+                partial |= {value.name for value, made in results if _is_narrow_sum(value, made)}
+                if isinstance(body, StepProgram):
+                    yield from _find_unreduced(body)
+            case RedistributedValue(value, path) if _reduces(path.source, path.target):
+                reduced.add(value.name)
+    yield from partial - reduced
+
+
+def _is_narrow_sum(value: Value, sharding: Sharding) -> bool:
+    return bool(sharding.partial) and dtype_bytes(value.type.dtype) < WIDE_BYTES
+
+
+def _reduces(before: Sharding, after: Sharding) -> bool:
+    return not {axis for _, axis in before.partial} <= {axis for _, axis in after.partial}
 
 
 def _find_sites(step: Step, plan: Plan) -> tuple[tuple[int, ...], list[OperationSite]]:
@@ -103,7 +141,11 @@ class _OperationChoices:
 
 @dataclass
 class _CostBuilder:
-    """The costs so far. Operations of one form, and equal redistributions, are priced once."""
+    """The costs so far. Operations of one form, and equal redistributions, are priced once.
+
+    ``unreduced``: partial sums of narrow types that must not be reduced; no other may be cast. None
+    if any may.
+    """
 
     plan: Plan
     prices: Prices
@@ -112,6 +154,7 @@ class _CostBuilder:
     pairs: dict[tuple[int, int], Costs] = field(default_factory=dict)
     states: list[Sequence[Rows | Sharding]] = field(default_factory=list)
     choices: dict[object, _OperationChoices] = field(default_factory=dict)
+    unreduced: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         self.sizes = self.plan.parts
@@ -218,9 +261,13 @@ class _CostBuilder:
         return len(self.alone) - 1
 
     def _choices(self, operation: Operation, in_time: Row | None) -> _OperationChoices:
-        key = operation.form, in_time
+        whole = self.unreduced is not None and operation.primitive == CAST
+        whole = whole and str(operation.operands[0]) not in (self.unreduced or ())
+        key = operation.form, in_time, whole
         if key not in self.choices:
             options = list_options(operation, self.sizes, in_time=in_time)
+            if whole:
+                options = tuple(one for one in options if not one.how.operands[0].partial)
             seconds = [self._seconds(operation, option) for option in options]
             self.choices[key] = _OperationChoices(
                 tuple(option.rows for option in options),
@@ -248,6 +295,9 @@ class _CostBuilder:
         if maker.variable == reader:
             return  # A value that a loop or a step passes on unchanged keeps its sharding.
         table = self.reading.table(operand.type, maker, read, where)
+        if operand.name in (self.unreduced or ()):
+            barred = [[_reduces(made, target) for target in read] for made in maker.lies]
+            table = np.where(barred, np.inf, table)
         pair = (maker.variable, reader)
         if maker.variable > reader:
             pair, table = (reader, maker.variable), table.T

@@ -2,7 +2,8 @@
 
 Each way to cut the inside of a stage is written out once, for two layers. Plans of any length are
 composed of that, thousands a second (``composing``), and searched in order of price
-(``searching``). The best are simulated in full (``finalists``). ``planning`` puts it together.
+(``searching``). The best are simulated in full (``finalists``), in the ``buckets`` that gain, or
+with rows of single ``operations``. ``planning`` puts it together, ``explaining`` has the result.
 
 >>> from grammar import Goal
 >>> from hierarchies import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from grammar.tensors.operations import Step
@@ -17,15 +17,20 @@ from synth.compute import NOTHING, Estimate, Section, sum_estimates_of_section
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.profiles import Kinds, Known, Profile, known
 from synth.step.redistribution.seconds import NetworkPrices
-from synth.step.schedules import HALVES, SCHEDULES
+from synth.step.schedules import HALVES, SCHEDULES, PipelineSchedule
 from synth.step.search.links import ComposedPlan, PlacedRecipe
-from synth.step.sharding import Plan, Recipe, StepProgram, apply, plan_of, prepare_step
+from synth.step.sharding import Plan, Recipe, apply, plan_of, prepare_step
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.stages import ONCE_PHASES
-from synth.step.simulation import DeviceTasks as Tasks
-from synth.step.simulation import Overlap, Sources, StepPrediction, StepRuntime, predict_step
-from synth.step.simulation.groups import OperationGrouping, find_scores
-from synth.step.simulation.predicting import group_operations, predict_tasks, write_tasks
+from synth.step.simulation import (
+    DeviceTasks,
+    Overlap,
+    Sources,
+    StepPrediction,
+    StepRuntime,
+)
+from synth.step.simulation.groups import find_scores
+from synth.step.simulation.predicting import predict_tasks, write_plan
 from synth.step.simulation.sources import Rooflines, build_sources
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
@@ -34,12 +39,26 @@ RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
 
 
 @dataclass(frozen=True)
+class ChosenRows:
+    """Seconds of rows that were chosen together, as a sum in which nothing overlaps.
+
+    ``gap``: an upper limit of the relative gap to the best sum; ``recipe_seconds``: the sum of the
+    recipe along whose axes they were chosen.
+    """
+
+    seconds: float
+    gap: float
+    recipe_seconds: float
+
+
+@dataclass(frozen=True)
 class Finalist:
     """A candidate with its plan of the step, its placement, and the simulation (``found``).
 
     ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
     ``saved_seconds``: how much longer the step would take without buckets. ``kinds``: how many
-    kinds of local work the profile has, if there is one.
+    kinds of local work the profile has, if there is one. ``rows``: if the plan is not what the
+    candidate's recipe says, but chosen operation by operation along its axes.
     """
 
     candidate: PlacedRecipe
@@ -51,6 +70,7 @@ class Finalist:
     between: Estimate
     saved_seconds: float = 0.0
     kinds: Kinds | None = None
+    rows: ChosenRows | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -197,26 +217,8 @@ def simulate_plan(
     measured: Known = _NOTHING_KNOWN,
 ) -> StepPrediction:
     """Simulates a plan of a step as finalists are simulated."""
-    return predict_step(*_prediction_inputs(step, plan, computing, network, measured))
-
-
-def _prediction_inputs(
-    step: Step,
-    plan: Plan,
-    computing: Callable[[Section], Estimate],
-    network: NetworkPrices,
-    measured: Known,
-) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime, OperationGrouping]:
-    program = apply(step, plan)
-    grouping = group_operations(plan, program, RUNTIME, measured.seconds)
-    return (
-        prepare_step(step, plan),
-        plan,
-        program,
-        build_sources(computing, network),
-        RUNTIME,
-        grouping,
-    )
+    tasks = write_plan(step, plan, build_sources(computing, network), RUNTIME, measured.seconds)
+    return predict_tasks(tasks, plan.order, plan.microbatches, network.handing, RUNTIME)
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
@@ -249,13 +251,16 @@ def simulate_candidate(
     answers: ProgramPrices,
     device: Device,
     profile: Profile | None = None,
+    plan: Plan | None = None,
 ) -> Finalist:
     """Simulates a step with a candidate, at the prices of ``answers``.
 
-    Raises InputError if the plan is invalid for the step.
+    ``plan``: what the candidate's axes cut, if not what its recipe says. Raises InputError if the
+    plan is invalid for the step.
     """
-    builder = _FinalistBuilder(candidate, answers, device, profile)
-    return builder.finalist(builder.predicted(step, candidate.recipe))
+    plan = plan or plan_of(step, candidate.recipe)
+    written = _WrittenCandidate(step, plan, candidate, answers, device, profile)
+    return written.simulate(written.tasks, plan.order)
 
 
 def simulate_finalist(
@@ -270,17 +275,16 @@ def simulate_finalist(
 
     For a long pipeline only a few stages are written out, and stretched to the others.
     """
-    recipe = candidate.recipe
+    recipe, settings = candidate.recipe, (candidate, answers, device, profile)
     if (short := _shorten_recipe(recipe, layers)) is not None:
-        builder = _FinalistBuilder(candidate, answers, device, profile)
-        written = builder.written(step_of(sum(short.layers)), short)
-        if (longer := stretch_device(written, recipe.stages)) is not None:
+        step = step_of(sum(short.layers))
+        written = _WrittenCandidate(step, plan_of(step, short), *settings)
+        if (longer := stretch_device(written.tasks, recipe.stages)) is not None:
             order = SCHEDULES[recipe.schedule](candidate.ranks, recipe.microbatches, recipe.chunks)
-            handing = builder.network.handing
-            return builder.finalist(
-                predict_tasks(longer, order, recipe.microbatches, handing, RUNTIME)
-            )
-    return simulate_candidate(step_of(layers), candidate, answers, device, profile)
+            return written.simulate(longer, order)
+    step = step_of(layers)
+    written = _WrittenCandidate(step, plan_of(step, recipe), *settings)
+    return written.simulate(written.tasks, written.plan.order)
 
 
 def list_goals(
@@ -302,79 +306,59 @@ def list_goals(
         return 0.0
 
     plan = plan_of(step, short or candidate.recipe)
-    free = Sources(lambda section: 0.0, sending, network.handing)
-    write_tasks(prepare_step(step, plan), plan, apply(step, plan), free, RUNTIME)
+    write_plan(step, plan, Sources(lambda section: 0.0, sending, network.handing), RUNTIME)
     return [*goals]
 
 
-@dataclass
-class _FinalistBuilder:
-    """Simulates a step, and counts how much of each of its sections is products of matrices.
+class _WrittenCandidate:
+    """The tasks of a candidate, and how much of each section is products of matrices.
 
-    ``known`` maps seconds of sections to these parts, for ``count_sections`` to look them up.
+    ``parts`` maps seconds of sections to these parts, for ``count_sections`` to look them up.
     """
 
-    candidate: PlacedRecipe
-    answers: ProgramPrices
-    device: Device
-    profile: Profile | None
-    known: dict[float, tuple[Estimate, Estimate]] = field(default_factory=dict)
-    plan: Plan = field(init=False)
-    measured: Known = field(init=False)
-
-    @cached_property
-    def placement(self) -> Placement:
-        """The placement of the candidate's axes."""
-        candidate = self.candidate
-        return Placement(self.answers.system.hierarchy, candidate.axes, candidate.rows)
-
-    @cached_property
-    def network(self) -> NetworkPrices:
-        """Prices of communication on the placement."""
-        return NetworkPrices(self.answers, self.placement)
-
-    def finalist(self, found: StepPrediction) -> Finalist:
-        """Makes a finalist of a simulated step."""
-        candidate = self.candidate
-        by_framework = is_framework_order(candidate, self.answers.system)
-        estimates = self._of(found, candidate.recipe.microbatches)
-        kinds = self.measured.kinds if self.profile else None
-        return Finalist(
-            candidate, self.plan, self.placement, by_framework, found, *estimates, kinds=kinds
-        )
-
-    def predicted(self, step: Step, recipe: Recipe) -> StepPrediction:
-        """Simulates a step with a recipe."""
-        return predict_step(*self._by(step, recipe))
-
-    def written(self, step: Step, recipe: Recipe) -> Tasks:
-        """Returns the tasks of a device."""
-        return write_tasks(*self._by(step, recipe))
-
-    def _by(
-        self, step: Step, recipe: Recipe
-    ) -> tuple[Step, Plan, StepProgram, Sources, StepRuntime, OperationGrouping]:
-        self.plan = plan_of(step, recipe)
-        self.measured = known_of(step, self.plan, self.profile)
-        return _prediction_inputs(
-            step, self.plan, self._computing(step), self.network, self.measured
-        )
-
-    def _computing(self, step: Step) -> Callable[[Section], Estimate]:
-        rooflines = rooflines_of(step, self.plan, self.device)
+    def __init__(
+        self,
+        step: Step,
+        plan: Plan,
+        candidate: PlacedRecipe,
+        answers: ProgramPrices,
+        device: Device,
+        profile: Profile | None,
+    ) -> None:
+        self.candidate, self.plan, self.system = candidate, plan, answers.system
+        self.placement = Placement(self.system.hierarchy, candidate.axes, candidate.rows)
+        self.network = NetworkPrices(answers, self.placement)
+        self.parts: dict[float, tuple[Estimate, Estimate]] = {}
+        rooflines, measured = rooflines_of(step, plan, device), known_of(step, plan, profile)
+        self.kinds = measured.kinds if profile else None
 
         def computing(section: Section) -> Estimate:
             whole = rooflines(section)
-            self.known[whole.seconds] = rooflines.parts(section)
+            self.parts[whole.seconds] = rooflines.parts(section)
             return whole
 
-        return computing
+        sources = build_sources(computing, self.network)
+        self.tasks = write_plan(step, plan, sources, RUNTIME, measured.seconds)
 
-    def _of(self, run: StepPrediction, microbatches: int) -> tuple[Estimate, Estimate]:
+    def simulate(self, tasks: DeviceTasks, order: PipelineSchedule | None) -> Finalist:
+        """Simulates these tasks, or those of all stages in the order of a schedule."""
+        microbatches = self.candidate.recipe.microbatches
+        found = predict_tasks(tasks, order, microbatches, self.network.handing, RUNTIME)
+        return Finalist(
+            self.candidate,
+            self.plan,
+            self.placement,
+            is_framework_order(self.candidate, self.system),
+            found,
+            *self._divide(found),
+            kinds=self.kinds,
+        )
+
+    def _divide(self, run: StepPrediction) -> tuple[Estimate, Estimate]:
         """Products and the rest of the busiest rank, in the proportions of the whole step."""
-        counts = count_sections(run, microbatches, self.known)
+        counts = count_sections(run, self.candidate.recipe.microbatches, self.parts)
         estimates = [
-            [part.times(count) for part in self.known[seconds]] for seconds, count in counts.items()
+            [part.times(count) for part in self.parts[seconds]] for seconds, count in counts.items()
         ]
         parts = [sum_estimates_of_section(part) for part in zip(*estimates, strict=True)]
         parts = parts or [NOTHING, NOTHING]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from math import isqrt
+from math import inf, isqrt
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
@@ -18,8 +18,9 @@ from hierarchies.devices import Device
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.profiles import Profile
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
+from synth.step.search.composing.composer import Composer
 from synth.step.search.composing.reading import LAYERS
-from synth.step.search.composing.writing import MICROBATCHES
+from synth.step.search.composing.writing import MICROBATCHES, write_insides
 from synth.step.search.families import Family, list_families
 from synth.step.search.hints import no_plan_error
 from synth.step.search.links import PlacedRecipe
@@ -39,6 +40,10 @@ SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
 
 CHUNKS = (1, 2, 4, 8)
 """Numbers of chunks of a rank that are tried, besides all divisors of the layers up to the last."""
+
+
+GRADIENT_PIECES = 16
+"""Pieces in which gradients of a model without layers are sent while others are computed."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,23 @@ class PlanningProblem:
             return False
         return True
 
+    def compose(self) -> Composer:
+        """Begins to compose plans."""
+        layers, batch = self.layers or GRADIENT_PIECES, self.spelling.batch
+        insides_of = partial(
+            write_insides, self.traced, accelerator=self.device, layers=bool(self.layers)
+        )
+        return Composer(layers, batch, insides_of, MICROBATCHES if self.divides else 1)
+
+    @cached_property
+    def peak_seconds(self) -> float:
+        """Lower bound of every plan: all devices multiply at their peak, whatever the shapes."""
+        batch = self.spelling.batch
+        count, samples = (MICROBATCHES, 1) if self.divides else (1, batch)
+        whole = Recipe((("data", 1),), microbatches=count)
+        [alone] = write_insides(self.traced, whole, [samples], _perfect(self.device))
+        return alone.seconds(self.layers) / samples * batch / self.system.devices
+
     def knobs(self, pins: Pins) -> Knobs:
         """Values to try for each decision that is not pinned."""
         devices, batch = self.system.devices, self.spelling.batch
@@ -178,6 +200,22 @@ class PlanningProblem:
         parts = recipe.replicas * recipe.microbatches
         few = recipe.stages * recipe.microbatches <= MOST_PASSES
         return recipe.microbatches == 1 or (few and self.spelling.batch // parts in SAMPLES)
+
+
+def _perfect(device: Device) -> Device:
+    """A device that multiplies at its peak whatever the shapes, and does all else in no time."""
+    rates = device.matrix_flops_per_second
+    return replace(
+        device,
+        memory_bytes_per_second=inf,
+        multiprocessors=1,
+        smallest_tile=1,
+        tile=1,
+        reached_flops_per_second=dict.fromkeys(rates, inf),
+        reached_bytes_per_second=None,
+        launch_seconds=0.0,
+        attention_flops_per_second=(inf, inf),
+    )
 
 
 def divisors(number: int) -> list[int]:

@@ -183,8 +183,20 @@ def _powers(size_bytes: float) -> tuple[int, int]:
     return below, below + STEP
 
 
+class FreeLinks:
+    """Links on which everything is free; none are faster."""
+
+    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
+        """See ``Links``."""
+        return 0.0
+
+    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
+        """See ``Links``."""
+        return [0.0] * (prod(row) - 1)
+
+
 @dataclass
-class BoundLinks:
+class BoundLinks(FreeLinks):
     """Lower bounds: bounds of collectives without latency; transfers are free.
 
     Without latency, bounds are proportional to bytes.
@@ -202,22 +214,6 @@ class BoundLinks:
                 bound(self.system, reduction, MANY_BYTES, goal).seconds / MANY_BYTES
             )
         return self._of_a_byte[key] * size_bytes
-
-    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
-        """See ``Links``; transfers are free."""
-        return [0.0] * (prod(row) - 1)
-
-
-class FreeLinks:
-    """Links on which everything is free; none are faster."""
-
-    def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """See ``Links``."""
-        return 0.0
-
-    def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
-        """See ``Links``."""
-        return [0.0] * (prod(row) - 1)
 
 
 @dataclass

@@ -20,7 +20,7 @@ the error between two plans is no more than by way of a third. Bubbles err as th
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import hypot, inf
 
 from grammar import Goal
@@ -28,8 +28,10 @@ from hierarchies import System
 from hierarchies.calibration import ANY
 from synth.step.search.composing.composer import Composer, Composition
 from synth.step.search.composing.inside import INSIDE
-from synth.step.search.finalists import Finalist
+from synth.step.search.finalists import RUNTIME, Finalist
 from synth.step.search.links import Links, PlacedRecipe, Row
+from synth.step.simulation import Task
+from synth.step.simulation.predicting import predict_tasks
 
 CLOCK_ERROR = 0.03
 """The share of the faster of two plans that the simulator itself leaves out.
@@ -132,13 +134,21 @@ def _combine_errors(errors: Iterable[tuple[float, float]]) -> tuple[float, float
 def estimate_errors(
     finalists: Sequence[Finalist], composer: Composer, links: Links, system: System
 ) -> list[UncertainSeconds]:
-    """Returns the seconds of simulated plans with their sources of error."""
-    candidates = [finalist.candidate for finalist in finalists]
+    """Returns the seconds of simulated plans with their sources of error.
+
+    Recipes are composed again with other links, all at once; rows are simulated again.
+    """
+    candidates = [finalist.candidate for finalist in finalists if finalist.rows is None]
+    composed = iter(_link_errors(candidates, composer, links, system))
     return [
-        UncertainSeconds(finalist.found.seconds, {**dict(_compute_errors(finalist)), **sent})
-        for finalist, sent in zip(
-            finalists, _link_errors(candidates, composer, links, system), strict=True
+        UncertainSeconds(
+            finalist.found.seconds,
+            {
+                **dict(_compute_errors(finalist)),
+                **(dict(_row_link_errors(finalist, system)) if finalist.rows else next(composed)),
+            },
         )
+        for finalist in finalists
     ]
 
 
@@ -155,10 +165,8 @@ def _compute_errors(finalist: Finalist) -> Iterator[tuple[UncertaintySource, tup
     cut = tuple(axis for axis in recipe.axes if axis[0] in INSIDE and axis[1] > 1)
     seconds = longer * finalist.products.seconds
     low, high = ((ratio - 1) * seconds for ratio in SHAPE_ERRORS)
-    yield (
-        UncertaintySource(PRODUCT_SHAPES, (cut, recipe.replicas * recipe.microbatches)),
-        (low, high),
-    )
+    own = finalist.plan.cuts if finalist.rows else (cut, recipe.replicas * recipe.microbatches)
+    yield UncertaintySource(PRODUCT_SHAPES, own), (low, high)
 
 
 def _link_errors(
@@ -181,6 +189,48 @@ def _link_errors(
                     slow - usual_seconds,
                 )
     return errors
+
+
+def _row_link_errors(
+    finalist: Finalist, system: System
+) -> Iterator[tuple[UncertaintySource, tuple[float, float]]]:
+    """Errors of links of a plan without stages that was chosen operation by operation."""
+    for number, level in enumerate(system.hierarchy.levels):
+        ratios = [
+            _residual_ratio(system, size, slow) for slow in (False, True) for size in (0.0, inf)
+        ]
+        fast, slow = (
+            _simulate_with_links(finalist, number, ratio) for ratio in (min(ratios), max(ratios))
+        )
+        if fast != slow:
+            seconds = finalist.found.seconds
+            yield UncertaintySource(f"links of {level.name}"), (fast - seconds, slow - seconds)
+
+
+def _simulate_with_links(finalist: Finalist, level: int, ratio: float) -> float:
+    """Seconds of a step if what crosses a level, and none outside it, takes ``ratio`` the time."""
+    rows, plan = finalist.candidate.row_of, finalist.plan
+
+    def crosses(task: Task) -> bool:
+        axes = {axis for move in (task.moves or ((), ()))[1] for axis in move.axes if axis in rows}
+        levels = [_outermost_level(rows[axis]) for axis in axes]
+        return bool(levels) and min(levels) == level
+
+    tasks = tuple(
+        task._replace(seconds=ratio * task.seconds) if crosses(task) else task
+        for task in finalist.found.device.tasks
+    )
+    device = replace(finalist.found.device, tasks=tasks)
+    return predict_tasks(device, None, plan.microbatches, lambda *_: 0.0, RUNTIME).seconds
+
+
+def _residual_ratio(system: System, size_bytes: float, slow: bool) -> float:
+    """How much longer communication takes at one end of what measurements of the links allow."""
+    calibration = system.calibration
+    residual = calibration.residual(ANY, ANY, ANY, size_bytes) if calibration else None
+    if residual is None:
+        return 1.0
+    return max(1.0, residual.high) if slow else min(1.0, residual.low)
 
 
 @dataclass(frozen=True)
@@ -210,11 +260,7 @@ class _SkewedLinks:
         )
 
     def _ratio(self, size_bytes: float) -> float:
-        calibration = self.system.calibration
-        residual = calibration.residual(ANY, ANY, ANY, size_bytes) if calibration else None
-        if residual is None:
-            return 1.0
-        return max(1.0, residual.high) if self.slow else min(1.0, residual.low)
+        return _residual_ratio(self.system, size_bytes, self.slow)
 
 
 def _outermost_level(row: Row) -> int:

@@ -25,6 +25,7 @@ from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.collective.ranking.request import StopFlag as Stops
 from synth.search.forks import WorkControl, is_parallel
 from synth.search.front import find_front
+from synth.step.search.buckets import BucketChooser
 from synth.step.search.composing.clock import Structure
 from synth.step.search.composing.composer import CLOCK_BATCH, Composer
 from synth.step.search.families import Family
@@ -36,7 +37,6 @@ from synth.step.search.links import (
     PricedLinks,
     RecordingLinks,
 )
-from synth.step.search.sums.choosing import BucketChooser
 
 MOST_TRIED = 16
 """Families looked at, once work is stopped, to find one that fits."""

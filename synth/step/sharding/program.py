@@ -40,11 +40,13 @@ class SentValue:
     target: int
 
 
+StepInstruction = LocalOperation | RedistributedValue | SentValue
+
 Key = tuple[str, Sharding]
 """A value's name and sharding: what identifies it in a program."""
 
 
-def keys_read_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+def keys_read_by(instruction: StepInstruction) -> list[Key]:
     """Returns the keys that an instruction reads, in the order of its operands."""
     match instruction:
         case LocalOperation(operation, how):
@@ -55,7 +57,7 @@ def keys_read_by(instruction: LocalOperation | RedistributedValue | SentValue) -
             return [(value.name, sharding)]
 
 
-def keys_made_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+def keys_made_by(instruction: StepInstruction) -> list[Key]:
     """Returns the keys that an instruction makes available on its own stage."""
     match instruction:
         case LocalOperation(operation, how):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 
 from grammar.tensors.operations import Graph, Operation, Value
@@ -24,10 +25,9 @@ from synth.step.sharding import (
     SentValue,
     StepProgram,
 )
-from synth.step.sharding.program import EVERYWHERE
+from synth.step.sharding.program import EVERYWHERE, Key, StepInstruction, keys_read_by
 from synth.step.simulation.kinds import BufferKind
 from synth.step.simulation.remade import RECOMPUTABLE, find_kernel_recomputed
-from synth.step.simulation.remade import Key as Key
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,7 @@ class OperationGrouping:
                 yield from close([spot])
         yield from close(list(runs))
 
-    def _gates(
-        self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
-    ) -> set[str]:
+    def _gates(self, instructions: Sequence[StepInstruction]) -> set[str]:
         """The values that are sent at once, after which a group ends."""
         if not self.prompt:
             return set()
@@ -265,13 +263,8 @@ class OperationGrouping:
                 source = (instruction.value.name, instruction.path.source)
                 roots[instruction.value.name, instruction.path.target] = roots.get(source, source)
                 continue
-            for operand, sharding in zip(
-                instruction.operation.operands, instruction.how.operands, strict=True
-            ):
-                key = (str(operand), sharding)
-                if not isinstance(operand, Value) or operand.name in constants:
-                    continue
-                if roots.get(key, key) not in made:
+            for key in keys_read_by(instruction):
+                if key[0] not in constants and roots.get(key, key) not in made:
                     reads[roots.get(key, key)] = None
             for value, sharding in zip(
                 instruction.operation.results, instruction.how.results, strict=True
@@ -366,25 +359,18 @@ class OperationGrouping:
         return Section((), frozenset(), measured=known, rest=0.0) if known.seconds else None
 
 
-@dataclass
 class _Readers:
-    """The names that later instructions read, and how often."""
+    """The ``names`` that later instructions read, and how often."""
 
-    names: dict[str, int] = field(default_factory=dict)
-
-    def __init__(
-        self,
-        instructions: Sequence[LocalOperation | RedistributedValue | SentValue],
-        ends: Collection[Key],
-    ) -> None:
-        self.names = {}
-        read = (name for instruction in instructions for name in _names_read(instruction))
-        for name in (*read, *(name for name, _ in ends)):
+    def __init__(self, instructions: Sequence[StepInstruction], ends: Collection[Key]) -> None:
+        self.names: dict[str, int] = {}
+        read = chain.from_iterable(map(keys_read_by, instructions))
+        for name, _ in (*read, *ends):
             self.names[name] = self.names.get(name, 0) + 1
 
-    def passed(self, instruction: LocalOperation | RedistributedValue | SentValue) -> None:
+    def passed(self, instruction: StepInstruction) -> None:
         """Removes the reads of an instruction."""
-        for name in _names_read(instruction):
+        for name, _ in keys_read_by(instruction):
             self.names[name] -= 1
             if not self.names[name]:
                 del self.names[name]
@@ -403,14 +389,12 @@ def _find_read_spots(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
     return [(at, updating) for at, updating in others if at is not None and at.stage in near]
 
 
-def _is_constant(
-    instruction: LocalOperation | RedistributedValue | SentValue, constants: Collection[str]
-) -> bool:
+def _is_constant(instruction: StepInstruction, constants: Collection[str]) -> bool:
     """Whether an instruction makes or redistributes constants."""
     return all(name in constants for name in _names_made(instruction))
 
 
-def _names_made(instruction: LocalOperation | RedistributedValue | SentValue) -> Sequence[str]:
+def _names_made(instruction: StepInstruction) -> Sequence[str]:
     """The names of what is made, or sent."""
     if isinstance(instruction, LocalOperation):
         return [value.name for value in instruction.operation.results]
@@ -429,14 +413,6 @@ def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
         if operation.primitive in RECOMPUTABLE and all(value.name in constants for value in values):
             constants.update(value.name for value in operation.results)
     return frozenset(constants)
-
-
-def _names_read(instruction: LocalOperation | RedistributedValue | SentValue) -> Iterator[str]:
-    match instruction:
-        case LocalOperation():
-            yield from map(str, instruction.operation.operands)
-        case _:
-            yield instruction.value.name
 
 
 def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_of: Sizes) -> int:

@@ -76,14 +76,20 @@ def lifetimes_of(
 
 
 def snapshot_memory(
-    device: DeviceTasks, lives: BufferLifetimes, seconds: float, most: int = 10
+    buffers: Sequence[tuple[BufferKind, str, int]],
+    lives: BufferLifetimes,
+    seconds: float,
+    most: int = 10,
 ) -> MemorySnapshot:
-    """Breaks down a device's memory at a moment, with the ``most`` largest names."""
+    """Breaks down memory at a moment, with the ``most`` largest names.
+
+    ``buffers``: the kind, the name and the bytes of each buffer.
+    """
     kinds: dict[BufferKind, int] = {}
     names: dict[str, int] = {}
     for number in lives.at(seconds).tolist():
-        buffer = device.buffers[number]
-        kinds[buffer.kind] = kinds.get(buffer.kind, 0) + buffer.size_bytes
-        names[buffer.name] = names.get(buffer.name, 0) + buffer.size_bytes
+        kind, name, size = buffers[number]
+        kinds[kind] = kinds.get(kind, 0) + size
+        names[name] = names.get(name, 0) + size
     largest = sorted(names.items(), key=lambda item: -item[1])[:most]
     return MemorySnapshot(seconds, sum(kinds.values()), tuple(kinds.items()), tuple(largest))

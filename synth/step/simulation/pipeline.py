@@ -28,7 +28,7 @@ from synth.step.sharding import StepPhase
 from synth.step.sharding.program import MICROBATCH_PHASES
 from synth.step.simulation.device import Buffer, DeviceTasks, StageSend
 from synth.step.simulation.kinds import BufferKind
-from synth.step.simulation.memory import BufferLifetimes, MemorySnapshot
+from synth.step.simulation.memory import BufferLifetimes, MemorySnapshot, snapshot_memory
 from synth.step.simulation.passes import Passes, PassKey
 from synth.step.simulation.simulation import (
     Activity,
@@ -36,6 +36,7 @@ from synth.step.simulation.simulation import (
     RequestSummary,
     StepTimelineRow,
     simulate,
+    sort_summaries,
 )
 
 PASSES = "passes"
@@ -111,20 +112,9 @@ class PipelineTimeline:
 
         Exposed seconds and those of compute add up to the time in which the rank is not idle.
         """
-        summaries: dict[str, RequestSummary] = {}
-        for span in self.ranks[rank]:
-            for summary in self.alone[span.keys].sent:
-                before = summaries.get(
-                    summary.request, RequestSummary(summary.request, 0, 0.0, 0.0)
-                )
-                summaries[summary.request] = RequestSummary(
-                    summary.request,
-                    before.times + summary.times,
-                    before.seconds + summary.seconds,
-                    before.exposed_seconds + summary.exposed_seconds,
-                )
-        ordered = sorted(summaries.values(), key=lambda one: (-one.exposed_seconds, one.request))
-        return tuple(ordered)
+        return sort_summaries(
+            summary for span in self.ranks[rank] for summary in self.alone[span.keys].sent
+        )
 
     def rows(self, rank: int) -> Iterator[StepTimelineRow]:
         """Yields the timeline of a rank: its passes, and on streams the tasks of each."""
@@ -141,15 +131,8 @@ class PipelineTimeline:
     def _largest(self, rank: int) -> MemorySnapshot:
         held = list(self.held(rank))
         lives = BufferLifetimes(*(np.array([entry[at] for entry in held]) for at in (1, 2, 3)))
-        seconds, most = lives.largest()
-        kinds: dict[BufferKind, int] = {}
-        names: dict[str, int] = {}
-        for number in lives.at(seconds).tolist():
-            kind, _, _, size, name = held[number]
-            kinds[kind] = kinds.get(kind, 0) + size
-            names[name] = names.get(name, 0) + size
-        largest = sorted(names.items(), key=lambda item: -item[1])
-        return MemorySnapshot(seconds, most, tuple(kinds.items()), tuple(largest[:10]))
+        buffers = [(kind, name, size) for kind, _, _, size, name in held]
+        return snapshot_memory(buffers, lives, lives.largest()[0])
 
     def held(self, rank: int) -> Iterator[tuple[BufferKind, float, float, int, str]]:
         """Yields what a rank has in memory: kind, from when until when, bytes, and a name."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from grammar.tensors.operations import Step
 from synth.compute import Estimate
 from synth.step.schedules import PipelineSchedule, TransferProtocol
-from synth.step.sharding import Plan, StepProgram
+from synth.step.sharding import Plan, StepProgram, apply, prepare_step
 from synth.step.sharding.program import EVERYWHERE
 from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.simulation.device import (
@@ -146,6 +146,21 @@ def group_operations(
     )
 
 
+def write_plan(
+    step: Step,
+    plan: Plan,
+    sources: Sources,
+    runtime: StepRuntime,
+    measured: Mapping[int, Estimate] = MappingProxyType({}),
+) -> DeviceTasks:
+    """Writes the tasks of a plan as a runtime carries it out; ``measured``: as for grouping."""
+    program = apply(step, plan)
+    grouping = group_operations(plan, program, runtime, measured)
+    seconds = sources.computing, sources.sending
+    ready = prepare_step(step, plan)
+    return write_device(ready, plan, program, *seconds, runtime.overlap, grouping)
+
+
 def predict_step(
     step: Step,
     plan: Plan,
@@ -161,24 +176,10 @@ def predict_step(
     transfers.
     """
     runtime = runtime or StepRuntime()
-    tasks = write_tasks(step, plan, program, sources, runtime, grouping)
-    if not program.places:
-        return StepPrediction(tasks, simulate(tasks, runtime.taken))
-    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
-
-
-def write_tasks(
-    step: Step,
-    plan: Plan,
-    program: StepProgram,
-    sources: Sources,
-    runtime: StepRuntime,
-    grouping: OperationGrouping | None = None,
-) -> DeviceTasks:
-    """Writes the tasks that ``predict_step`` times."""
     grouping = grouping or group_operations(plan, program, runtime)
-    how = (sources.computing, sources.sending, runtime.overlap, grouping)
-    return write_device(step, plan, program, *how)
+    seconds = sources.computing, sources.sending
+    tasks = write_device(step, plan, program, *seconds, runtime.overlap, grouping)
+    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
 
 
 def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
@@ -200,7 +201,9 @@ def predict_tasks(
     handing: TransferSeconds,
     runtime: StepRuntime,
 ) -> StepPrediction:
-    """Simulates all stages doing the tasks of one microbatch in the order of a schedule."""
+    """Simulates a device, or all stages doing its tasks in the order of a schedule."""
+    if microbatches == 1:
+        return StepPrediction(device, simulate(device, runtime.taken))
     timeline = simulate_pipeline(
         device,
         order,

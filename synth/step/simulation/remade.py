@@ -27,7 +27,13 @@ from synth.step.sharding import (
     StepPhase,
     StepProgram,
 )
-from synth.step.sharding.program import MICROBATCH_PHASES
+from synth.step.sharding.program import (
+    MICROBATCH_PHASES,
+    Key,
+    StepInstruction,
+    keys_made_by,
+    keys_read_by,
+)
 
 KEPT_COST, WRITE_COST, READ_COST = 16, 18, 2
 """Costs of keeping a byte: one that a product wrote, one that a kernel writes only for this, and
@@ -35,9 +41,6 @@ one that is in memory anyway. Among values of similar size the first is kept. (I
 partitioner a byte that is only written for this costs twice as much, and may need more memory.)"""
 
 N = TypeVar("N", bound=Hashable)
-
-Key = tuple[str, Sharding]
-"""A value by its name and sharding."""
 
 RECOMPUTABLE = ARITHMETIC | MOVED
 """Primitives that a kernel computes for an element on the way."""
@@ -123,14 +126,7 @@ def find_recomputed(
                 if not instruction.path.requests(sizes):
                     made_of[key] = ((instruction.value.name, instruction.path.source),)
             case LocalOperation():
-                operation = instruction.operation
-                read = tuple(
-                    (operand.name, sharding)
-                    for operand, sharding in zip(
-                        operation.operands, instruction.how.operands, strict=True
-                    )
-                    if isinstance(operand, Value)
-                )
+                operation, read = instruction.operation, tuple(keys_read_by(instruction))
                 for value, sharding in zip(operation.results, instruction.how.results, strict=True):
                     alone = operation.primitive in MULTIPLIED or operation.body is not None
                     known[value.name, sharding] = (KEPT_COST if alone else WRITE_COST) * bytes_of(
@@ -212,7 +208,7 @@ class _Kernels:
     def __init__(self, program: StepProgram, ends: set[Key], sizes: Mapping[str, int]) -> None:
         self.members: list[list[tuple[Key, tuple[Key, ...], bool]]] = []
         self.stored = ends
-        self._types: dict[Key, Type] = {}
+        self._types: dict[str, Type] = {}
         self._made: dict[Key, int] = {}
         self._when: dict[Key, StepPhase | None] = {}
         self._readers: dict[Key, set[int]] = {}
@@ -241,26 +237,26 @@ class _Kernels:
 
     def typed(self, key: Key) -> tuple[Type, Sharding]:
         """The type and sharding of a value."""
-        return self._types[key], key[1]
+        return self._types[key[0]], key[1]
 
     def _read(self, program: StepProgram) -> None:
         numbers: dict[object, int] = {}
         count = 0
         places = program.places or (None,) * len(program.instructions)
         for at, (instruction, place) in enumerate(zip(program.instructions, places, strict=True)):
-            read, made = _keys_of(instruction)
-            for key, kind in (*read, *made):
-                self._types[key], self._last[key] = kind, at
+            read, made = keys_read_by(instruction), keys_made_by(instruction)
+            self._types |= {value.name: value.type for value in _values_of(instruction)}
+            self._last |= dict.fromkeys((*read, *made), at)
             alone = _is_alone(instruction, self._sizes)
             if alone:
                 count += 1
-                self.stored.update(key for key, _ in read)
+                self.stored.update(read)
             number = numbers.setdefault((count, place, alone), len(self.members))
             if number == len(self.members):
                 self.members.append([])
                 self._ended.append(at)
             self._ended[number] = at
-            for key, _ in read:
+            for key in read:
                 self._readers.setdefault(key, set()).add(number)
                 # Microbatches are summed in the type that is read, not in that of its sources.
                 if (
@@ -271,12 +267,12 @@ class _Kernels:
                     self.stored.add(key)
             if alone:
                 continue
-            sources = tuple(key for key, _ in read)
+            sources = tuple(read)
             again = isinstance(instruction, RedistributedValue) or (
                 isinstance(instruction, LocalOperation)
                 and instruction.operation.primitive in RECOMPUTABLE
             )
-            for key, _ in made:
+            for key in made:
                 self._made[key] = number
                 self._when[key] = place.when if place else None
                 self.members[number].append((key, sources, again))
@@ -284,16 +280,14 @@ class _Kernels:
                     self._views[key] = sources[0]
 
 
-def _is_view(instruction: LocalOperation | RedistributedValue | SentValue) -> bool:
+def _is_view(instruction: StepInstruction) -> bool:
     """Whether an instruction only renames what is in memory."""
     return isinstance(instruction, RedistributedValue) or (
         isinstance(instruction, LocalOperation) and renames(instruction.operation)
     )
 
 
-def _is_alone(
-    instruction: LocalOperation | RedistributedValue | SentValue, sizes: Mapping[str, int]
-) -> bool:
+def _is_alone(instruction: StepInstruction, sizes: Mapping[str, int]) -> bool:
     """Whether an instruction is a kernel of its own."""
     match instruction:
         case LocalOperation():
@@ -304,22 +298,10 @@ def _is_alone(
             return True
 
 
-def _keys_of(
-    instruction: LocalOperation | RedistributedValue | SentValue,
-) -> tuple[list[tuple[Key, Type]], list[tuple[Key, Type]]]:
-    """The values that an instruction reads and makes, with their types."""
-    match instruction:
-        case LocalOperation():
-            operands = zip(instruction.operation.operands, instruction.how.operands, strict=True)
-            results = zip(instruction.operation.results, instruction.how.results, strict=True)
-            return (
-                [((v.name, sharding), v.type) for v, sharding in operands if isinstance(v, Value)],
-                [((v.name, sharding), v.type) for v, sharding in results],
-            )
-        case RedistributedValue():
-            kind, name = instruction.value.type, instruction.value.name
-            return [((name, instruction.path.source), kind)], [
-                ((name, instruction.path.target), kind)
-            ]
-        case SentValue():
-            return [((instruction.value.name, instruction.sharding), instruction.value.type)], []
+def _values_of(instruction: StepInstruction) -> Iterator[Value]:
+    if not isinstance(instruction, LocalOperation):
+        yield instruction.value
+        return
+    for value in (*instruction.operation.operands, *instruction.operation.results):
+        if isinstance(value, Value):
+            yield value

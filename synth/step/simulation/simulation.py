@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -67,6 +67,20 @@ class RequestSummary:
         return 1 - self.exposed_seconds / self.seconds if self.seconds else 1.0
 
 
+def sort_summaries(summaries: Iterable[RequestSummary]) -> tuple[RequestSummary, ...]:
+    """Adds up summaries of one request; the most exposed come first."""
+    totals: dict[str, RequestSummary] = {}
+    for summary in summaries:
+        total = totals.setdefault(summary.request, RequestSummary(summary.request, 0, 0.0, 0.0))
+        totals[summary.request] = RequestSummary(
+            summary.request,
+            total.times + summary.times,
+            total.seconds + summary.seconds,
+            total.exposed_seconds + summary.exposed_seconds,
+        )
+    return tuple(sorted(totals.values(), key=lambda row: (-row.exposed_seconds, row.request)))
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceTimeline:
     """The begins and ends of a device's tasks, in seconds."""
@@ -97,18 +111,11 @@ class DeviceTimeline:
 
         The exposed seconds and those of compute add up to the step's.
         """
-        entries: dict[str, list[float]] = {}
-        for number, task in enumerate(self.device.tasks):
-            if task.request:
-                entry = entries.setdefault(task.request, [0, 0.0, 0.0])
-                entry[0] += 1
-                entry[1] += self.took(number)
-        for number, seconds in self.exposed.items():
-            entries[self.device.tasks[number].request][2] += seconds
-        rows = (
-            RequestSummary(name, int(n), all_, bare) for name, (n, all_, bare) in entries.items()
+        return sort_summaries(
+            RequestSummary(task.request, 1, self.took(number), self.exposed.get(number, 0.0))
+            for number, task in enumerate(self.device.tasks)
+            if task.request
         )
-        return tuple(sorted(rows, key=lambda row: (-row.exposed_seconds, row.request)))
 
     @cached_property
     def exposed(self) -> Mapping[int, float]:
@@ -167,7 +174,8 @@ class DeviceTimeline:
 
     def memory_at(self, seconds: float) -> MemorySnapshot:
         """What is in memory at a moment."""
-        return snapshot_memory(self.device, self.lives, seconds)
+        buffers = [(each.kind, each.name, each.size_bytes) for each in self.device.buffers]
+        return snapshot_memory(buffers, self.lives, seconds)
 
     def rows(self) -> Iterator[StepTimelineRow]:
         """Yields every task that takes time, stream by stream, in its order."""

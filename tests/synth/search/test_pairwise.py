@@ -8,7 +8,7 @@ from math import inf, isfinite
 import numpy as np
 import pytest
 
-from puzzles import Stopping, cheapest, drawn_pairwise
+from puzzles import cheapest, drawn_pairwise
 from synth.search.elimination import (
     MOST_ENTRIES,
     WidthExceeded,
@@ -19,7 +19,7 @@ from synth.search.elimination import (
 )
 from synth.search.message_passing import pass_messages
 from synth.search.pairwise import Pairwise
-from synth.search.space import BestFound, Budget, Infeasible, NoneFound, Optimal
+from synth.search.space import BestFound, Infeasible, NoneFound, Optimal
 
 NEAR = 1e-9
 
@@ -65,7 +65,7 @@ def test_chains_are_exact_at_once_and_trees_in_the_end(chain: bool, rounds: int)
         (v - 1 if chain else int(rng.integers(0, v)), v): rng.random((6, 6)) for v in range(1, 60)
     }
     tree = Pairwise([rng.random(6) for _ in range(60)], edges)
-    found, exact = pass_messages(tree, Budget(rounds)), eliminate(tree)
+    found, exact = pass_messages(tree, rounds), eliminate(tree)
     assert isinstance(found, Optimal)
     assert isinstance(exact, Optimal)
     assert found.seconds == pytest.approx(exact.seconds, rel=NEAR)
@@ -77,7 +77,7 @@ def test_what_one_round_gives_is_an_answer() -> None:
         for costs in map(drawn_pairwise, range(2000, 3000))
         if isinstance(pass_messages(costs), BestFound)
     )
-    found, least = pass_messages(costs, None, Stopping(0)), cheapest(costs)
+    found, least = pass_messages(costs, 1), cheapest(costs)
     assert isinstance(found, BestFound)
     assert 0 <= found.bound <= least <= found.seconds
     assert found.gap == found.seconds / found.bound - 1

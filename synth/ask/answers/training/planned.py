@@ -24,10 +24,10 @@ from synth.ask.answers.parts import (
 )
 from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
 from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.step.search.explaining import PlanningResult
+from synth.step.search.finalists import Finalist
 from synth.step.search.hints import MemorySaving
 from synth.step.search.links import ComposedPlan
-from synth.step.search.operations.finer import RESOLUTION, Refinement
-from synth.step.search.planning import PlanningResult
 from synth.step.search.resolution import Difference
 
 T = TypeVar("T")
@@ -62,6 +62,32 @@ class MoreSeconds(AnswerPart):
             found,
             interval=found,
             sources=[(what, -less, more) for what, less, more in found.sources],
+        )
+
+
+ROWS = "rows.plan"
+"""The file of a plan that was chosen operation by operation."""
+
+
+class RowsOfPlan(AnswerPart):
+    """How the rows of a plan were chosen, operation by operation."""
+
+    recipe: str = Field(description="The recipe along whose axes they were chosen.")
+    sums: Seconds = Field(description="Seconds of these rows in sequence.")
+    sums_gap: Number = Field(description="Upper limit of the relative gap to the best sums.")
+    recipe_sums: Seconds = Field(description="Seconds of the recipe in sequence.")
+
+    @classmethod
+    def of(cls, finalist: Finalist) -> Self | None:
+        """None for a plan that is a recipe."""
+        rows = finalist.rows
+        if rows is None:
+            return None
+        return cls(
+            recipe=str(finalist.candidate.recipe),
+            sums=rows.seconds,
+            sums_gap=rows.gap,
+            recipe_sums=rows.recipe_seconds,
         )
 
 
@@ -106,6 +132,19 @@ class PlanOfStep(AnswerPart):
         description="What its seconds take by a program of ours, or by a line of the environment,"
         " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
     )
+    rows: RowsOfPlan | None = optional_key(
+        f"If it was chosen operation by operation: then ``plan`` is in full, as the file {ROWS}."
+    )
+
+    @property
+    def recipe(self) -> str:
+        """The plan as a recipe, or the one along whose axes its rows were chosen."""
+        return self.rows.recipe if self.rows else self.plan
+
+    @property
+    def title(self) -> str:
+        """The plan in one line."""
+        return f"rows of single operations, along {self.recipe}" if self.rows else self.plan
 
 
 class PlanOfFront(AnswerPart):
@@ -164,45 +203,6 @@ class LeastMemory(AnswerPart):
                 (saving.what, round(saving.size_bytes), round(saving.freed_bytes))
                 for saving in helps
             ],
-        )
-
-
-class RowsOfOperations(AnswerPart):
-    """The first plan looked at operation by operation."""
-
-    because: str = Field(description="Why rows were not chosen together; empty if they were.")
-    sums: Seconds | None = Field(description="Seconds of the chosen rows in sequence, or null.")
-    sums_gap: Number | None = Field(description="Upper limit of the gap to the optimum.")
-    recipe_sums: Seconds | None = Field(description="Seconds of the first plan in sequence.")
-    rows_seconds: Seconds | None = Field(description="Simulated seconds of a step with these rows.")
-    rows_bytes: Whole | None = Field(description="Bytes of the fullest device with them.")
-    rounded: Whole = Field(
-        description="Casts that these have sums on the other side of: added up narrower."
-    )
-    tried: Whole = Field(description="Substitutions where the first plan redistributes.")
-    substituted_seconds: Seconds = Field(
-        description="Seconds of the best of them, or of the first plan."
-    )
-    pays: bool = Field(description="Whether that is faster beyond the prediction's uncertainty.")
-    substitutions: list[str] = Field(description="The rows that this has otherwise.")
-    better: bool = Field(description="Whether there is a file rows.plan: a better plan in full.")
-
-    @classmethod
-    def of(cls, found: Refinement) -> Self:
-        """What was found."""
-        rows, tried = found.rows, found.substituted
-        return cls.like(
-            found,
-            tried,
-            sums=rows.chosen.found.seconds if rows else None,
-            sums_gap=rows.chosen.found.gap if rows else None,
-            recipe_sums=rows.recipe_seconds if rows else None,
-            rows_seconds=rows.found.seconds if rows else None,
-            rows_bytes=rows.size_bytes if rows else None,
-            substituted_seconds=tried.seconds,
-            pays=tried.seconds < (1 - RESOLUTION) * tried.before_seconds,
-            substitutions=tried.kept,
-            better=bool(found.text),
         )
 
 
@@ -277,7 +277,6 @@ class StepPlanReply(ReplyModel):
     why_not_nearest: LeastMemory | None = Field(
         description="If nothing with those pins fits: what needs the least memory; else null."
     )
-    rows: RowsOfOperations | None = Field(description="If --rows is asked; else null.")
     assumed: str = Field(
         description="Of batch normalisation, or of the tokens of experts; else empty."
     )

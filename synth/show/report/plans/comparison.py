@@ -32,7 +32,7 @@ class ListedPlan:
 
     @property
     def entry(self) -> str:
-        return f"{self.label}: {self.plan.plan}"
+        return f"{self.label}: {self.plan.title}"
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def clauses(plan: str) -> Mapping[str, str]:
 
 def layout_clauses(plan: PlanOfStep) -> Mapping[str, str]:
     """The decisions of a plan of an answer, with its placement."""
-    return {**clauses(plan.plan), "placement": str(plan.placement)}
+    return {**clauses(plan.recipe), "placement": str(plan.placement)}
 
 
 def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:

@@ -42,6 +42,7 @@ from synth.show.terminal.training.planned import (
     nearly_full_lines,
     placement_gain,
     plan_table,
+    rows_lines,
     tie_lines,
     why_not_lines,
 )
@@ -202,8 +203,9 @@ def _verdict(answer: StepPlanReply) -> Iterator[str]:
         yield "Its axes are in the frameworks' default order."
     else:
         yield from map(_sentence, placement_gain(answer, best))
-    more = (*tie_lines(answer), *nearly_full_lines(answer), *bucket_gain_lines(answer))
-    yield from map(_sentence, more)
+    remarks = (tie_lines, nearly_full_lines, bucket_gain_lines, rows_lines)
+    for lines_of in remarks:
+        yield from map(_sentence, lines_of(answer))
 
 
 def _sentence(line: str) -> str:
@@ -214,7 +216,10 @@ def _decisions(answer: StepPlanReply) -> Iterator[str]:
     """The recommended plan in words, with its placement."""
     if answer.plans:
         best = answer.best
-        yield from describe_plan(best.plan, answer.samples)
+        if best.rows:
+            yield f"each operation is cut by itself, along the axes of {best.recipe}"
+        else:
+            yield from describe_plan(best.plan, answer.samples)
         yield from describe_axes(placement_of(answer.levels, best.axes, best.placement))
 
 

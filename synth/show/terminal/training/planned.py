@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply
+from synth.ask.answers.training.planned import ROWS, PlanOfStep, StepPlanReply
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.style import (
     Columns,
@@ -37,7 +37,6 @@ def render_plans(answer: StepPlanReply) -> RenderableType:
         "",
         *_render_found(answer),
         *_render_why_not(answer),
-        *_rows(answer),
         *_end(answer),
     )
 
@@ -64,8 +63,9 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from nearly_full_lines(answer)
     yield ""
     for number, plan in enumerate(answer.plans, 1):
-        yield f"{number}: {plan.plan}"
+        yield f"{number}: {plan.title}"
     yield from bucket_gain_lines(answer)
+    yield from rows_lines(answer)
     yield from by_profile(answer)
     yield ""
     best = answer.best
@@ -76,10 +76,14 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield from render_collectives(answer.sent)
     yield from render_program_gains(answer)
     yield f"\nits timeline: {_command(answer, best)}"
-    folders = dict.fromkeys(file.name.partition("/")[0] for file in answer.files)
-    folders.pop("mscclpp", None)
-    if folders:
-        yield f"-o FOLDER writes it for {', '.join(folders)}"
+    folders = dict.fromkeys(
+        file.name.partition("/")[0] for file in answer.files if file.name != ROWS
+    )
+    written = [folder for folder in folders if folder != "mscclpp"]
+    if written:
+        yield f"-o FOLDER writes it for {', '.join(written)}"
+    if best.rows:
+        yield "-o FILE writes it in full, as 'simulate', 'shard' and 'train' take it"
     for framework in answer.not_said:
         yield f"not for {framework.framework}: {framework.because}"
 
@@ -157,6 +161,17 @@ def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
         yield f"time saved by reducing gradients in buckets: {', '.join(saved)}"
 
 
+def rows_lines(answer: StepPlanReply) -> Iterator[str]:
+    """What was chosen operation by operation, and how near to the best that is."""
+    for number, plan in enumerate(answer.plans, 1):
+        if rows := plan.rows:
+            yield (
+                f"plan {number}, its operations in sequence: {format_duration(rows.sums)}"
+                f" (its recipe: {format_duration(rows.recipe_sums)}), at most"
+                f" {rows.sums_gap:.2g} of that above the optimum"
+            )
+
+
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
     """The share of each plan's local seconds that a profile measured."""
     found = {number: plan.measured for number, plan in enumerate(answer.plans, 1) if plan.measured}
@@ -221,7 +236,7 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
     ),
     "fewest axes ({axes})": lambda _, plan: _axes_in_use(plan),
     "axes in frameworks' default order": lambda _, plan: plan.by_framework,
-    "no recomputation": lambda _, plan: parse_recipe(plan.plan).remat,
+    "no recomputation": lambda _, plan: parse_recipe(plan.recipe).remat,
     "a fifth of the memory free": lambda answer, plan: (
         plan.memory.bytes > SNUG * answer.device_bytes
     ),
@@ -240,7 +255,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
             f" --dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
             "" if best.by_framework else f" --placement '{best.placement}'",
             f" --profile {best.measured.profile}" if best.measured else "",
-            f" --plan '{best.plan}'",
+            f" --plan {ROWS}" if best.rows else f" --plan '{best.plan}'",
         )
     )
 
@@ -295,7 +310,7 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         said = "No such plan fits" if answer.complete else "No such plan was found that fits"
         yield f"why not {answer.asked_why_not}? {said}{lacks}"
         return
-    yield f"why not {answer.asked_why_not}? The best such plan: {other.plan}"
+    yield f"why not {answer.asked_why_not}? The best such plan: {other.title}"
     if not answer.plans:
         return
     low, high = other.more.interval
@@ -348,37 +363,6 @@ def _search_end_text(answer: StepPlanReply) -> str:
                 " above the time of all devices at their peak"
             )
     return found
-
-
-def _rows(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """The choice of shardings operation by operation, compared with the first plan."""
-    found = answer.rows
-    if found is None:
-        return
-    yield ""
-    if found.sums is None or found.sums_gap is None or found.recipe_sums is None:
-        yield f"rows were not chosen for all operations together: {found.because}"
-    elif found.rows_seconds is not None and found.rows_bytes is not None:
-        of_stages = ", all stages" if answer.plans[0].axes.get("pipe", 1) > 1 else ""
-        yield (
-            f"rows chosen for all operations together: {format_duration(found.sums)} in sequence"
-            f"{of_stages} (the first plan: {format_duration(found.recipe_sums)}), at most"
-            f" {found.sums_gap:.2g} of that above the optimum; simulated"
-            f" {format_duration(found.rows_seconds)}, {format_bytes(found.rows_bytes)}"
-        )
-    if found.rounded:
-        yield (
-            f"these rows reduce on the other side of {pluralize(found.rounded, 'cast')}, in the"
-            " narrower type: part of the gain comes from that, and rounding differs"
-        )
-    best = f"the best takes {format_duration(found.substituted_seconds)}"
-    pays = best if found.pays else "none is faster"
-    yield f"{found.tried} substitutions at redistributions: {pays}"
-    yield (
-        "faster than the first; -o FOLDER writes it as rows.plan"
-        if found.better
-        else "no choice of rows is faster than the first plan"
-    )
 
 
 def _end(answer: StepPlanReply) -> Iterator[RenderableType]:

@@ -20,15 +20,14 @@ from synth.step.sharding import (
     Plan,
     Recipe,
     StepPhase,
-    StepProgram,
     adapt_plan,
     apply,
     plan_of,
     prepare_step,
 )
-from synth.step.simulation import BufferKind, DeviceTasks, Overlap, StepRuntime, write_device
+from synth.step.simulation import BufferKind, DeviceTasks, Overlap, Sources, StepRuntime
 from synth.step.simulation.groups import find_scores
-from synth.step.simulation.predicting import group_operations
+from synth.step.simulation.predicting import write_plan
 from synth.step.simulation.sources import Rooflines
 
 MICROBATCHES = 2
@@ -62,7 +61,7 @@ def write_insides(
     if not recipe.schedule:
         return insides
     halves = [
-        read_halves(_write(prepare_step(step, plan), plan, apply(step, plan), lambda section: 0.0))
+        read_halves(_write(step, plan, lambda section: 0.0))
         for step, plan in zip(steps, _plans(steps, recipe), strict=True)
     ]
     return [replace(inside, halves=kept) for inside, kept in zip(insides, halves, strict=True)]
@@ -75,34 +74,24 @@ def _plans(steps: Sequence[Step], recipe: Recipe) -> list[Plan]:
     return [plan, *(adapt_plan(plan, first, step) or plan_of(step, recipe) for step in others)]
 
 
-def _write(
-    ready: Step, plan: Plan, program: StepProgram, computing: Callable[[Section], float]
-) -> DeviceTasks:
-    """The tasks of a prepared step, with free communication."""
-    runtime = StepRuntime(Overlap(sends=True))
-    return write_device(
-        ready,
-        plan,
-        program,
-        computing=computing,
-        sending=lambda *how: 0.0,
-        overlap=runtime.overlap,
-        grouping=group_operations(plan, program, runtime),
-    )
+def _write(step: Step, plan: Plan, computing: Callable[[Section], float]) -> DeviceTasks:
+    """The tasks of a step, with free communication."""
+    sources = Sources(computing, lambda *_: 0.0, lambda *_: 0.0)
+    return write_plan(step, plan, sources, StepRuntime(Overlap(sends=True)))
 
 
 def _read(
     step: Step, plan: Plan, accelerator: Accelerator, *, layers: bool, batch: tuple[str, ...]
 ) -> StageReader:
-    ready, program = prepare_step(step, plan), apply(step, plan)
+    program = apply(step, plan)
     rooflines = Rooflines(accelerator, find_scores(program, plan.parts))
-    written = _write(ready, plan, program, lambda section: rooflines(section).seconds)
+    written = _write(step, plan, lambda section: rooflines(section).seconds)
     if not layers:
         tasks = tuple(task._replace(layer=-1) for task in written.tasks)
         written = replace(written, tasks=tasks)
     if not program.places:
         written = _split_passes(written, layers)
-    return StageReader(ready, plan, program, written, layers, batch)
+    return StageReader(prepare_step(step, plan), plan, program, written, layers, batch)
 
 
 def _split_passes(undivided: DeviceTasks, layers: bool) -> DeviceTasks:

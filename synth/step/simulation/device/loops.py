@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from grammar.tensors.operations import Graph, Operation, Value
 from synth.step.sharding import LocalOperation, StepProgram
 from synth.step.sharding.plan import scan_operands_of
-from synth.step.simulation.groups import Key, LoopBody, OperationGrouping
+from synth.step.sharding.program import Key
+from synth.step.simulation.groups import LoopBody, OperationGrouping
 from synth.step.simulation.kinds import BufferKind, kinds_inside
 from synth.step.simulation.remade import find_recomputed
 

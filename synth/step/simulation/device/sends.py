@@ -101,7 +101,8 @@ class RedistributionWriter:
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
         name = f"{request}: {bucket[0].value.name} and {len(bucket) - 1} more"
-        seconds, issue = self._seconds(kind, path.source, path.target), None
+        sent = strip_time(kind, path.source, path.target, self.plan.parts)
+        seconds, issue = self.sending(*sent), None
         every = [value for slices in held for value in slices]
         if self.overlap.sends:
             issue = max(map(self.tape.after, join_pieces(every).makers))
@@ -170,12 +171,9 @@ class RedistributionWriter:
             kind, source, target = slice_type(kind), slice_sharding(source), slice_sharding(target)
         moves = redistributed.path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
-        seconds = self._seconds(kind, source, target)
+        seconds = self.sending(*strip_time(kind, source, target, self.plan.parts))
         name = f"{request}: {redistributed.value.name}"
         return _RedistributionTask(name, _stream_of(moves), seconds, request, (kind, moves), target)
-
-    def _seconds(self, kind: Type, source: Sharding, target: Sharding) -> float:
-        return self.sending(*strip_time(kind, source, target, self.plan.parts))
 
 
 def _stream_of(moves: Sequence[ShardingMove]) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from grammar.tensors.operations import Value
 from grammar.tensors.sharding import Sharding, Type
 from synth.step.sharding import RedistributedValue
-from synth.step.simulation.groups import GroupedOperations, Key
+from synth.step.sharding.program import Key
+from synth.step.simulation.groups import GroupedOperations
 
 
 class BufferedValue(NamedTuple):

@@ -18,7 +18,7 @@ from synth.step.sharding import (
     StepProgram,
 )
 from synth.step.sharding.plan import scan_operands_of, slices_alike
-from synth.step.sharding.program import EVERYWHERE
+from synth.step.sharding.program import EVERYWHERE, Key
 from synth.step.simulation.device.loops import body_of
 from synth.step.simulation.device.sends import RedistributionSeconds, RedistributionWriter
 from synth.step.simulation.device.tape import ONCE_PHASES, SINGLE_PLACE, Tape
@@ -36,7 +36,6 @@ from synth.step.simulation.device.values import (
 from synth.step.simulation.groups import (
     GroupedOperations,
     Item,
-    Key,
     LoopBody,
     OperationGrouping,
     Sizes,

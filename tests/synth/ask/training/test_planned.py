@@ -11,14 +11,15 @@ import pytest
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from framework_files import megatron_parser, words
+from hierarchies import InputError
 from hierarchies.units import format_duration
 from plain_text import printed
-from synth.ask.answers.training.planned import PlanOfStep, StepPlanReply, thin_front
+from synth.ask.answers.training.planned import ROWS, PlanOfStep, StepPlanReply, thin_front
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
-from synth.step.search.sums.choosing import BUCKETS
+from synth.step.search.buckets import BUCKETS
 from synth.step.sharding import parse_recipe
 
 ASKED = {"system": "dgx-h100:1", "model": "gpt2-tiny", "batch": 64, "k": 3}
@@ -141,3 +142,39 @@ def test_a_size_may_be_0_where_it_says_whether() -> None:
     )
     assert off.sizes == {"dropless": 0}
     assert off.plans[0].seconds == other.plans[0].seconds
+
+
+def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
+    asked = {"system": "dgx-h100:1", "model": "mlp-tiny", "batch": 64, "k": 2}
+    question = parse_question(VERBS["plan"].question, asked)
+    answer = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
+    assert isinstance(answer, StepPlanReply)
+    first, other = answer.plans
+    assert first.rows is not None
+    assert other.rows is None
+    assert first.recipe == first.rows.recipe
+    assert first.rows.sums < first.rows.recipe_sums
+    assert [(one.name, one.text) for one in answer.files] == [(ROWS, first.plan)]
+    assert [one.framework for one in answer.not_said] == ["frameworks"]
+    text = printed(TABLES["plan"](answer))
+    assert f"1: {first.title}" in text
+    assert "-o FILE writes it in full" in text
+    assert "FOLDER" not in text
+    simulated = parse_question(
+        VERBS["simulate"].question,
+        {
+            "model": "mlp-tiny",
+            "system": "dgx-h100:1",
+            "batch": 64,
+            "dtype": answer.computed_in,
+            "optimizer": answer.optimizer,
+            "overlap": "all",
+            "plan": first.plan,
+        },
+    )
+    seconds = VERBS["simulate"].answer(simulated, Watcher()).body["seconds"]
+    assert seconds == pytest.approx(first.seconds)
+    written = {"model": "mlp-tiny", "system": "dgx-h100:1", "batch": 64, "plan": first.plan}
+    for_framework = parse_question(VERBS["train"].question, {**written, "runtime": "deepspeed"})
+    with pytest.raises(InputError, match="frameworks take recipes"):
+        VERBS["train"].answer(for_framework, Watcher())

@@ -74,12 +74,11 @@ def test_the_form_is_there_and_linked_from_everywhere(server: Served) -> None:
 
 
 def test_what_is_typed_is_the_question_and_back() -> None:
-    form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid", rows="yes")
+    form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid")
     given, checked = question(STEP, form)
     assert not checked.wrong
     sound = parse_question(PlanQuestion, given)
     assert sound.sizes == {"layers": 4}
-    assert sound.rows
     assert values_of_question(STEP, sound) == values_of_fields(STEP, form)
 
 

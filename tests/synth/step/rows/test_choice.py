@@ -12,7 +12,7 @@ from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.parser import parse_step
 from grammar.tensors.sharding import ReductionKind, Sharding, Type
 from places import TESTS
-from synth.search.space import BestFound, Budget, Infeasible, Optimal
+from synth.search.space import BestFound, Infeasible, Optimal
 from synth.step.rows import PlanSolution, Prices, choose, list_options, plain_prices, seconds_of
 from synth.step.rows.options import list_shardings
 from synth.step.sharding import Cuts, Plan, parse_recipe, plan_of
@@ -204,7 +204,7 @@ def test_a_kept_step_of_a_perceptron_is_chosen_better_than_by_recipes() -> None:
 def test_one_round_is_an_answer_with_a_gap() -> None:
     step = parse_step((TESTS / "steps" / "mlp-tiny.step").read_text(encoding="utf-8"))
     rates = plain_prices(TWO, {"data": 1e6, "tensor": 4e6}, 1e9, 1e8)
-    short = choose(step, over(TWO), rates, Budget(1))
+    short = choose(step, over(TWO), rates, 1)
     full = choose(step, over(TWO), rates)
     assert isinstance(short, PlanSolution)
     assert isinstance(full, PlanSolution)

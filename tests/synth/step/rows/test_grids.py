@@ -11,12 +11,24 @@ import pytest
 from grammar.tensors.parser import parse_step
 from hierarchies import InputError
 from places import TESTS
-from synth.step.rows.grids import THREE_DEGREES, Extents, Knobs, extents_of, list_recipes
+from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.schedules import SCHEDULES, chunks_of
 from synth.step.sharding import apply, parse_recipe, plan_of
 
 DEEP = 2**15
 """As many as no axis fails to divide."""
+
+THREE_DEGREES = Knobs(
+    axes=("pipe", "data", "tensor"),
+    zero=(0,),
+    sequence=(False,),
+    schedules=("1f1b",),
+    chunks=(1,),
+    microbatches=tuple(2**exponent for exponent in range(1, 8)),
+    remat=(False,),
+    vocabulary=(False,),
+)
+"""Only data, tensor and pipeline axes, and microbatches: the grid of DistIR (arXiv 2111.05426)."""
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
 from synth.search import forks
 from synth.step.models import ModelSettings
+from synth.step.search.buckets import BUCKETS
 from synth.step.search.finalists import list_goals, simulate_finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import BoundLinks, FreeLinks, PlacedRecipe, PricedLinks, RecordingLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
-from synth.step.search.sums.choosing import BUCKETS
 from synth.step.sharding import parse_recipe
 
 SYSTEM = load("dgx-h100:1")

@@ -14,6 +14,7 @@ from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from synth.collective.ranking.request import Watcher
 from synth.step.models import ModelSettings
+from synth.step.search.buckets import BUCKETS, _find_lowest, find_nearest_size, try_buckets
 from synth.step.search.composing.composer import Composition
 from synth.step.search.composing.inside import ModelPart
 from synth.step.search.composing.sending import UNLIMITED_BYTES
@@ -25,8 +26,6 @@ from synth.step.search.pins import Pins, pin_value_of
 from synth.step.search.planning import Planner
 from synth.step.search.resolution import CLOCK_ERROR
 from synth.step.search.searching import Search
-from synth.step.search.sums.buckets import _find_lowest, try_buckets
-from synth.step.search.sums.choosing import BUCKETS, find_nearest_size
 from synth.step.sharding import parse_recipe
 
 PINS = Pins.parse("data=16 remat=no microbatches=1")
@@ -93,7 +92,7 @@ def test_the_search_is_that_of_all_plans_in_all_buckets(pins: str) -> None:
 
 @cache
 def simulated(one: PlacedRecipe) -> Finalist:
-    return planner()._finalist(one)
+    return planner().simulate(one)
 
 
 @pytest.mark.parametrize("zero", [0, 2])

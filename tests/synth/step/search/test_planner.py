@@ -33,6 +33,7 @@ from synth.step.search.composing.clock import PassSeconds, StageLayout, lay_out_
 from synth.step.search.composing.composer import CLOCK_BATCH, SCALED_EXCESS
 from synth.step.search.composing.inside import ModelPart, extrapolate
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
+from synth.step.search.explaining import list_savings
 from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import Finalist, FinalistPool, simulate_finalist
 from synth.step.search.job import SEARCHED_SCHEDULES, PlanningProblem
@@ -223,7 +224,7 @@ def test_what_fits_only_as_composed_is_told() -> None:
     """On the clock it may need more: then others of its kind are passed over, and no other."""
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
     composed = [ComposedPlan(one, 1.0, 90.0) for one in some]
-    found = Planner(job())._finalist(some[0])
+    found = Planner(job()).simulate(some[0])
     taken = FinalistPool(100.0, Counter())
     assert taken.simulate(iter(composed), 3, lambda one: found, Watcher())
     assert not taken.simulated
@@ -237,7 +238,7 @@ def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
     fit: int, processes: int
 ) -> None:
     """Whether or not as many fit as are wanted, and though it is one of those that come, too."""
-    found = Planner(job())._finalist(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
+    found = Planner(job()).simulate(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:4]
     composed = [ComposedPlan(one, 1.0 + at, 90.0) for at, one in enumerate(some)]
     asked: list[ComposedPlan] = []
@@ -509,13 +510,13 @@ def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
     found = one.plans(pins, 1, Watcher())
     assert not found.finalists
     assert found.search.nearest is not None
-    for each in one.freed(pins, found):
+    for each in list_savings(one.job, one.composer, pins, found):
         if each.what.startswith("without "):
             others = pins.without(each.what.removeprefix("without ").partition("=")[0])
             sizes = [one.composer.size_bytes(e.recipe) for e in one.job.candidates(others)]
             assert each.size_bytes == min(sizes)
         assert each.size_bytes + each.freed_bytes == pytest.approx(found.search.nearest[1])
-    kinds = {each.what for each in one.freed(pins, found)}
+    kinds = {each.what for each in list_savings(one.job, one.composer, pins, found)}
     assert {"without zero=0", "without remat=no", "half the sequence"} <= kinds
 
 
@@ -525,14 +526,17 @@ def test_a_model_without_layers_that_are_alike_is_planned_without_stages(model: 
     system = load("dgx-h100:1")
     spelling = ModelSettings(batch=8, dtype="bfloat16")
     one = Planner(PlanningProblem(model, {}, spelling, system, device_named(system.device)))
-    found = one.plans(Pins({}), 2, Watcher())
+    found = one.plans(Pins({}), 3, Watcher())
     every = one.job.candidates(Pins({}))
     assert found.search.fitting == len(every)
     assert {each.recipe.zero for each in every} == {0, 1, 2, 3}
     assert {each.recipe.remat for each in every} == {True, False}
     assert all({name for name, _ in each.recipe.axes} == {"data"} for each in every)
-    seconds = sorted(one._bucketed(Pins({}), each).found.seconds for each in every)
-    assert [each.found.seconds for each in found.finalists] == seconds[:2]
+    composed = [ComposedPlan(each, 0.0, 0.0) for each in every]
+    simulated = [one._simulated(Pins({}), each) for each in composed]
+    seconds = sorted(each.found.seconds for each in simulated if isinstance(each, Finalist))
+    recipes = [each.found.seconds for each in found.finalists if each.rows is None]
+    assert recipes[:2] == seconds[:2]
     with pytest.raises(InputError, match="has pipe=2") as error:
         one.plans(Pins.parse("pipe=2"), 1, Watcher())
     assert error.value.hint == "pipe is 1"

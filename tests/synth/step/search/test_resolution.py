@@ -199,7 +199,7 @@ def test_a_plan_that_may_not_fit_is_not_advised_where_one_like_it_surely_does() 
 
 def test_a_plan_again_is_the_same_plan() -> None:
     one = finalists()[0]
-    again = planner()._finalist(one.candidate)
+    again = planner().simulate(one.candidate)
     links = planner()._links[0]
     found = compare_seconds(
         *estimate_errors([one, again], planner().composer, links, apply_typical(SYSTEM))

@@ -66,9 +66,9 @@ def check(model: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = parse_recipe(text)
     axes = tuple(Axis(name, size) for name, size in recipe.axes)
     one = PlacedRecipe(recipe, next(placements(SYSTEM.hierarchy, axes)).matrix)
-    short = planner(model)._finalist(one)
+    short = planner(model).simulate(one)
     monkeypatch.setattr(finalists, "WRITTEN_STAGES", 1000)
-    whole = planner(model)._finalist(one)
+    whole = planner(model).simulate(one)
     assert facts(short.found) == facts(whole.found)
     for summed in ("products", "between"):
         both = (getattr(one, summed) for one in (short, whole))

@@ -35,7 +35,7 @@ def planner(machine: str = MACHINES[0]) -> Planner:
 def test_nothing_is_below_all_devices_at_their_peak() -> None:
     one = planner()
     composed = one.composer.on(one._links[0])
-    assert all(one.peak_seconds < composed.bound(each) for each in one.job.candidates(PINS))
+    assert all(one.job.peak_seconds < composed.bound(each) for each in one.job.candidates(PINS))
 
 
 def test_pins_that_no_plan_has_are_named() -> None:
@@ -63,7 +63,7 @@ def test_all_plans_prove_the_best_and_some_do_not() -> None:
     assert isinstance(proved, Optimal)
     assert isinstance(found, BestFound)
     assert found.seconds >= proved.seconds
-    assert found.bound == one.peak_seconds
+    assert found.bound == one.job.peak_seconds
     assert all_.complete
     assert not some.complete
 

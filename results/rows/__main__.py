@@ -1,9 +1,9 @@
-"""What substitutions, and rows of single operations, make of plans: before, after, and what.
+"""What rows of single operations make of plans: seconds before and after.
 
-``python -m results.substitutions`` writes substitutions.json and a section of README.md. Each case
-is the first plan of a model of the zoo on a machine of the catalogue (``plan --rows``), at its
-published sizes, in bfloat16 with four samples a device, with as many substitutions as that
-tries where a plan redistributes. All seconds are simulated. ``--dry`` prints, and keeps nothing.
+``python -m results.rows`` writes rows.json and a section of README.md. Each case is the best recipe
+for a model of the zoo on a machine of the catalogue, in bfloat16 with four samples a device, and
+the rows that are chosen along its axes, which ``plan`` tries for models whose weights recipes do
+not cut. All seconds are simulated. ``--dry`` prints, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -17,66 +17,58 @@ from typing import Any
 from hierarchies import load
 from hierarchies.devices import device_named
 from results import pages, record
-from synth.ask.training.planned import SUBSTITUTIONS
 from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.typical import apply_typical
-from synth.search.space import Budget
 from synth.step.models import ModelSettings
 from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
+from synth.step.search.resolution import compare_seconds
 
-DATA = Path(__file__).with_name("substitutions.json")
-COMMAND = "python -m results.substitutions"
+DATA = Path(__file__).with_name("rows.json")
+COMMAND = "python -m results.rows"
 WHOLE = {"pipe": "1", "microbatches": "1"}
 CASES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("mlp", "dgx-h100:2", {}),
     ("mlp", "aws-p4d:4", {}),
     ("lstm", "dgx-h100:2", {}),
-    ("gpt2-small", "dgx-h100:2", WHOLE),
-    ("gpt2-small", "aws-p4d:2", {}),
-    ("bert-base", "dgx-h100:2", {}),
-    ("bert-base", "mi300x:2", {}),
-    ("vit-base", "aws-p4d:2", WHOLE),
     ("resnet50", "dgx-h100:2", {}),
+    ("gpt2-small", "dgx-h100:2", WHOLE),
+    ("bert-base", "dgx-h100:2", {}),
+    ("vit-base", "aws-p4d:2", WHOLE),
 )
 SAMPLES = 4
-BUDGET = Budget(SUBSTITUTIONS)
 
 
 def measured(model: str, machine: str, pins: dict[str, str]) -> dict[str, Any]:
-    """One case: the first plan, and the best that was made of it."""
+    """One case: the best recipe, and the rows that are chosen along its axes."""
     system = apply_typical(load(machine))
     spelling = ModelSettings(batch=SAMPLES * system.devices, dtype="bfloat16")
     job = PlanningProblem(model, {}, spelling, system, device_named(system.device))
     planner = Planner(job)
-    first = planner.plans(Pins(pins), 1, Watcher()).finalists[0]
+    finalists = planner.plans(Pins(pins), 2, Watcher()).finalists
+    first = next(finalist for finalist in finalists if finalist.rows is None)
     begun = process_time()
-    found = planner.finer(first, BUDGET)
+    found = planner.choose_rows(first)
     rank = first.found.ranks[first.found.busiest]
     return {
         "model": model,
         "machine": machine,
         "pins": pins,
         "plan": str(first.candidate.recipe),
-        "before": found.substituted.before_seconds,
+        "before": first.found.seconds,
         "waits": max(0.0, rank.exposed_seconds),
-        "tried": found.substituted.tried,
-        "after": found.substituted.seconds,
-        "applied": list(found.substituted.kept),
-        "rows": found.rows and found.rows.found.seconds,
-        "rows_bytes": found.rows and found.rows.size_bytes,
-        "casts": found.rows and found.rounded,
-        "fits": found.rows is not None and found.rows.size_bytes <= job.device.memory_bytes,
-        "because": found.because,
-        "told": bool(found.text),
+        "rows": found.found.seconds,
+        "rows_bytes": found.size_bytes,
+        "fits": found.size_bytes <= job.device.memory_bytes,
+        "told": compare_seconds(*planner.likely([first, found])).high_seconds < 0,
         "cpu_seconds": process_time() - begun,
     }
 
 
 def page(data: dict[str, Any]) -> pages.Page:
-    """README.md with its section about substitutions as the data has it."""
-    return pages.page("substitutions", data=data)
+    """README.md with its section about rows as the data has it."""
+    return pages.page("rows", data=data)
 
 
 def main() -> None:
@@ -88,8 +80,7 @@ def main() -> None:
         page(record.read(DATA)).write()
         return
     cases = [measured(*case) for case in CASES]
-    data = record.origin(COMMAND) | {"machine": record.machine(), "budget": BUDGET.evaluations}
-    data |= {"cases": cases}
+    data = record.origin(COMMAND) | {"machine": record.machine(), "cases": cases}
     if asked.dry:
         print(json.dumps(data, indent=1))
     else:

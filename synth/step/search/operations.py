@@ -1,16 +1,18 @@
-"""Of a plan's axes on its placement: rows of single operations that may be better than its recipe.
+"""Plans that are chosen operation by operation, for models that recipes have no words for.
 
-Any factor of any operation may be cut (samples, parameters, attributes), which no recipe says. All
-of them are chosen together by ``choice``, whose sums charge an operation what its primitive takes
-in the recipe's own sections, where most are done together, and a redistribution what its requests
-take on the placement. Nothing overlaps in these sums and memory is no limit, so the clock decides.
+Recipes cut the weights of transformers; of any other model they cut the batch alone. There the rows
+of all operations are chosen together along the axes of a simulated recipe (``synth.step.rows``),
+whose microbatches, stages and their order stay. An operation takes its share of the sections that
+it is computed in, and a redistribution what its requests take on the placement. Nothing overlaps in
+these sums and memory is no limit, so the clock decides. The casts of partial sums stay as the
+recipe has them: a sum on the other side of a cast is rounded otherwise.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from grammar.tensors.operations import Operation, Step, Value
@@ -20,83 +22,77 @@ from hierarchies.devices import Device
 from synth.collective.ranking.oracle import ProgramPrices
 from synth.compute import Estimate, Section
 from synth.compute.roofline import estimate_operation
-from synth.search.space import Budget, Infeasible, NoneFound
+from synth.search.space import Infeasible, NoneFound
 from synth.step.profiles import Profile
 from synth.step.redistribution import find_path, pad_move
 from synth.step.redistribution.requests import GOALS
 from synth.step.redistribution.seconds import NetworkPrices
-from synth.step.rows import PlanSolution, Prices, choose, seconds_of
+from synth.step.rows import Prices, choose, seconds_of
 from synth.step.search.finalists import (
+    ChosenRows,
     Finalist,
     count_sections,
     known_of,
     rooflines_of,
+    simulate_candidate,
     simulate_plan,
 )
 from synth.step.search.links import Links
+from synth.step.search.pins import AXES, Pins
 from synth.step.sharding import plan_of
 from synth.step.sharding.plan import TIME
 from synth.step.simulation import StepPrediction
 from synth.step.simulation.sources import Rooflines
 
 GAP = 1e-3
-"""What is left open at most of the sums, where it can be closed."""
+"""The relative gap to the best sums at which the search ends, if it can reach it."""
 
 ROUNDS = 200
 
-
-@dataclass(frozen=True)
-class RowRefinement:
-    """Rows of single operations: what is proved of their sums, and the clock's word.
-
-    ``recipe_seconds`` are the recipe's sums.
-    """
-
-    chosen: PlanSolution
-    recipe_seconds: float
-    found: StepPrediction
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the device, at most."""
-        return self.found.ranks[self.found.fullest].moment.size_bytes
+KEPT_PINS = (*AXES, "microbatches", "schedule", "chunks")
+"""The decisions of a recipe that rows do not change."""
 
 
-def refine_rows(
+def can_choose_rows(finalist: Finalist, pins: Pins) -> bool:
+    """Whether rows may be chosen for a plan: it has no stages, and pins allow other rows."""
+    return finalist.candidate.ranks == 1 and set(pins.said) <= set(KEPT_PINS)
+
+
+def choose_rows(
     step: Step,
-    one: Finalist,
+    finalist: Finalist,
     answers: ProgramPrices,
     links: Links,
     device: Device,
     profile: Profile | None = None,
-) -> RowRefinement:
-    """The best rows by sums over the axes of a plan, simulated where it lies.
+) -> Finalist:
+    """Simulates the best rows, by their sums, along the axes of a simulated recipe.
 
-    Microbatches, stages and their order stay. Raises InputError where no rows can be.
+    Raises InputError if an operation has no factors that are known.
     """
-    plan = plan_of(step, one.candidate.recipe)
-    network = NetworkPrices(answers, one.placement)
-    shares = _Shares(rooflines_of(step, plan, device), device)
+    candidate = finalist.candidate.alone
+    plan = plan_of(step, candidate.recipe)
+    network = NetworkPrices(answers, finalist.placement)
+    shares = _SectionShares(rooflines_of(step, plan, device), device)
     found = simulate_plan(step, plan, shares, network, known_of(step, plan, profile))
     shares.weigh(found, plan.microbatches)
     sizes = {axis: size for axis, size in plan.sizes.items() if axis != TIME}
-    sends = _PathSeconds(sizes, one.candidate.row_of, links, network)
+    sends = _PathSeconds(sizes, candidate.row_of, links, network)
     prices = Prices(shares.computing, sends.seconds, network.handing)
-    chosen = choose(step, plan, prices, Budget(ROUNDS), gap=GAP)
+    chosen = choose(step, plan, prices, ROUNDS, gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
         raise InputError("no rows can be for all operations", where=step.name)
-    own = chosen.plan
-    computing, measured = rooflines_of(step, own, device), known_of(step, own, profile)
-    found = simulate_plan(step, own, computing, network, measured)
-    return RowRefinement(chosen, seconds_of(step, plan, prices).all, found)
+    simulated = simulate_candidate(step, candidate, answers, device, profile, chosen.plan)
+    rows = ChosenRows(chosen.found.seconds, chosen.found.gap, seconds_of(step, plan, prices).all)
+    return replace(simulated, rows=rows)
 
 
-class _Shares:
-    """Sections as rooflines have them; and what operations take in them, of what they take alone.
+class _SectionShares:
+    """Seconds of sections, and the share of its own seconds that each operation takes in them.
 
-    By primitive: most of what an elementwise operation takes alone is reading and writing what
-    stays on the chip when it is done with others. A section counts as often as it is done in a
-    step.
+    Most of what an elementwise operation takes alone is reading and writing what stays on the chip
+    if it is computed with others, so shares are means by primitive. A section counts as often as
+    it is computed in a step.
     """
 
     def __init__(self, rooflines: Rooflines, device: Device) -> None:
@@ -111,27 +107,27 @@ class _Shares:
         return found
 
     def weigh(self, run: StepPrediction, microbatches: int) -> None:
-        """By the tasks of all stages in a step whose sections were asked for."""
+        """Learns shares from the tasks of a step."""
         for seconds, times in count_sections(run, microbatches, self._sections).items():
             operations = self._sections[seconds].operations
-            alone = [(one.primitive, self._estimated(one)) for one in operations]
-            all_ = sum(each for _, each in alone)
-            for primitive, each in alone:
-                self._alone[primitive] += times * each
-                self._inside[primitive] += times * each * seconds / all_ if all_ else 0.0
+            alone = [(operation.primitive, self._estimate(operation)) for operation in operations]
+            total = sum(own for _, own in alone)
+            for primitive, own in alone:
+                self._alone[primitive] += times * own
+                self._inside[primitive] += times * own * seconds / total if total else 0.0
 
-    def _estimated(self, one: Operation) -> float:
-        return estimate_operation(one, self._device).seconds
+    def _estimate(self, operation: Operation) -> float:
+        return estimate_operation(operation, self._device).seconds
 
-    def computing(self, one: Operation) -> float:
-        """Seconds of an operation on a device's part; who reads a constant makes it on the way."""
-        if not any(isinstance(operand, Value) for operand in one.operands):
+    def computing(self, operation: Operation) -> float:
+        """Seconds of an operation on a device's part; constants are made by their readers."""
+        if not any(isinstance(operand, Value) for operand in operation.operands):
             return 0.0
         alone, inside = self._alone, self._inside
         share = sum(inside.values()) / (sum(alone.values()) or 1.0)
-        if alone.get(one.primitive):
-            share = inside[one.primitive] / alone[one.primitive]
-        return share * self._estimated(one)
+        if alone.get(operation.primitive):
+            share = inside[operation.primitive] / alone[operation.primitive]
+        return share * self._estimate(operation)
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class _PathSeconds:
                 row = tuple(map(prod, zip(*over, strict=True)))
                 block, inside = pad_move(move, value, self.sizes)
                 both = inside.before, inside.after
-                ends = (part_shape(block, one, self.sizes) for one in both)
+                ends = (part_shape(block, sharding, self.sizes) for sharding in both)
                 size = max(Type(value.dtype, shape).bytes for shape in ends)
                 total += self.links.seconds(GOALS[move.how], row, size)
             elif over and move.least(self.sizes):

@@ -1,0 +1,132 @@
+"""Buckets in which the gradients of a plan are reduced, several as one, where that gains.
+
+A reduction of few bytes is mostly latency; one of many waits for the last of its gradients. A plan
+is composed without buckets first, and in buckets of a size only where its lower bound there is
+lower by more than the prediction error. Only the clock can weigh both effects: a plan that waits
+for reductions, of which fewer would be shorter, is simulated with buckets of the size that is best
+as composed, then of larger and of smaller ones as long as these are faster.
+
+>>> from synth.step.search.buckets import BUCKETS
+>>> from synth.step.search.pins import pin_value_of
+>>> from synth.step.sharding import parse_recipe
+>>> plan = parse_recipe("data=8; batch over data; buckets of 100 MB")
+>>> plan.bucket_bytes in BUCKETS, pin_value_of(plan, "bucket")
+(True, '100MB')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import inf
+
+from hierarchies import InputError
+from synth.step.search.composing.composer import Composition
+from synth.step.search.finalists import Finalist
+from synth.step.search.links import PlacedRecipe
+from synth.step.search.resolution import CLOCK_ERROR
+
+BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
+"""In bytes, from some gradients of a layer to several layers. The default of DDP is 25 MB, that of
+Megatron 40 million elements."""
+
+
+@dataclass(frozen=True)
+class BucketChooser:
+    """Composes plans, each in the best of the bucket ``sizes`` (bytes) that fits in memory."""
+
+    composed: Composition
+    sizes: Sequence[int]
+    memory_bytes: float
+
+    def bound(self, candidate: PlacedRecipe) -> float:
+        """Lower bound in seconds over all sizes. Raises InputError as composing does."""
+        return self.composed.bound(candidate, self.sizes)
+
+    def best(self, candidates: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
+        """Returns each plan in its best buckets with its seconds. Raises as composing does."""
+        best = list(zip(candidates, self.composed.seconds(candidates), strict=True))
+        others = [
+            (number, bucketed)
+            for number, (candidate, seconds) in enumerate(best)
+            for bucketed in self._worth(candidate, (1 - CLOCK_ERROR) * seconds)
+        ]
+        times = self.composed.seconds([candidate for _, candidate in others])
+        for (number, candidate), seconds in zip(others, times, strict=True):
+            most = best[number][1]
+            if not best[number][0].recipe.bucket_bytes:
+                most *= 1 - CLOCK_ERROR
+            if seconds < most:
+                best[number] = candidate, seconds
+        return best
+
+    def _worth(self, candidate: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
+        """Yields the plan in buckets that fit and may take fewer seconds than ``most_seconds``."""
+        if not self.sizes or self.bound(candidate) >= most_seconds:
+            return
+        for size in self.sizes:
+            bucketed = candidate.in_buckets(size)
+            fits = self.composed.composer.size_bytes(bucketed.recipe) <= self.memory_bytes
+            if fits and self.composed.bound(bucketed) < most_seconds:
+                yield bucketed
+
+
+def find_nearest_size(
+    composed: Composition, candidate: PlacedRecipe, sizes: Sequence[int] = BUCKETS
+) -> tuple[Sequence[int], int]:
+    """Returns the sizes that differ for a plan, and the index of the best as composed.
+
+    A bucket that holds all gradients behaves as any larger one.
+    """
+    whole = composed.composer.staged(candidate.recipe).gradient_bytes
+    fewer = [size for size, less in zip(sizes, (0, *sizes), strict=False) if less < whole]
+    seconds = composed.seconds([candidate.in_buckets(size) for size in fewer])
+    return fewer, seconds.index(min(seconds))
+
+
+def try_buckets(
+    alone: Finalist,
+    simulated: Callable[[PlacedRecipe], Finalist],
+    memory_bytes: float,
+    shorter: Callable[[], float],
+    sizes: Callable[[], tuple[Sequence[int], int]],
+) -> Finalist:
+    """Returns the finalist with its fastest buckets, or ``alone`` if the gain is uncertain.
+
+    ``alone`` has no buckets. ``shorter`` returns the seconds saved by reducing all gradients as
+    one. ``sizes`` returns the sizes to try in bytes, smallest first, and the index to start from.
+    """
+    error = CLOCK_ERROR * alone.found.seconds
+    exposed = max(rank.exposed_seconds for rank in alone.found.ranks)
+    if exposed <= error or shorter() <= error:
+        return alone
+    bucket_bytes, first = sizes()
+
+    @cache
+    def simulated_in(index: int) -> Finalist | None:
+        """The plan in buckets of one size; None if it is invalid or does not fit."""
+        try:
+            finalist = simulated(alone.candidate.in_buckets(bucket_bytes[index]))
+        except InputError:
+            return None
+        return finalist if finalist.size_bytes <= memory_bytes else None
+
+    def seconds(index: int) -> float:
+        return finalist.found.seconds if (finalist := simulated_in(index)) else inf
+
+    index = _find_lowest(seconds, len(bucket_bytes), first)
+    saved = alone.found.seconds - seconds(index)
+    best = simulated_in(index)
+    return replace(best, saved_seconds=saved) if best and saved > error else alone
+
+
+def _find_lowest(of: Callable[[int], float], count: int, first: int) -> int:
+    """Walks from ``first`` while the next value is lower; returns the index of the lowest."""
+    at = first
+    for step in (1, -1):
+        while 0 <= at + step < count and of(at + step) < of(at):
+            at += step
+        if at != first:
+            break
+    return at

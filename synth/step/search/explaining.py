@@ -1,0 +1,97 @@
+"""What a search found, what it proves, and what would help where nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
+from synth.step.search.composing.composer import Composer
+from synth.step.search.finalists import Finalist
+from synth.step.search.hints import MemorySaving, find_least_memory, find_savings
+from synth.step.search.job import PlanningProblem
+from synth.step.search.links import ComposedPlan, PlacedRecipe
+from synth.step.search.pins import Pins
+from synth.step.search.resolution import UncertainSeconds, choose_advised, compare_seconds
+from synth.step.search.searching import Search
+from synth.step.zoo.sizes import sizes_of
+
+
+@dataclass(frozen=True)
+class PlanningResult:
+    """The search, its first plans ``looked_at``, and the best of them simulated.
+
+    ``finalists``: the fastest first; ``likely``: the seconds of each with their errors. ``usual``:
+    the best plan with axes placed as frameworks place them; ``laid_out``: that plan simulated,
+    unless the first is placed so. ``least_seconds``: a bound if all devices computed all the time.
+    ``refused``: why plans are invalid, and how many. ``nearest``: if none fits, the plan that needs
+    the least memory, and how much. ``peak_seconds``: a lower bound where not all plans were looked
+    at, else None. ``front``: the search's front, if it was requested.
+    """
+
+    search: Search
+    looked_at: tuple[ComposedPlan, ...]
+    finalists: tuple[Finalist, ...]
+    likely: tuple[UncertainSeconds, ...]
+    usual: ComposedPlan | None
+    laid_out: UncertainSeconds | None
+    least_seconds: float
+    refused: tuple[tuple[str, int], ...]
+    nearest: tuple[PlacedRecipe, float] | None
+    complete: bool
+    peak_seconds: float | None
+    front: tuple[ComposedPlan, ...]
+
+    def advised(self, memory_bytes: float) -> int:
+        """Index of the plan to advise. There must be a finalist."""
+        differences = [compare_seconds(self.likely[0], seconds) for seconds in self.likely]
+        return choose_advised(self.finalists, differences, memory_bytes)
+
+    def verdict(self, memory_bytes: float) -> Found[PlacedRecipe]:
+        """What the search proves of composed seconds."""
+        bound, nearest = self.peak_seconds, None
+        if self.finalists:
+            first = self.looked_at[0]
+            if bound is None:
+                return Optimal(first.candidate, first.seconds)
+            return BestFound(first.candidate, first.seconds, bound)
+        if self.nearest is not None:
+            candidate, size = self.nearest
+            nearest = Infeasible(f"too much memory: {candidate.recipe}", size - memory_bytes)
+        exhausted = bound is None and not self.search.fitting
+        return nearest if nearest is not None and exhausted else NoneFound(nearest)
+
+
+def list_savings(
+    job: PlanningProblem, composer: Composer, pins: Pins, result: PlanningResult
+) -> tuple[MemorySaving, ...]:
+    """If nothing fits: changes that need less memory, and how much each needs."""
+    if result.nearest is None or result.search.fitting or not result.search.complete:
+        return ()
+    nearest, size = result.nearest
+    recipe = nearest.recipe
+
+    def least_without(name: str) -> float:
+        return find_least_memory(composer, job.recipes(pins.without(name)))
+
+    def doubled() -> float:
+        """Memory with twice the samples on twice the devices."""
+        axes = tuple((name, size * (1 + (name == "data"))) for name, size in recipe.axes)
+        larger = replace(composer, batch=2 * composer.batch, _plans={})
+        return larger.size_bytes(replace(recipe, axes=axes))
+
+    def halved() -> float:
+        """Memory with half the tokens."""
+        changes = {**job.changes, "sequence": tokens // 2}
+        return replace(job, changes=changes).compose().size_bytes(recipe)
+
+    tokens = getattr(sizes_of(job.model, job.changes), "sequence", 1)
+    changes: dict[str, Callable[[], float]] = {
+        f"without {name}={value}": partial(least_without, name) for name, value in pins.said.items()
+    }
+    if "data" in dict(recipe.axes):
+        changes["twice the devices, over data"] = doubled
+    if tokens % 2 == 0:
+        changes["half the sequence"] = halved
+    return find_savings(size, changes)
