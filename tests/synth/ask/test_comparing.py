@@ -97,7 +97,7 @@ def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
         ("count", body_of("count"), "no answer of top or plan"),
         ("plan", body_of("plan-open"), "different questions"),
         ("torn", {"answers": [{"rank": 1}], "system": body_of("top")["system"]}, "answers.0"),
-        ("list", [1], "holds no answer"),
+        ("list", [1], "is not an answer"),
     ):
         other = tmp_path / f"{name}.json"
         other.write_text(json.dumps(body))

@@ -187,7 +187,7 @@ BAD = {
     "no-rank": (("--from", "ANSWER", "--rank", "7", "--target", "torch"), "no answer has rank 7"),
     "both": ((NESTED, "--from", "ANSWER", "--target", "torch"), "a program and an answer"),
     "no-answer": (("--from", "nowhere.json", "--target", "torch"), "nowhere.json: cannot read"),
-    "not-json": (("--from", str(README), "--target", "torch"), "holds no JSON"),
+    "not-json": (("--from", str(README), "--target", "torch"), "is not JSON"),
     "placement": ((NESTED, *WHERE, "--target", "torch"), "choose one with --placement"),
     "axes": ((NESTED, WHERE[0], "--target", "torch"), "no axes are given"),
     "hosts": (
