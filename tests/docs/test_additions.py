@@ -92,7 +92,9 @@ KINDS: Mapping[str, FileKind] = {
     ),
 """
 SCHEDULE_ROW = """
-    "gpipe-again": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches * chunks),
+    "gpipe-again": NamedSchedule(
+        lambda ranks, microbatches, chunks: gpipe(ranks, microbatches), stages=1
+    ),
 """
 FRAMEWORK = '''
 """A made-up framework: one line with the recipe."""
@@ -173,7 +175,7 @@ def test_a_kind_of_file_to_import_is_a_module_and_a_row(copy: Copy, tmp_path: Pa
 @pytest.mark.slow
 def test_a_pipeline_schedule_is_a_row(copy: Copy) -> None:
     module = "synth/step/schedules/generators.py"
-    line = "SCHEDULES: Mapping[str, Callable[[int, int, int], PipelineSchedule]] = {"
+    line = "SCHEDULES: Mapping[str, NamedSchedule] = {"
     copy.insert(module, line, SCHEDULE_ROW)
     shown = copy.ask("order", "gpipe-again", "--stages", "2", "--microbatches", "4")
     assert "gpipe-again: 2 ranks, 4 microbatches" in shown
@@ -194,6 +196,9 @@ def test_a_framework_is_a_module_and_a_row(copy: Copy, tmp_path: Path) -> None:
     words = ("plan", "dgx-h100:1", "--model", "gpt2-tiny", "--batch", "64", "-o", str(tmp_path))
     assert "example" in copy.ask(*words)
     assert (tmp_path / "example" / "example.conf").read_text().startswith("microbatches ")
+    plan = ("--plan", "data=8; batch over data", "-o", str(tmp_path / "other"))
+    copy.ask("train", "gpt2-tiny", "dgx-h100:1", "--batch", "64", "--runtime", "example", *plan)
+    assert (tmp_path / "other" / "example.conf").exists()
 
 
 @pytest.mark.slow

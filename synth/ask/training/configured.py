@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -30,11 +30,15 @@ from synth.step.search.links import PlacedRecipe
 from synth.step.sharding import Recipe
 from synth.step.zoo.sizes import sizes_of
 
-Framework = Literal["megatron", "bridge", "torchtitan", "torchtitan-toml", "deepspeed", "mesh"]
-"""Those of ``synth.step.frameworks``; JAX's mesh and partition specs are ``mesh``."""
-
 _RUNTIME_NAMES = {"mesh": "jax"}
 """Runtimes that are frameworks of another name."""
+
+if TYPE_CHECKING:
+    Framework = str
+else:  # type checkers take no literal of a table's keys
+    _other_names = {name: runtime for runtime, name in _RUNTIME_NAMES.items()}
+    Framework = Literal[tuple(_other_names.get(name, name) for name in FRAMEWORKS)]
+    """Those of ``synth.step.frameworks``; JAX's mesh and partition specs are ``mesh``."""
 
 
 class ConfiguredReply(ReplyModel):

@@ -10,6 +10,7 @@ its name it is that of usual durations.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from hierarchies import InputError
@@ -97,33 +98,68 @@ def looped_bfs(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
 DEFAULT_DURATIONS = Durations(1.0, 2.0)
 """Backward passes of twice the products of forward ones, half of them for weights."""
 
-SCHEDULES: Mapping[str, Callable[[int, int, int], PipelineSchedule]] = {
-    "gpipe": lambda ranks, microbatches, chunks: gpipe(ranks, microbatches),
-    "1f1b": lambda ranks, microbatches, chunks: one_f_one_b(ranks, microbatches),
-    "interleaved-1f1b": interleaved,
-    "zero-bubble-h1": zero_bubble_h1,
-    "zero-bubble": lambda ranks, microbatches, chunks: zero_bubble(
-        ranks, microbatches, DEFAULT_DURATIONS
-    ),
-    "looped-bfs": looped_bfs,
-    "zbv": lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
-    "dualpipev": lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
-}
-"""Schedules by name, as functions of ranks, microbatches and chunks."""
 
-HALVES = ("zero-bubble-h1", "zero-bubble", "zbv", "dualpipev")
+@dataclass(frozen=True)
+class NamedSchedule:
+    """A schedule as a function of ranks, microbatches and chunks.
+
+    ``halves``: it splits some or all backward passes. ``stages``: stages of a rank whatever the
+    chunks; None if there are as many as chunks. ``folded``: a rank r of P has the stages r and
+    2P - 1 - r.
+    """
+
+    build: Callable[[int, int, int], PipelineSchedule]
+    halves: bool = False
+    stages: int | None = None
+    folded: bool = False
+
+    def __call__(self, ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
+        return self.build(ranks, microbatches, chunks)
+
+
+SCHEDULES: Mapping[str, NamedSchedule] = {
+    "gpipe": NamedSchedule(
+        lambda ranks, microbatches, chunks: gpipe(ranks, microbatches), stages=1
+    ),
+    "1f1b": NamedSchedule(
+        lambda ranks, microbatches, chunks: one_f_one_b(ranks, microbatches), stages=1
+    ),
+    "interleaved-1f1b": NamedSchedule(interleaved),
+    "zero-bubble-h1": NamedSchedule(zero_bubble_h1, halves=True),
+    "zero-bubble": NamedSchedule(
+        lambda ranks, microbatches, chunks: zero_bubble(ranks, microbatches, DEFAULT_DURATIONS),
+        halves=True,
+        stages=1,
+    ),
+    "looped-bfs": NamedSchedule(looped_bfs),
+    "zbv": NamedSchedule(
+        lambda ranks, microbatches, chunks: zbv(ranks, microbatches),
+        halves=True,
+        stages=2,
+        folded=True,
+    ),
+    "dualpipev": NamedSchedule(
+        lambda ranks, microbatches, chunks: dualpipev(ranks, microbatches),
+        halves=True,
+        stages=2,
+        folded=True,
+    ),
+}
+"""Schedules by name."""
+
+HALVES = tuple(name for name, schedule in SCHEDULES.items() if schedule.halves)
 """Schedules that split some or all backward passes."""
 
-ONE_STAGE = ("gpipe", "1f1b", "zero-bubble")
+ONE_STAGE = tuple(name for name, schedule in SCHEDULES.items() if schedule.stages == 1)
 """Schedules with one stage a rank, whatever the chunks."""
 
-V_SHAPED = ("zbv", "dualpipev")
+V_SHAPED = tuple(name for name, schedule in SCHEDULES.items() if schedule.folded)
 """Schedules with two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
 
 
 def chunks_of(schedule: str, chunks: int = 1) -> int:
     """Number of stages of a rank in a schedule, for the given chunks."""
-    return 1 if schedule in ONE_STAGE else 2 if schedule in V_SHAPED else chunks
+    return SCHEDULES[schedule].stages or chunks
 
 
 def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
