@@ -170,6 +170,11 @@ def rows_lines(answer: StepPlanReply) -> Iterator[str]:
                 f" (its recipe: {format_duration(rows.recipe_sums)}), at most"
                 f" {rows.sums_gap:.2g} of that above the optimum"
             )
+    if answer.plans and answer.best.rows and not answer.sent:
+        yield (
+            "the recommended plan sends nothing: each device computes alone, because this batch is"
+            " too small to gain by being divided; fewer devices would do"
+        )
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:

@@ -160,6 +160,8 @@ def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
     assert f"1: {first.title}" in text
     assert "-o FILE writes it in full" in text
     assert "FOLDER" not in text
+    assert ("fewer devices would do" in text) == (not answer.sent)
+    assert not answer.sent  # whoever plans 8 GPUs for so little must be told
     simulated = parse_question(
         VERBS["simulate"].question,
         {
