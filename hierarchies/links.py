@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -291,13 +291,3 @@ class Network:
     @property
     def system(self) -> System:
         return self.wiring.system
-
-    def perturbed(self, seed: int, share: float = 0.1) -> Network:
-        """Scale every bandwidth by a factor drawn uniformly from [1 - share, 1 + share).
-
-        Raises InputError for a share that is not from 0 to below 1.
-        """
-        if not 0 <= share < 1:
-            raise InputError(f"links perturbed by {share}", hint="a share from 0 to below 1")
-        drawn = np.random.default_rng(seed).uniform(1 - share, 1 + share, len(self.bandwidths))
-        return replace(self, bandwidths=self.bandwidths * drawn)

@@ -374,7 +374,7 @@ def deepspeed_recipe(text: str, notes: tuple[str, ...], world: int) -> Recipe:
         experts="expert",
         microbatches=accumulated,
         schedule="1f1b",
-        remat="done again" in said,
+        remat="recomputed layers" in said,
         bucket_bytes=bucket * (2 if "bf16" in found or "fp16" in found else 4),
     )
 

@@ -20,6 +20,7 @@ from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from results.bench import clock
+from results.bench.perturbed import perturb
 from synth.collective.emit import TARGETS, CannotExpressError, EmitOptions, EmitSource, emit
 from synth.collective.price.flows import simulate
 from synth.collective.price.step_prices import Simulator
@@ -212,7 +213,7 @@ def flows(name: str, segments: str) -> Figures:
     The program scatters level by level to the outermost, reduces there and gathers again.
     """
     schedule, prices, network = _there_and_back(name, int(segments))
-    taken, flowed = seconds(partial(simulate, schedule, prices, network.perturbed(SEED)))
+    taken, flowed = seconds(partial(simulate, schedule, prices, perturb(network, SEED)))
     assert flowed.complete
     ends = len(set(flowed.ends.ravel().tolist()))
     return {
@@ -232,7 +233,7 @@ def symmetry(name: str, segments: str) -> Figures:
     works = [price.work for price in prices]
     taken, alike = seconds(partial(makespan_seconds, works, schedule.segments))
     assert isclose(simulate(schedule, prices, network).seconds, alike, rel_tol=1e-9)
-    each, _ = seconds(partial(simulate, schedule, prices, network.perturbed(SEED)))
+    each, _ = seconds(partial(simulate, schedule, prices, perturb(network, SEED)))
     return {"symmetric_seconds": taken, "flows_seconds": each}
 
 

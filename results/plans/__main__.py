@@ -17,6 +17,7 @@ from typing import Any
 from hierarchies import Reduction, load
 from hierarchies.devices import device_named
 from results import pages, record
+from results.plans.families import group_by_recipe
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
@@ -24,7 +25,6 @@ from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings
 from synth.step.search.buckets import BUCKETS
-from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import is_framework_order
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import BoundLinks, Key, PlacedRecipe, PricedLinks, place_alone

@@ -73,7 +73,7 @@ IMPORTER = '''
 from __future__ import annotations
 
 from hierarchies.errors import InputError
-from hierarchies.importers.nodes.picture import NodePicture
+from hierarchies.importers.nodes.picture import NodeLinks, NodePicture
 
 SOURCE = "example-smi"
 
@@ -83,7 +83,7 @@ def read(text: str) -> NodePicture:
     if not all(line.startswith("GPU") for line in gpus):
         raise InputError("no listing of example-smi", hint="a line a GPU")
     direct = {(a, b): 1 for b in range(len(gpus)) for a in range(b)}
-    return NodePicture(SOURCE, gpus, direct)
+    return NodePicture(SOURCE, gpus, NodeLinks(direct=direct))
 '''
 IMPORTER_ROW = """
 KINDS: Mapping[str, FileKind] = {
@@ -196,9 +196,9 @@ def test_a_framework_is_a_module_and_a_row(copy: Copy, tmp_path: Path) -> None:
     words = ("plan", "dgx-h100:1", "--model", "gpt2-tiny", "--batch", "64", "-o", str(tmp_path))
     assert "example" in copy.ask(*words)
     assert (tmp_path / "example" / "example.conf").read_text().startswith("microbatches ")
-    plan = ("--plan", "data=8; batch over data", "-o", str(tmp_path / "other"))
+    plan = ("--plan", "data=8; batch over data", "-o", str(tmp_path / "other.conf"))
     copy.ask("train", "gpt2-tiny", "dgx-h100:1", "--batch", "64", "--runtime", "example", *plan)
-    assert (tmp_path / "other" / "example.conf").exists()
+    assert (tmp_path / "other.conf").read_text().startswith("microbatches ")
 
 
 @pytest.mark.slow

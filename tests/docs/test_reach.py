@@ -25,6 +25,7 @@ CALLED_BY_LIBRARIES = {
     "data_received": "asyncio",
     "field_title_should_be_set": "pydantic",
     "get_route_handler": "FastAPI",
+    "get_value": "string.Formatter",
     "handle_exit": "uvicorn",
     "pause_writing": "asyncio",
     "process_bind_param": "SQLAlchemy",
@@ -34,7 +35,6 @@ FOR_CALLERS = {
     "delete_system": "a method of the client",
     "put_system": "a method of the client",
     "load_job": "docs/jobs.md: the Python face reads job files",
-    "find_saved": "docs/plans.md shows what recomputation saves",
     "held_with": "results/steps counts the memory of published runs by it",
 }
 """Definitions that only callers of the Python functions use, and where they learn of them."""

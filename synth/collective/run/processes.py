@@ -20,6 +20,7 @@ from synth.collective.run.trial import RunError
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
+_EXCEPTION = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _AFTER = re.compile(r"-+$|\[[EIW]\d* ")
 """What follows a message: JAX's rule above its note, or a log line of PyTorch."""
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -155,6 +156,12 @@ def last_message(text: str) -> str:
     lines = (trace if found else text).splitlines()
     if not found:
         return " | ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
-    message = dropwhile(lambda line: not line.strip() or line[0].isspace(), lines)
+    # Ranks of mpiexec share a stream, where frames of one traceback tear those of another.
+    begun = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    message = (
+        iter(lines[begun[-1] :])
+        if begun
+        else dropwhile(lambda line: not line.strip() or line[0].isspace(), lines)
+    )
     whole = takewhile(lambda line: line.strip() and not _AFTER.match(line), message)
     return " | ".join(line.strip() for line in islice(whole, _LAST_LINES))

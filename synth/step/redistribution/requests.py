@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-import numpy.typing as npt
-
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind, Sharding, Type, part_shape
 from hierarchies import Placement
@@ -50,9 +47,6 @@ class Rearrangement:
         """Whether the elements stay in their order in memory."""
         moved = [place for place in self.order if self.shape[place] > 1]
         return moved == sorted(moved)
-
-    def applied(self, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        return array.reshape(self.shape).transpose(self.order).reshape(self.result)
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,3 @@ def list_families(system: System, recipes: Iterable[Recipe]) -> list[Family]:
         families.append(Family(recipe, matrices, range(number, number + len(matrices))))
         number += len(matrices)
     return families
-
-
-def group_by_recipe(candidates: Iterable[PlacedRecipe]) -> list[Family]:
-    """Groups plans by recipe, numbered in the given order."""
-    grouped: dict[Recipe, tuple[list[Matrix], list[int]]] = {}
-    for number, candidate in enumerate(candidates):
-        matrices, numbers = grouped.setdefault(candidate.recipe, ([], []))
-        matrices.append(candidate.rows)
-        numbers.append(number)
-    return [Family(recipe, *members) for recipe, members in grouped.items()]

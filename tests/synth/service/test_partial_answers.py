@@ -108,7 +108,9 @@ def test_a_budget_that_ends_is_no_failure(tmp_path: Path) -> None:
             assert (ended["verb"], ended["status"], ended["problem"]) == (verb, "partial", None)
             assert ended["headline"] == "Partial: Nothing was found"
             shown = server.ask.get(f"/jobs/{ended['id']}")
-            assert "its budget had ended, before anything was found" in shown.text
+            assert (
+                "The work stopped at the end of its budget, before it found an answer" in shown.text
+            )
 
 
 BEST = json.dumps(

@@ -92,7 +92,7 @@ def test_with_axes_left_over_both_are_asked_on_the_placement_of_frameworks() -> 
     quick = ("--slow", "node3=0.5", "--no-stripes", "--max-steps", "3", "--segments", "1")
     said = " ".join(run(*words, *quick).stdout.split())
     where = said.index("placement: data on 2 of 8 gpus in each of the 4 nodes")
-    assert "[[4, 2], [1, 4]] placed as frameworks lay axes out" in said[where:]
+    assert "[[4, 2], [1, 4]] placed in frameworks' default order" in said[where:]
     body = asked(*words, *quick)
     assert (body["healthy"]["placement"], body["laid_out_by"]) == ([[4, 2], [1, 4]], "framework")
     assert body["best"]["placement"] == body["healthy"]["placement"]

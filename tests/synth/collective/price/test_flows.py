@@ -26,6 +26,7 @@ from hierarchies import (
 )
 from hierarchies.links import Network
 from link_names import names_of
+from results.bench.perturbed import perturb
 from strategies import switches
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
@@ -196,7 +197,7 @@ def test_perturbed_networks_end_when_the_exact_engine_says(
     case: Case, seed: int, share: float
 ) -> None:
     assume(len(case.flowed().phases) * case.schedule.segments <= 60)
-    network = case.network.perturbed(seed, share)
+    network = perturb(case.network, seed, share)
     # Fewer digits keep the fractions of the exact engine short.
     short = np.array([float(f"{value:.2g}") for value in network.bandwidths.tolist()])
     network = replace(network, bandwidths=short)
@@ -211,7 +212,7 @@ def test_perturbed_networks_end_when_the_exact_engine_says(
 @examples(15, 100)
 def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
     """Who waits for whom, and that nobody is faster than alone on its own links."""
-    network = case.network.perturbed(1)
+    network = perturb(case.network, 1)
     flowed = case.flowed(network)
     spans = {(s.segment, s.phase, s.group): s for s in flowed.spans()}
     assert len(spans) == flowed.completions == flowed.of_completions
@@ -238,7 +239,7 @@ def test_what_is_told_of_flows_keeps_their_order(case: Case) -> None:
 @given(cases(), st.sampled_from([0.125, 3.0, 1000.0]))
 @examples(15, 100)
 def test_faster_links_and_messages_scale_the_time(case: Case, factor: float) -> None:
-    network = case.network.perturbed(2)
+    network = perturb(case.network, 2)
     prices = [replace(p, latency_seconds=p.latency_seconds / factor) for p in case.prices]
     faster = replace(network, bandwidths=network.bandwidths * factor)
     scaled = simulate(case.schedule, prices, faster).seconds
@@ -264,7 +265,7 @@ def moved(network: Network, order: list[int]) -> Network:
 def test_nodes_that_change_places_change_nothing(name: str, order: list[int], seed: int) -> None:
     """All that is perturbed moves along; rings and direct exchange treat all members alike."""
     case = case_of(load(name), whole(load(name)), THREE_STEPS, 4, Choice.RING)
-    network = case.network.perturbed(seed)
+    network = perturb(case.network, seed)
     found = case.flowed(moved(network, order)).seconds
     assert found == pytest.approx(case.flowed(network).seconds, rel=CLOSE)
 
@@ -311,7 +312,7 @@ def test_a_faster_link_can_delay_the_end() -> None:
     links = (nodes, Link(Domain.SWITCH, 1e9, 5e-6))
     system = System("small", "", Hierarchy.of(node=2, gpu=2), links, 1e12)
     case = case_of(system, whole(system), THREE_STEPS, 3)
-    network = case.network.perturbed(2, 0.5)
+    network = perturb(case.network, 2, 0.5)
     faster = changed(network, {"node1/gpu1/port0": 2.0})
     assert case.flowed(faster).seconds / case.flowed(network).seconds == pytest.approx(
         1.016, abs=1e-3
@@ -329,7 +330,7 @@ def stopped(after: int) -> tuple[FlowResult, list[tuple[int, int]]]:
         told.append((done, of))
         return len(told) < after
 
-    return simulate(case.schedule, case.prices, case.network.perturbed(0), go_on), told
+    return simulate(case.schedule, case.prices, perturb(case.network, 0), go_on), told
 
 
 def test_what_is_stopped_says_that_it_is_partial() -> None:

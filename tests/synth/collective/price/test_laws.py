@@ -36,6 +36,7 @@ from hierarchies import (
 from hierarchies.fabric import price_class
 from hierarchies.links import Network
 from link_names import names_of
+from results.bench.perturbed import perturb
 from strategies import (
     all_valid,
     reductions,
@@ -225,7 +226,7 @@ def test_the_best_overlapped_answer_scales_with_the_machine(
 @examples(15, 100)
 def test_no_end_is_before_a_link_has_carried_its_bytes(case: Case, seed: int) -> None:
     """On links that all differ: nor before the slowest messages of a step have come through."""
-    network = case.network.perturbed(seed)
+    network = perturb(case.network, seed)
     flowed = case.flowed(network)
     busy = case.schedule.segments * flowed.carried_bytes / network.bandwidths
     assert flowed.seconds >= busy.max(initial=0.0) * (1 - CLOSE)
@@ -266,7 +267,7 @@ def test_one_flow_takes_its_latency_and_its_slowest_link(case: Case, seed: int) 
     """A single group that does one thing: each segment by the closed form, on any links."""
     [one, *others] = case.footprints() or [None]
     assume(one is not None and not others and len(one.groups) == 1)
-    network = case.network.perturbed(seed)
+    network = perturb(case.network, seed)
     transfer = (one.carried_bytes / network.bandwidths[one.link]).max()
     [price] = case.prices
     wanted = case.schedule.segments * (price.latency_seconds + transfer)
@@ -373,7 +374,7 @@ def test_a_step_backwards_in_time_carries_as_much_on_links_turned_round(
     case: Case, seed: int
 ) -> None:
     """The busiest of links that all differ: a reduce-scatter against an all-gather, and so on."""
-    network = case.network.perturbed(seed)
+    network = perturb(case.network, seed)
     for number, price in enumerate(case.prices):
         phase = case.schedule.phases[number]
         if price.algorithm is None:

@@ -230,7 +230,7 @@ def test_that_servers_die_is_not_held_against_their_jobs(store: Store) -> None:
     assert store.claims.requeue("we") == 0
     failed = seen(store, job.id)
     assert failed.problem is not None
-    assert f"begun {MOST_ATTEMPTS} times" in failed.problem["problem"]
+    assert f"started {MOST_ATTEMPTS} times" in failed.problem["problem"]
 
 
 def test_giving_back_does_not_count(store: Store) -> None:

@@ -42,7 +42,11 @@ from synth.collective.semantics.schedule import Schedule
 from synth.collective.verify.replay import replay_stripes
 from synth.collective.verify.symbolic import Proved
 from synth.step.redistribution import MoveKind, RedistributionPath, find_path
-from synth.step.redistribution.requests import Communication, list_communications
+from synth.step.redistribution.requests import (
+    Communication,
+    Rearrangement,
+    list_communications,
+)
 
 AXES = (Axis("data", 4), Axis("model", 3))
 SIZES = {axis.name: axis.size for axis in AXES}
@@ -85,10 +89,14 @@ def handed_out(answer: Answer, kind: ReductionKind) -> Sequence[Schedule]:
     return read_stripes(document_to_text(made))
 
 
+def rearranged(how: Rearrangement, array: Array) -> Array:
+    return array.reshape(how.shape).transpose(how.order).reshape(how.result)
+
+
 def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
     """What a request makes of the parts: rearranged, carried out by its program, rearranged."""
     where = [device_coordinates(placement, d) for d in range(placement.hierarchy.devices)]
-    given = np.stack([one.given.applied(parts[at]).reshape(-1) for at in where])
+    given = np.stack([rearranged(one.given, parts[at]).reshape(-1) for at in where])
     if isinstance(one.request, PointToPoint):
         got: Array = given[one.request.senders]
     else:
@@ -97,7 +105,7 @@ def on_devices(one: Communication, parts: Parts, placement: Placement) -> Parts:
         found = replay_stripes(handed_out(answer, one.kind), given)
         assert isinstance(found, np.ndarray), found
         got = found
-    return {at: one.got.applied(got[device]) for device, at in enumerate(where)}
+    return {at: rearranged(one.got, got[device]) for device, at in enumerate(where)}
 
 
 def carried_out(

@@ -12,13 +12,13 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
+from results.plans.families import group_by_recipe
 from synth.collective.ranking.request import Watcher
 from synth.step.models import ModelSettings
 from synth.step.search.buckets import BUCKETS, _find_lowest, find_nearest_size, try_buckets
 from synth.step.search.composing.composer import Composition
 from synth.step.search.composing.inside import ModelPart
 from synth.step.search.composing.sending import UNLIMITED_BYTES
-from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import Finalist
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe

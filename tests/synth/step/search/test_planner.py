@@ -22,6 +22,7 @@ from grammar import Goal
 from grammar.tensors.operations import Step
 from hierarchies import Axis, InputError, load, placements
 from hierarchies.devices import device_named
+from results.plans.families import group_by_recipe
 from results.speedup.perfect import Several, perfectly
 from synth.collective.ranking.oracle import ProgramPrices
 from synth.collective.ranking.request import Watcher
@@ -34,7 +35,6 @@ from synth.step.search.composing.composer import CLOCK_BATCH, SCALED_EXCESS
 from synth.step.search.composing.inside import ModelPart, extrapolate
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
 from synth.step.search.explaining import list_savings
-from synth.step.search.families import group_by_recipe
 from synth.step.search.finalists import Finalist, FinalistPool, simulate_finalist
 from synth.step.search.job import SEARCHED_SCHEDULES, PlanningProblem
 from synth.step.search.links import BoundLinks, ComposedPlan, PlacedRecipe, PricedLinks
