@@ -4,6 +4,9 @@ BIN := .venv/bin
 # What emitted programs run on. The package index's newest torch for Linux brings gigabytes of CUDA;
 # this release is what the tests were written with. make test RUNTIMES= does without, and skips.
 RUNTIMES ?= torch==2.13.0 jax mpi4py mpich
+# Slow tests wait for processes that they start for two fifths of their time, so more of them run at
+# once than there are processors.
+WAITING := $(shell $(PYTHON) -c "import os; print((3 * (os.cpu_count() or 1) + 1) // 2)")
 # Tests start hundreds of processes: each would compile anew all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
@@ -42,8 +45,8 @@ test: quick slow  ## run all tests, the quick ones first
 quick: .venv/dev  ## run the quick tests
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-slow: .venv/dev  ## run the tests that take longer than a second
-	$(BIN)/python -m pytest -n auto -m "slow and not exhaustive"
+slow: .venv/dev  ## run the tests that take longer than half a second
+	$(BIN)/python -m pytest -n $(WAITING) -m "slow and not exhaustive"
 
 exhaustive: .venv/dev  ## run every case of what the tests sample, and note that in tests/exhaustive.toml
 	$(BIN)/python -m pytest -n auto -m exhaustive --record-exhaustive

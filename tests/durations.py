@@ -1,4 +1,4 @@
-"""Which tests are not quick: those that took longer than a second when that was last noted.
+"""Which tests are not quick: those that took longer than half a second when that was last noted.
 
 ``pytest --note-slow`` notes it in slow.txt, a test a line, of all that it runs. They are marked
 slow and thorough, as the properties that are put to many examples are: ``make slow`` runs them,
@@ -15,7 +15,7 @@ import pytest
 from places import TESTS
 
 RECORD = TESTS / "slow.txt"
-MOST_SECONDS = 1.0
+MOST_SECONDS = 0.5
 
 
 def mark(items: Iterable[pytest.Item], file: Path = RECORD) -> None:
