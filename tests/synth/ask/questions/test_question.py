@@ -100,3 +100,13 @@ def test_of_very_many_mistakes_one_is_told() -> None:
         parse_question(
             VERBS["import"].question, question | {"files": [good] * 100 + [good | wrong] * 50}
         )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_question_is_defined_below_the_types_of_its_fields(verb: str) -> None:
+    """Pydantic defers a model that names a later type, and its flags are lost until then."""
+    model = VERBS[verb].question
+    assert model.__pydantic_complete__
+    assert not [
+        name for name, field in model.model_fields.items() if isinstance(field.annotation, str)
+    ]
