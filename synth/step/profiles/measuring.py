@@ -25,7 +25,7 @@ import numpy as np
 REFERENCE_EVERY_SECONDS = 0.25
 WARM_UPS = 2
 _SIDE, _NUMBERS = 384, 2**20
-"""Sizes of the reference: a matrix product, and an array to copy; some milliseconds."""
+"""Sizes of the reference, a matrix product and an array to copy; both take some milliseconds."""
 
 Work = Callable[[], object]
 
