@@ -129,7 +129,7 @@ class Operation:
         )
 
     def __str__(self) -> str:
-        """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""
+        """Return ``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""
         results = ", ".join(value.spelled for value in self.results)
         operands = ", ".join(map(str, self.operands))
         parameters = "".join(f" {key}={_spell_parameter(value)}" for key, value in self.parameters)

@@ -193,6 +193,7 @@ def _fused_kernel(
         product = operation.primitive in MULTIPLIED
         products += product
         for name, operand in zip(names, operation.operands, strict=True):
+            # A product (-1) is a separate kernel: whatever it reads has to be in memory.
             readers.setdefault(name, set()).add(-1 if product else products)
             if product and name in remade:
                 size = operand.type.bytes + sum(root.type.bytes for root in remade.pop(name))

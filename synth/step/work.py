@@ -113,6 +113,7 @@ def _stacked_names(loop: Operation) -> set[str]:
 
 def _count_operations(graph: Graph, counts: Iterable[int]) -> Iterator[tuple[Operation, int]]:
     """Yields all operations, and how often each runs."""
+    # Not strict: ``counts`` may be an endless ``repeat``.
     for operation, times in zip(graph.operations, counts, strict=False):
         yield operation, times
         if operation.body is not None:

@@ -55,7 +55,7 @@ def no_factors(operation: Operation) -> Indices:
 
 
 def same_width(operation: Operation) -> Indices:
-    """Bits reinterpreted as another type: elementwise if it has the same width, else no factor."""
+    """Names indices of a bit cast: elementwise if both types have the same width, else none."""
     shape = operation.results[0].type.shape
     return (
         elementwise(operation)
@@ -180,7 +180,10 @@ def tile(operation: Operation) -> Indices:
 
 
 def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
-    """Returns ``reduce`` for booleans; integers' bitwise and, or are no minimum, maximum."""
+    """Returns the rule of ``reduce`` for booleans, and its rule without a kind for integers.
+
+    The bitwise and of integers is no minimum, and the bitwise or no maximum.
+    """
 
     def rule(operation: Operation) -> Indices:
         is_logic = operation.results[0].type.dtype == "bool"

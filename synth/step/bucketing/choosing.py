@@ -36,9 +36,9 @@ CAPS_MIB = tuple(2**power for power in range(11))
 
 
 def fill_buckets(backward: BackwardPass, caps_bytes: Sequence[int]) -> Ends:
-    """Fills buckets as DDP does: one ends with the gradient by which it has its bytes or more.
+    """Fills buckets as DDP does: a bucket ends with the gradient at which it reaches its cap.
 
-    Each bucket has the next of ``caps_bytes``, those after the last the last one.
+    The buckets take the caps in ``caps_bytes`` in order; all later buckets take the last cap.
 
     >>> from synth.step.bucketing.gradients import Gradient
     >>> made = tuple(Gradient(name, -1, 1, 4, 0.0) for name in "abcde")

@@ -39,6 +39,7 @@ class Bucket:
 class BucketClock:
     """The state of a step: its time, seconds computed, and the end of reductions (``busy``)."""
 
+    # The order of the fields matters: ``find_contended_buckets`` sorts clocks by ``now`` first.
     now: float = 0.0
     busy: float = 0.0
     done: float = 0.0

@@ -93,6 +93,7 @@ def build_replica(step: Step, system: System, placement: Placement, device: Devi
 
     alone = tasks(())
     whole = sum_estimates_of_section(estimate for _, estimate in known.values())
+    # No gradients reach this cap in bytes, so all of them share a bucket.
     everything = buckets_of(prepare_step(step, plan), apply(step, plan), plan.sizes, 2**62)
     update = update_of(step, tasks(everything))
     return Replica(

@@ -195,6 +195,7 @@ def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
 
 def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
     """Returns the bytes of an array in the runtime's elements: PyTorch stores u32 in 64 bits."""
+    # Other element types have the same bytes in every runtime.
     if (dtype, _spell_dtype(language, dtype)) != ("u32", "int64"):
         return data
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()

@@ -50,7 +50,7 @@ class Phase:
     turn: int = 0
 
     def __str__(self) -> str:
-        """``1F`` is the forward pass of stage 1, as in a schedule; ``1 after`` is done once."""
+        """Returns ``1F`` for stage 1's forward pass, or ``1 after`` for work done once."""
         letter = _LETTERS.get(self.when)
         if letter:
             return f"{self.stage}{letter}"

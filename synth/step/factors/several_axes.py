@@ -94,7 +94,7 @@ def match_rows(
     legal = list_all_rows(operation) if flat else list_rows(operation)
     for value, sharding in zip(operation.values, shardings, strict=True):
         whole = replicated_sharding(len(sharding.dimensions))
-        check_type(value.type, whole, sizes, where=operation.line)  # rank only; more below
+        check_type(value.type, whole, sizes, where=operation.line)  # Rank only; more below.
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
         raise InputError(

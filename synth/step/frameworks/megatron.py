@@ -7,13 +7,13 @@ schedules.py``; ``parallel_state.py``) and of ``megatron-bridge`` 0.6.2 (``train
 
 How they express a recipe:
 
-* stages are scheduled by 1F1B or interleaved 1F1B, whose rounds have
+* stages are scheduled by 1F1B or by interleaved 1F1B, whose rounds have
   ``microbatch-group-size-per-virtual-pipeline-stage`` microbatches: at least as many as stages;
-  stages of unequal numbers of layers are a ``pipeline-model-parallel-layout``, from which the flags
-  (``validate_args``) derive the chunks, and refuse to be given them;
+  stages with unequal numbers of layers are a ``pipeline-model-parallel-layout``; ``validate_args``
+  derives the chunks from it, and refuses a number of chunks given by a flag;
 * ``zero=1`` is the distributed optimizer, 2 and 3 are Megatron-FSDP, without stages here;
 * tokens along an axis of their own are its context parallelism with keys and values gathered,
-  where each rank has two slices, so that twice its size must divide them;
+  where each rank has two slices, so twice the axis's size must divide the tokens;
 * experts over an axis that also cuts the batch are ``expert-model-parallel-size``, a part of the
   data-parallel size in a grid without ``cp``: together with tokens along an axis of their own they
   would be placed along that axis;

@@ -130,6 +130,7 @@ class Torch:
 
         torch = self._torch
         space = _execute_text(text)
+        # A block has no communication, so the process stands in for rank 0 without a process group.
         space["dist"] = SimpleNamespace(get_rank=lambda: 0)
         given = [
             torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(

@@ -121,7 +121,7 @@ def _hint(rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> str:
 
 
 def _check_each(rows: Sequence[Sequence[Item]]) -> None:
-    """Checks that each half is there once, on its stage's rank, on the right side of its pass."""
+    """Checks that each half occurs once, on its stage's rank, on the right side of its pass."""
     places = {item: (rank, at) for rank, row in enumerate(rows) for at, item in enumerate(row)}
     rank_of = {item.stage: rank for item, (rank, _) in places.items() if isinstance(item, Action)}
     if sum(map(len, rows)) > len(places):

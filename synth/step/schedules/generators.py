@@ -174,7 +174,7 @@ def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> No
 
 
 def count_held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
-    """Returns what ``PipelineSchedule.held`` does, but builds only schedules without a formula.
+    """Equals ``PipelineSchedule.held``, but builds only the schedules without a formula.
 
     A rank of 1F1B holds the microbatches ahead of its first backward pass, and one more.
     """

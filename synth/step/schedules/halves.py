@@ -162,7 +162,7 @@ _Wait = tuple[int, Item, Item]
 
 
 def find_deadlock(graph: CommGraph) -> list[str]:
-    """Describes the waits of a deadlock along a cycle of ranks; empty if there is none."""
+    """Describes the waits of a deadlock along a cycle of ranks; an empty list means no deadlock."""
     try:
         _ = graph.tasks
     except CircleError as error:

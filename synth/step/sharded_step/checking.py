@@ -55,6 +55,7 @@ def check_known(step: Step) -> None:
                 raise _located_error(operation, problem, hint) from error
 
 
+# Rules read parameters as JAX writes them; other parameters fail in any of these ways.
 _MALFORMED = (AssertionError, AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError)
 
 

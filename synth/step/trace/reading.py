@@ -129,7 +129,7 @@ class _JaxprReader:
         if name in IDENTITIES:
             self.known.update(zip(equation.outvars, operands, strict=True))
         elif name == "platform_index" and None in platforms:
-            # The branch for every platform is right on each one; the others are only faster.
+            # The default branch is correct on every platform; other branches are only faster.
             self.known[equation.outvars[0]] = Literal(platforms.index(None), "i32")
         elif name == "cond" and isinstance(operands[0], Literal):
             branches = equation.params["branches"]

@@ -91,6 +91,7 @@ def _run_function(
     }
     outputs: dict[str, list[Array]] = {}
     with jax.enable_x64(wide):
+        # Only a few steps run, so compile time dominates.
         jitted = jax.jit(called, compiler_options={"xla_backend_optimization_level": 0})
         for turn in range(steps):
             now = {**inputs_held, **{name: inputs_held[name][turn] for name in batches}}
@@ -98,6 +99,7 @@ def _run_function(
             results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*tree))]
             inputs_held |= {names[place]: results[out] for out, place in step.updates}
             for name, array in zip(output_names(step), results, strict=True):
+                # NumPy lists bfloat16 as kind V (void), as it is no type of its own.
                 widened = array.astype(np.float32) if array.dtype.kind == "V" else array
                 outputs.setdefault(name, []).append(widened)
     return {name: np.stack(arrays) for name, arrays in outputs.items()}

@@ -135,6 +135,7 @@ def _free_port() -> int:
 def _torch_commands(
     words: tuple[str, ...], world: int, processes: int, folder: Path
 ) -> list[Command]:
+    # All ranks share this machine's cores, so each uses a single thread.
     shared = {"WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     more = ("--backend", "gloo", "--init-method", (folder / "rendezvous").as_uri())
     return [

@@ -78,7 +78,7 @@ def _rms_norm(x: Array, scale: Array) -> Array:
 
 
 def _attention(x: Array, weights: Tree, base: float) -> Array:
-    """Grouped-query attention: a group of query heads shares one head of keys and values."""
+    """Computes grouped-query attention: a group of query heads shares a head of keys and values."""
     query = _rotate(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
     key = _rotate(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
     value = jnp.einsum("btd,dge->btge", x, weights["value"])
