@@ -74,7 +74,7 @@ class FrameworkFiles:
 
 @dataclass
 class RecipeDifferences:
-    """Differences between a recipe and the framework's behavior, collected as they are found."""
+    """Differences between a recipe and the framework's behaviour, collected as they are found."""
 
     recipe: Recipe
     notes: list[str] = field(default_factory=list)

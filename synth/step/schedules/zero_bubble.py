@@ -96,7 +96,7 @@ class _ZeroBubbleSearch:
             rank = min(ranks, key=lambda rank: nexts[rank][0])
             begin, kind = nexts[rank]
             self._do(rank, kind, begin)
-            # Only neighbors read what this pass makes, so the choices of other ranks still hold.
+            # Only neighbours read what this pass makes, so other ranks' choices still hold.
             for near in range(max(0, rank - 1), min(len(nexts), rank + 2)):
                 nexts[near] = self._next(near, patience)
 
