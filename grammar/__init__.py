@@ -1,9 +1,9 @@
 """WHAT CAN BE SAID: the language of reduction programs.
 
-A program is a sequence of collectives, each over groups of devices named by their place in the
-machine instead of one by one. "reduce-scatter node inside" means: in every node, among its devices.
-So the same program fits two nodes or a thousand, and it can be searched, proved and read as text.
-``parse(str(program)) == program``.
+A program is a sequence of collectives. Each runs over groups of devices that are named by their
+place in the machine, not listed. "reduce-scatter node inside" means: in every node, among its
+devices. The same program therefore fits two nodes or a thousand, and it can be searched, proved and
+read as text. ``parse(str(program)) == program``.
 
 >>> from grammar import instructions, parse
 >>> from hierarchies import Digit, Tree

@@ -1,10 +1,10 @@
 """Sequences of grouped collectives: instructions, their groups on a tree, and their text.
 
 An instruction is a collective, a slice (a level of the tree) and a form: ``inside`` the slice,
-``parallel`` among devices with the same place in their slices, ``master`` among the first ones
-only; ``across`` any digits is our addition to these three forms of P² (Xie et al., MLSys 2022). The
-properties of a collective (whether it adds up, whether it is rooted) are one row of ``FACTS``. The
-judges do not read it, so that they share no mistake with the code they judge.
+``parallel`` among devices with the same place in their slices, ``master`` among the first devices
+only. ``across`` any digits is our addition to the three forms of P² (Xie et al., MLSys 2022). The
+properties of a collective (whether it reduces, whether it is rooted) are one row of ``FACTS``. The
+judges do not read this table, so they share no mistake with the code that they judge.
 
 >>> from grammar.collectives.groups import instruction, spell
 >>> from grammar.collectives.parser import parse

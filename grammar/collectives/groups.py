@@ -1,4 +1,4 @@
-"""The groups of devices that forms name, and all instructions that a tree admits."""
+"""The groups of devices that forms name, and all instructions that are possible on a tree."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A collective over groups: an instruction whose names are resolved on a tree."""
+    """A collective over groups: an instruction with its names resolved on a tree."""
 
     collective: Collective
     groups: Groups
@@ -58,8 +58,8 @@ def instruction(step: ProgramInstruction, tree: Tree) -> Instruction:
 def instructions(program: Program, tree: Tree, goal: Goal | None = None) -> tuple[Instruction, ...]:
     """Resolve the instructions of a program on a tree. Raises InputError, naming the instruction.
 
-    With a ``goal``, collectives outside its alphabet are refused, too. On a tree without digits
-    (groups of one device) instructions ``root inside`` are dropped, as they do nothing.
+    With a ``goal``, collectives outside its alphabet are also refused. On a tree without digits
+    (groups of one device) instructions ``root inside`` are dropped, because they do nothing.
     """
     for step in program.steps:
         if goal is not None and step.collective not in goal.alphabet:
@@ -123,7 +123,7 @@ def _digits_between(
 
 
 def spell(meant: Instruction, tree: Tree) -> ProgramInstruction:
-    """The canonical spelling of an instruction on a tree: ``instruction(spell(i, t), t) == i``.
+    """Return the canonical spelling of an instruction: ``instruction(spell(i, t), t) == i``.
 
     Groups that several forms name are spelled ``inside`` if they reach the innermost digit, else
     ``parallel`` or ``master``; ``across`` is left to sets of digits with gaps.
@@ -144,7 +144,7 @@ def _spell_groups(groups: Groups, tree: Tree) -> tuple[str, Form]:
 
 
 def canonicalize(program: Program, tree: Tree) -> Program:
-    """The program with canonical spelling of instructions. Raises like ``instructions``."""
+    """Return the program with canonically spelled instructions. Raises like ``instructions``."""
     return Program(tuple(spell(resolved, tree) for resolved in instructions(program, tree)))
 
 
@@ -152,7 +152,7 @@ def canonicalize(program: Program, tree: Tree) -> Program:
 def list_instructions(
     depth: int, *, across: bool = False, goal: Goal = Goal.ALL_REDUCE
 ) -> tuple[Instruction, ...]:
-    """All instructions that a tree of ``depth`` digits admits, each once, in a stable order.
+    """Return all instructions on a tree of ``depth`` digits, each once, in a stable order.
 
     P²'s three forms give 5, 20, 45, 80, ... instructions for 1, 2, 3, 4, ... digits, and 1, 4, 9,
     16, ... for an all-to-all; ``across`` adds every other non-empty set of digits.

@@ -1,4 +1,4 @@
-"""Parses programs; errors show a caret under the place."""
+"""Parses programs; errors show a caret under the position."""
 
 from __future__ import annotations
 

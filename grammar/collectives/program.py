@@ -23,9 +23,10 @@ class PayloadShare(Enum):
 class CollectiveFacts:
     """The properties of one collective: a row of ``FACTS``.
 
-    ``reducing`` and ``copying``: how often the whole payload is sent to be added up, and sent
+    ``reducing`` and ``copying``: how often the whole payload is sent to be reduced, and sent
     unchanged. An all-reduce has 1 and 1: it is a reduce-scatter, then an all-gather. ``apart``:
-    each member has different data for each other one, neither added up nor copied to several.
+    whether each member has different data for every other member, neither reduced nor copied to
+    several members.
     """
 
     before: PayloadShare
@@ -43,16 +44,16 @@ FACTS: Mapping[str, CollectiveFacts] = {
     "broadcast": CollectiveFacts(PayloadShare.FIRST, PayloadShare.WHOLE, 0, 1),
     "all-to-all": CollectiveFacts(PayloadShare.WHOLE, PayloadShare.PIECE, 0, 1, apart=True),
 }
-"""Keys are the names that instructions and requests share. The judges do not look here."""
+"""Keys are the names that instructions and requests share. The judges do not read this table."""
 
 
 class CollectiveEnum(Enum):
-    """A collective, or the request for one; facts are found by the shared name.
+    """A collective, or the request for a collective; facts are found by the shared name.
 
-    A reduce adds up (``reduces``), and only its first member gets the sum (``to_first``).
+    A reduce adds data up (``reduces``), and only its first member gets the sum (``to_first``).
     """
 
-    __hash__ = object.__hash__  # Enum.__hash__ is slower: it hashes the name, in Python
+    __hash__ = object.__hash__  # Enum.__hash__ is slower: it hashes the name, in Python.
 
     @property
     def facts(self) -> CollectiveFacts:
@@ -60,17 +61,17 @@ class CollectiveEnum(Enum):
 
     @property
     def reduces(self) -> bool:
-        """Whether the members' data is added up."""
+        """Whether the members' data is reduced."""
         return self.facts.reducing > 0
 
     @property
     def copies(self) -> bool:
-        """Whether the members' data is passed on unchanged."""
+        """Whether the members' data is forwarded unchanged."""
         return self.facts.copying > 0
 
     @property
     def rounds(self) -> int:
-        """How often the whole payload is sent: an all-reduce adds it up, then copies it."""
+        """How often the whole payload is sent: an all-reduce reduces it, then copies it."""
         return self.facts.reducing + self.facts.copying
 
     @property
@@ -85,7 +86,7 @@ class CollectiveEnum(Enum):
 
     @property
     def rooted(self) -> bool:
-        """Whether messages go one way only, from or to the first member."""
+        """Whether messages go in one direction only, from or to the first member."""
         return self.from_first or self.to_first
 
     @property
@@ -100,12 +101,12 @@ class CollectiveEnum(Enum):
 
     @property
     def in_pieces(self) -> bool:
-        """Whether the caller gives or gets the payload in pieces, one per member, in order."""
+        """Whether the caller provides or receives the payload as one piece per member, in order."""
         return self.gathers or self.scatters
 
     @property
     def apart(self) -> bool:
-        """Whether each member has different data for each other one, as in an all-to-all."""
+        """Whether each member has different data for every other member, as in an all-to-all."""
         return self.facts.apart
 
 
@@ -123,8 +124,8 @@ class Collective(CollectiveEnum):
 class Goal(CollectiveEnum):
     """The requests that a program can meet, by their usual names.
 
-    The payload is the largest buffer of a device: what each holds before (all-reduce,
-    reduce-scatter, reduce, all-to-all) or after (all-reduce, all-gather, broadcast). Pieces are
+    The payload is the largest buffer of a device: its buffer before (all-reduce, reduce-scatter,
+    reduce, all-to-all) or after (all-reduce, all-gather, broadcast) the program. Pieces are
     numbered like the members of the reduction group; its first member is the root.
     """
 
@@ -139,8 +140,8 @@ class Goal(CollectiveEnum):
     def alphabet(self) -> tuple[Collective, ...]:
         """The collectives that a program may use, in a stable order.
 
-        An all-to-all keeps apart what the others add up or pass on whole, so neither can replace
-        the other.
+        An all-to-all keeps data apart that the other collectives reduce or forward whole, so
+        neither can replace the other.
         """
         return tuple(collective for collective in Collective if collective.apart == self.apart)
 
@@ -160,7 +161,7 @@ class InsideGroup:
 class Parallel:
     """The digits below ``ancestor``, down to the slice's, vary; all devices take part.
 
-    ``node parallel(root)``: GPU 0 of every node form a group, GPU 1 of every node the next.
+    ``node parallel(root)``: the GPUs 0 of all nodes form a group, and so do all GPUs 1, and so on.
     """
 
     ancestor: str = ROOT
@@ -173,7 +174,7 @@ class Parallel:
 class Master:
     """Like Parallel, but only devices whose digits below the slice are all 0 take part.
 
-    ``node master(root)``: GPU 0 of every node form a group; the other GPUs are idle.
+    ``node master(root)``: the GPUs 0 of all nodes form a group; the other GPUs are idle.
     """
 
     ancestor: str = ROOT
@@ -186,7 +187,7 @@ class Master:
 class Across:
     """Any non-empty set of digits varies; all devices take part. An extension of P²'s forms.
 
-    Its slice is always the root. ``root across(pod, gpu)`` leaves out the node between the two.
+    Its slice is always the root. ``root across(pod, gpu)`` omits the node between the two.
     """
 
     digits: tuple[str, ...]
@@ -212,7 +213,7 @@ class ProgramInstruction:
 
 @dataclass(frozen=True)
 class Program:
-    """Instructions, first to last. ``parse(str(program)) == program``; it may be empty."""
+    """Instructions, first to last. ``parse(str(program)) == program``. A program may be empty."""
 
     steps: tuple[ProgramInstruction, ...]
 

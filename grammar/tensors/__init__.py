@@ -1,6 +1,6 @@
 """Training steps as text: typed values, operations, and shardings.
 
-A step is the computation of one device, one primitive per line; in a sharded step, each value's
+A step is the computation of one device, one primitive per line. In a sharded step, each value's
 type says how it is divided over the axes of a placement. ``parse_step(str(step)) == step``.
 
 >>> from grammar.tensors.parser import parse_step, parse_type

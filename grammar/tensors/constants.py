@@ -9,7 +9,7 @@ import zlib
 from hierarchies import InputError
 
 MOST_BYTES = 2**26
-"""The limit for one array: larger ones are parameters, or part of a batch."""
+"""The limit for one array: larger arrays are parameters, or part of a batch."""
 LONG = 4096
 """Characters per line of a step's text: the largest array takes about 20,000 lines."""
 
@@ -33,6 +33,7 @@ def unpack(text: str, size_bytes: int) -> bytes:
     check_size(size_bytes)
     reader = zlib.decompressobj()
     try:
+        # One byte more than expected at most, so a small text cannot unpack to fill the memory.
         data = reader.decompress(base64.b64decode(text, validate=True), size_bytes + 1)
     except (binascii.Error, zlib.error, ValueError) as error:
         raise InputError(f"damaged values: {error}", hint=_RETRACE_HINT) from None

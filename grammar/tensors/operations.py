@@ -1,8 +1,8 @@
 """Training steps as graphs of primitives: inputs, operations in order, outputs.
 
 A step has no axes: it is the computation of one device. ``Operation`` is an equation of a jaxpr
-(``dot_general``, ``reduce_sum``); a loop (``scan``: layers, or time) keeps its body and a count, so
-that 96 layers are no longer than 2.
+(``dot_general``, ``reduce_sum``). A loop (``scan``: layers, or time) keeps its body and a count, so
+96 layers take no more text than 2.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ Operand = Value | Literal
 
 
 class OperationForm:
-    """The form of operations that differ only in the names of their values."""
+    """The common form of operations that differ only in the names of their values."""
 
 
 @dataclass(frozen=True)
 class Operation:
     """One primitive: its operands, results and parameters, and its line in the user's code.
 
-    ``body`` is the repeated part of a ``scan``: its inputs are the constants, the carried values
-    and one slice of each scanned operand; its outputs the carried values and one slice of each
+    ``body`` is the repeated part of a ``scan``. Its inputs are the constants, the carried values
+    and one slice of each scanned operand; its outputs are the carried values and one slice of each
     stacked result. ``line`` ("gpt.py:31") is for messages and does not affect the computation.
     """
 
@@ -95,7 +95,7 @@ class Operation:
 
     @cached_property
     def parameter(self) -> Mapping[str, Parameter]:
-        """The parameters by name. Lookup raises InputError for one that the step's text lacks."""
+        """The parameters by name. A lookup raises InputError for a name that the text lacks."""
         return _Parameters(self)
 
     @property
@@ -112,7 +112,7 @@ class Operation:
     def form(self) -> OperationForm:
         """The form: primitive, parameters, and types of values; every loop has a form of its own.
 
-        Facts that depend on these alone are computed once for all operations of a form.
+        Facts that depend only on the form are computed once for all operations of that form.
         """
         if self.body is not None:
             return OperationForm()
@@ -122,14 +122,14 @@ class Operation:
         return _FORMS.setdefault(key, OperationForm())
 
     def lacks(self, name: str) -> InputError:
-        """The error for a missing parameter."""
+        """Return the error for a missing parameter."""
         problem = f"{self.primitive} has no parameter {name!r}"
         return InputError(
             problem, where=self.line, hint="it stands behind the operands, as JAX says"
         )
 
     def __str__(self) -> str:
-        """``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""
+        """Return ``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""
         results = ", ".join(value.spelled for value in self.results)
         operands = ", ".join(map(str, self.operands))
         parameters = "".join(f" {key}={_spell_parameter(value)}" for key, value in self.parameters)
@@ -155,7 +155,7 @@ class Graph:
     """A step, or the body of a loop: operations in an executable order.
 
     Every operand is an input or the result of an earlier operation; names are unique. Neither is
-    checked here: graphs are made by our own front end and parser.
+    checked here: only our own front end and parser construct graphs.
     """
 
     inputs: tuple[Value, ...]
@@ -169,25 +169,25 @@ class Graph:
         return {value.name: value for value in (*self.inputs, *results)}
 
     def everywhere(self) -> Iterator[Operation]:
-        """All operations, including those of bodies (once), after the loop that repeats them."""
+        """Yield all operations, including bodies' (once), after the loop that repeats them."""
         for operation in self.operations:
             yield operation
             if operation.body is not None:
                 yield from operation.body.everywhere()
 
     def graphs(self) -> Iterator[Graph]:
-        """The graph, and the bodies of all loops."""
+        """Yield the graph, and the bodies of all loops."""
         yield self
         yield from (loop.body for loop in self.everywhere() if loop.body is not None)
 
     def __str__(self) -> str:
-        """Inputs, operations and outputs, one a line."""
+        """Return inputs, operations and outputs, one per line."""
         return self.spelled([""] * len(self.inputs), [""] * len(self.outputs))
 
     def spelled(
         self, of_inputs: Sequence[str], of_outputs: Sequence[str], above: Sequence[str] = ()
     ) -> str:
-        """The text, with suffixes for inputs and outputs, and optional lines above operations."""
+        """Return the text, with suffixes for inputs and outputs, and lines above operations."""
         inputs = zip(self.inputs, of_inputs, strict=True)
         outputs = zip(self.outputs, of_outputs, strict=True)
         heads = above or ("",) * len(self.operations)
@@ -204,8 +204,8 @@ class Step:
     """A named training step: a graph with the roles of its inputs and outputs.
 
     ``roles`` gives the role of each input: ``parameter``, ``moment``, ``batch``, ``state``, or
-    ``cache`` (what inference keeps of each sample); ``updates`` says which output is which input of
-    the next step, as pairs of positions. ``labels`` are the user's names
+    ``cache`` (the values that inference keeps of each sample). ``updates`` maps outputs to inputs
+    of the next step, as pairs of positions. ``labels`` are the user's names
     ("layers/0/attention/query"). ``constants`` are the arrays that the model closes over: the bytes
     of an input by its name, in C order, little-endian. These inputs are states, with ``CONSTANT``
     labels.
@@ -219,11 +219,11 @@ class Step:
     constants: tuple[tuple[str, bytes], ...] = ()
 
     def __str__(self) -> str:
-        """The text that ``parse_step`` reads. Labels equal to the name are left out."""
+        """Return the text that ``parse_step`` reads. Labels equal to the name are omitted."""
         return self.spelled(f"step {_word(self.name)}")
 
     def spelled(self, head: str, above: Sequence[str] = ()) -> str:
-        """The text with this first line, and optional lines above operations."""
+        """Return the text with this first line, and optional lines above operations."""
         values = dict(self.constants)
         of_inputs = [
             f" {role}"
@@ -241,7 +241,7 @@ CONSTANT = re.compile(r"(?:\d+/)?constant/\d+")
 
 
 def _constant(data: bytes) -> str:
-    """An input's values: on its line, or on lines of their own."""
+    """Return an input's values as text: on its line, or on lines of their own."""
     lines = [f'"{line}"' for line in pack(data)]
     return (
         f" = {lines[0]}"
@@ -251,7 +251,7 @@ def _constant(data: bytes) -> str:
 
 
 EVERYWHERE = -1
-"""The stage of operations that every stage performs."""
+"""The stage of operations that every stage runs."""
 
 PASSES = ("forward", "backward", "weight")
 """The passes of each microbatch; ``weight`` is the half of a backward pass for weights."""
@@ -273,15 +273,15 @@ class PipelinePosition:
 
 @dataclass(frozen=True)
 class ShardedStep:
-    """A step as every device of some axes performs it: each value has a sharding.
+    """A step as every device of some axes runs it: each value has a sharding.
 
-    A *redistribution* is an operation of its own, ``redistribute``: its result is the same value
+    A *redistribution* is an operation of its own, ``redistribute``. Its result is the same value
     with another sharding; ``by`` names the collective or local change (``all-reduce``, ``slice``)
     and ``over`` the axes. The axes are in the order of the placement.
 
     With microbatches, or in stages, ``places`` has the position of each operation. A stage does not
-    have the values of others: a ``send`` is an operation, too, whose result is the same value on
-    the stage that it goes ``to``.
+    have the values of other stages: a ``send`` is also an operation, whose result is the same value
+    on the stage that it is sent ``to``.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -294,7 +294,7 @@ class ShardedStep:
         return dict(self.axes)
 
     def __str__(self) -> str:
-        """The text that ``parse_sharded`` reads."""
+        """Return the text that ``parse_sharded`` reads."""
         over = " ".join(f"{axis}={size}" for axis, size in self.axes)
         before = (None, *self.places[:-1]) if self.places else ()
         pairs = zip(self.places, before, strict=True)
@@ -303,18 +303,18 @@ class ShardedStep:
 
 
 REPEATED = "scan"
-"""The one primitive that has a body."""
+"""The only primitive that has a body."""
 REPLICATED = "replicated"
-"""The parameter of a primitive that every device is to compute whole."""
+"""The parameter of a primitive that every device computes in full."""
 
 REDISTRIBUTE = "redistribute"
 SEND = "send"
 MOVING = (REDISTRIBUTE, SEND)
-"""Operations of sharded steps that are no primitives: they return their operand's value."""
+"""Operations of sharded steps that are not primitives: they return their operand's value."""
 
 
 def _spell_parameter(value: Parameter) -> str:
-    """A parameter: ``3``, ``clip``, ``(0,1)``, or with named entries ``{axis=1,size=2}``."""
+    """Spell a parameter: ``3``, ``clip``, ``(0,1)``, or with named entries ``{axis=1,size=2}``."""
     if isinstance(value, str):
         return _word(value)
     if not isinstance(value, tuple):
@@ -326,7 +326,7 @@ def _spell_parameter(value: Parameter) -> str:
 
 
 def _is_entry(value: Any) -> bool:
-    """Whether a value is a pair of a name and a value; a list of such pairs has named entries."""
+    """Return whether a value is a pair of a name and a value, an entry of a named list."""
     return (
         isinstance(value, tuple)
         and len(value) == 2
@@ -336,7 +336,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _word(text: str) -> str:
-    """A word unchanged, or in quotation marks if it would be read as something else."""
+    """Return a word unchanged, or in quotation marks if it would be parsed differently."""
     bare = _NAME.fullmatch(text) and text not in ("true", "false", "inf", "nan")
     return text if bare else json.dumps(text)
 

@@ -1,8 +1,8 @@
-"""Parses steps and types; errors show a caret under the place.
+"""Parses steps and types; errors show a caret under the position.
 
-The parser checks the language only: every value is defined before it is read, a name denotes one
-value, a loop's operands match its body. It does not know what primitives require of their operands;
-the users of a step check that.
+The parser checks only the language: every value is defined before it is read, a name denotes one
+value, and a loop's operands match its body. It does not know what primitives require of their
+operands; the users of a step check that.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def parse_step(text: str, *, where: str = "step") -> Step:
 def parse_sharded(text: str, *, where: str = "step") -> ShardedStep:
     """Parse a sharded step. ``parse_sharded(str(sharded)) == sharded``.
 
-    Raises InputError as ``parse_step`` does, and for a type that is impossible on the axes: one
-    that an axis cuts twice, or a dimension that its axes do not divide.
+    Raises InputError as ``parse_step`` does, and for a type that is impossible on the axes: an axis
+    cuts it twice, or its axes do not divide a dimension.
     """
     match parse_either(text, where=where):
         case ShardedStep() as sharded:
@@ -113,7 +113,7 @@ def parse_sharded(text: str, *, where: str = "step") -> ShardedStep:
 
 
 def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
-    """Parse a step, sharded if its first line has axes. Raises InputError as those two do."""
+    """Parse a step, sharded if its first line has axes. Raises InputError as the other two do."""
     if not text.endswith("\n"):
         text += "\n"
     if len(text) > BEGINNING:
@@ -150,7 +150,7 @@ def check_beginning(text: str, *, where: str = "step") -> None:
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
-    """The axes of a sharded step with their sizes."""
+    """Return the axes of a sharded step with their sizes."""
     reader, sizes = _StepTransformer(text, where), dict[str, int]()
     for axis, size in zip(over.children[::2], over.children[1::2], strict=True):
         if axis in sizes:
@@ -193,7 +193,7 @@ def _lark() -> Lark:
 
 
 def _read(text: str, start: str, where: str) -> Any:
-    """The parse tree of a text (Any: lark's trees have no closer type)."""
+    """Return the parse tree of a text (Any: lark's trees have no more precise type)."""
     try:
         return _lark().parse(text, start)
     except UnexpectedInput as error:
@@ -202,10 +202,10 @@ def _read(text: str, start: str, where: str) -> Any:
 
 @dataclass
 class _StepTransformer:
-    """Transforms the tree of one graph; each body has a transformer, and values, of its own.
+    """Transforms the tree of one graph; each body has its own transformer, and its own values.
 
-    ``axes`` are those of a sharded step, whose values have shardings; ``turns`` is the product of
-    the lengths of all loops around the graph.
+    ``axes``: the axes of a sharded step, whose values have shardings. ``turns``: the product of the
+    lengths of all loops around the graph.
     """
 
     text: str
@@ -247,7 +247,7 @@ class _StepTransformer:
         return Graph(tuple(inputs), tuple(operations), tuple(outputs))
 
     def _place(self, token: Token, before: Sequence[Operation]) -> PipelinePosition:
-        """The stage and pass of the operations below it."""
+        """Return the stage and pass of the operations below it."""
         if self.axes is None or self.is_body:
             self.refuse(token, "stages are of sharded steps, outside of loops")
         if before and not self.places:
@@ -271,7 +271,7 @@ class _StepTransformer:
         return value
 
     def _values(self, tree: Any, value: Value, role: str) -> bytes:
-        """The bytes of an array that the model closes over."""
+        """Return the bytes of an array that the model closes over."""
         strings = tree.children
         if role != "state":
             self.refuse(strings[0], "only a state has values in the text")
@@ -298,9 +298,10 @@ class _StepTransformer:
         return operand
 
     def _operation(self, parts: Sequence[Any]) -> Operation:
-        """``values = name(operands) parameters body line``, in this order."""
+        """Transform ``values = name(operands) parameters body line``, in this order."""
         by_rule = {rule: [part for part in parts if _is_part(part, rule)] for rule in _PARTS}
         name, line = parts[len(by_rule["value"])], parts[-1]
+        # Operands before results: an operation must not read its own result.
         operands = tuple(map(self._operand, by_rule["operand"]))
         parameters = self._entries(by_rule["entry"])
         inside = next(iter(by_rule["body"]), None)
@@ -369,7 +370,7 @@ class _StepTransformer:
         return value
 
     def _typed(self, token: Token) -> tuple[Type, Sharding | None]:
-        """The type, and in a sharded step the sharding, that a token spells."""
+        """Return the type, and in a sharded step the sharding, that a token spells."""
         try:
             value_type, sharding = _parse_type_quickly(str(token))
             if self.axes is not None:
@@ -396,7 +397,7 @@ class _StepTransformer:
 
 @lru_cache(maxsize=2**12)
 def _parse_type_quickly(text: str) -> tuple[Type, Sharding]:
-    """Like ``parse_type``, but cached, and faster where nothing is cut: steps have few types."""
+    """Parse like ``parse_type``, but cached, and faster for uncut types: steps have few types."""
     dtype, _, shape = text.partition("[")
     if "@" in shape or "{" in shape:
         return parse_type(text)
@@ -412,13 +413,13 @@ def _is_part(part: Any, rule: str) -> bool:
 
 
 def _length(parameters: Sequence[tuple[str, Parameter]]) -> int:
-    """The number of turns of a loop, at least 1; also 1 if none is given, refused later."""
+    """Return the number of turns of a loop, at least 1; 1 if none is given, which fails later."""
     length = dict(parameters).get("length")
     return max(length, 1) if isinstance(length, int) else 1
 
 
 def _loop_mismatch(loop: Operation, body: Graph) -> str:
-    """How a loop and its body do not match; empty if they do."""
+    """Return how a loop and its body do not match; empty if they do."""
     counts = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
     if not all(type(count) is int and count >= 0 for count in counts):
         return "a loop says its length, num_consts and num_carry"
@@ -451,7 +452,7 @@ def _stacked_type(length: int, slice_type: Type) -> Type:
 
 
 def _number(text: str) -> int | float:
-    """An integer, or a float; always the same object for nan, so that tuples with it are equal."""
+    """Return an integer or a float; nan is always one object, so tuples with it are equal."""
     if text == "nan":
         return math.nan
     return float(text) if any(mark in text for mark in (".", "e", "inf")) else int(text)

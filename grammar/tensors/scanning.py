@@ -27,10 +27,10 @@ def check_length(text: str, where: str) -> None:
 
 
 def check_names(text: str, where: str) -> None:
-    """Raise InputError for the first name that denotes two values, and for too long a line.
+    """Raise InputError for the first name that denotes two values, and for a line that is too long.
 
-    ``parse_step`` would report the same, later. Bodies have names of their own, so only names and
-    the beginnings and ends of bodies are scanned.
+    ``parse_step`` would report the same error, but later. Bodies have their own names, so only
+    names and the beginnings and ends of bodies are scanned.
     """
     known: list[set[str]] = [set()]
     for number, line in enumerate(StringIO(text), start=1):
@@ -49,7 +49,7 @@ def check_names(text: str, where: str) -> None:
 
 
 def _find_named_values(line: str) -> Iterator[tuple[str, int]]:
-    """The names of values that a line defines, with their columns."""
+    """Yield the names of values that a line defines, with their columns."""
     if match := _INPUT.match(line):
         yield match[1], match.start(1) + 1
         return

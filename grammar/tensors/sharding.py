@@ -1,16 +1,17 @@
 """Shardings: how a value of a training step is divided over the axes of a placement.
 
 Along one axis every device holds the whole value (*replicate*), or its block of one dimension
-(*split*), or an addend of full size, so that the sum (or maximum, or minimum) over the devices is
+(*split*), or an addend of full size, where the sum (or maximum, or minimum) over the devices is
 the value (*partial*). On ``data=4, model=2`` a matrix ``f32[8@data,16]{sum:model}`` has four blocks
 of two rows, each the sum of two devices' addends.
 
 Values that are only updated element by element may be cut *flat*, over any number of devices: the
-remaining block is flattened, padded to a multiple of the devices, and cut in equal pieces. On
-``data=3`` a device has 6 elements of ``f32[4,4]{flat:data}``; 2 of the last device's are padding.
-In ``f32[32,4,4]{flat1:data}``, a stack, each slice is cut in this way: flat from dimension 1.
+remaining block is flattened, padded to a multiple of the devices, and cut into equal pieces. On
+``data=3`` a device has 6 elements of ``f32[4,4]{flat:data}``, and 2 elements of the last device are
+padding. In ``f32[32,4,4]{flat1:data}``, a stack, each slice is cut in this way: flat from
+dimension 1.
 
-After Shardy's and PyTorch DTensor's types; design of the step, sections 1 and 2.
+Follows the types of Shardy and of PyTorch's DTensor; see the design of the step, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ AxisSharding = Split | Flat | ReductionKind | None
 class Sharding:
     """For each dimension the axes that cut it, major to minor, and the partial axes with a kind.
 
-    An axis occurs at most once; one that does not occur is replicated. ``partial`` is sorted, by
-    kind and then by name, so that equal shardings are equal. The block of a dimension that a device
-    holds is the mixed-radix number of its coordinates on the axes of that dimension, the first axis
-    slowest; ``[a,b]`` and ``[b,a]`` therefore differ. ``flat`` are the axes, major to minor, that
-    cut the flattened remaining block; the first ``lead`` dimensions are not flattened. Raises
-    InputError for an axis that occurs twice.
+    An axis occurs at most once; along an axis that does not occur the value is replicated.
+    ``partial`` is sorted, by kind and then by name, so equal shardings compare equal. A device's
+    block of a dimension is the mixed-radix number of its coordinates on the axes of that dimension,
+    the first axis slowest; ``[a,b]`` and ``[b,a]`` therefore differ. ``flat`` are the axes, major
+    to minor, that cut the flattened remaining block; the first ``lead`` dimensions are not
+    flattened. Raises InputError for an axis that occurs twice.
     """
 
     dimensions: tuple[tuple[str, ...], ...]
@@ -87,7 +88,7 @@ class Sharding:
 
     @cached_property
     def _hash(self) -> int:
-        """Cached, as shardings are keys of many lookups."""
+        """The hash, cached because shardings are keys of many lookups."""
         return hash((self.dimensions, self.partial, self.flat, self.lead))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -101,16 +102,16 @@ class Sharding:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that occur; along all others the value is replicated."""
+        """The axes that occur; along all other axes the value is replicated."""
         return (*self.cutting, *(axis for _, axis in self.partial))
 
     @property
     def cutting(self) -> tuple[str, ...]:
-        """The axes along which devices hold parts: those that cut a dimension, and flat ones."""
+        """The axes along which devices hold parts: axes that cut a dimension, and flat axes."""
         return (*self.splitting, *self.flat)
 
     def along(self, axis: str) -> AxisSharding:
-        """The sharding along one axis."""
+        """Return the sharding along one axis."""
         for dimension, axes in enumerate(self.dimensions):
             if axis in axes:
                 return Split(dimension)
@@ -119,7 +120,7 @@ class Sharding:
         return next((kind for kind, other in self.partial if other == axis), None)
 
     def without(self, axis: str) -> Sharding:
-        """The same sharding, but replicated along an axis."""
+        """Return the same sharding, but replicated along an axis."""
         if axis not in self.axes:
             return self
         kept = tuple(tuple(other for other in axes if other != axis) for axes in self.dimensions)
@@ -128,9 +129,10 @@ class Sharding:
         return Sharding(kept, partial, flat, self.lead)
 
     def laid(self, axis: str, along: AxisSharding) -> Sharding:
-        """The same sharding, but ``along`` an axis; a split is the minor-most of its dimension.
+        """Return the same sharding, but ``along`` an axis; a split is minor-most in its dimension.
 
-        A flat axis is the minor-most flat one. Raises InputError if the others have another lead.
+        A flat axis is the minor-most flat axis. Raises InputError if other flat axes have another
+        lead.
         """
         rest = self.without(axis)
         match along:
@@ -151,24 +153,24 @@ class Sharding:
                 return replace(rest, dimensions=tuple(cut))
 
     def unflattened(self) -> Sharding:
-        """The same sharding, but replicated along the flat axes."""
+        """Return the same sharding, but replicated along the flat axes."""
         return Sharding(self.dimensions, self.partial)
 
     def stack(self) -> Sharding:
-        """The sharding of a stack of such values, whose first dimension is not cut."""
+        """Return the sharding of a stack of these values, whose first dimension is not cut."""
         return Sharding(((), *self.dimensions), self.partial, self.flat, self.lead + 1)
 
     def slice(self) -> Sharding:
-        """The sharding of a slice of a stack, without axes that cut the first dimension."""
+        """Return the sharding of a slice of a stack, without axes that cut the first dimension."""
         flat = self.flat if self.lead else ()
         return Sharding(self.dimensions[1:], self.partial, flat, max(self.lead - 1, 0))
 
     def parts(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The number of blocks that each dimension is cut in, given the sizes of the axes."""
+        """Return the number of blocks of each dimension, given the sizes of the axes."""
         return tuple(prod(map(sizes.__getitem__, axes)) for axes in self.dimensions)
 
     def spelled(self, shape: Sequence[int] = ()) -> str:
-        """``[8@data,16,64@(seq,model)]{sum:expert}``; without a shape, sizes are question marks."""
+        """Return ``[8@data,16,64@(seq,model)]{sum:expert}``; without a shape, sizes are ``?``."""
         sizes: Sequence[int | str] = shape or ["?"] * len(self.dimensions)
         inside = ",".join(map(_dimension, sizes, self.dimensions))
         return f"[{inside}]{self.spelled_rest}"
@@ -184,7 +186,7 @@ class Sharding:
 
 
 def replicated_sharding(rank: int) -> Sharding:
-    """The sharding of a value that every device holds whole."""
+    """Return the sharding of a value that every device holds in full."""
     return Sharding(((),) * rank)
 
 
@@ -213,30 +215,33 @@ class Type:
         return self.dtype + replicated_sharding(len(self.shape)).spelled(self.shape)
 
     def sharded(self, sharding: Sharding) -> str:
-        """``f32[8@data,16]{sum:model}``"""
+        """Return the type with a sharding, ``f32[8@data,16]{sum:model}``."""
         return self.dtype + sharding.spelled(self.shape)
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element: 2 for ``bf16``. Raises InputError for an unknown element type."""
+    """Return the bytes of one element: 2 for ``bf16``. Raises InputError for an unknown type."""
     if dtype in _BYTES:
         return _BYTES[dtype]
     raise InputError(f"unknown element type {dtype!r}", hint=f"known are: {', '.join(_BYTES)}")
 
 
 def is_float(dtype: str) -> bool:
-    """Whether elements are floating-point numbers."""
+    """Return whether elements are floating-point numbers."""
     return dtype.startswith(("f", "bf"))
 
 
 def parse_value_type(dtype: str, shape: tuple[int, ...]) -> Type:
-    """The type with this element type and shape. Raises InputError for an unknown element type, and
-    for a shape with more dimensions or elements than any array has.
+    """Return the type with this element type and shape.
+
+    Raises InputError for an unknown element type, and for a shape with more dimensions or elements
+    than any array has.
     """
     dtype_bytes(dtype)
     if len(shape) > MOST_DIMENSIONS:
         hint = f"at most {MOST_DIMENSIONS}"
         raise InputError(f"a shape of {len(shape)} dimensions", hint=hint)
+    # Zeros count as 1: an empty array may still have dimensions that no index can hold.
     if prod(size or 1 for size in shape) > MOST_ELEMENTS:
         raise InputError("a shape of so many elements", hint=f"at most {MOST_ELEMENTS}")
     return Type(dtype, shape)
@@ -247,9 +252,9 @@ def check_type(
 ) -> None:
     """Raise InputError if a value cannot have this sharding.
 
-    Refused are an axis without a size, a dimension that the product of its axes does not divide, a
-    sum of booleans or of keys, a key that is not replicated, and a flat value without a dimension
-    to flatten, or with a cut leading dimension.
+    The following are refused: an axis without a size, a dimension that the product of its axes does
+    not divide, a sum of booleans or of keys, a key that is not replicated, and a flat value without
+    a dimension to flatten, or with a cut leading dimension.
     """
     if len(sharding.dimensions) != len(value.shape):
         problem = f"{value} has {len(value.shape)} dimensions, its sharding {sharding.spelled()}"
@@ -281,14 +286,16 @@ def check_type(
 
 
 def _count_parts(size: int, most: int) -> str:
-    """The largest number of equal parts, at most ``most``, that ``size`` divides into."""
+    """Return the largest number of equal parts, at most ``most``, that ``size`` divides into."""
     count = next(parts for parts in range(min(size, most), 0, -1) if size % parts == 0)
     return f"{count} part{'s' * (count > 1)}"
 
 
 def part_shape(value: Type, sharding: Sharding, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of one device's part. Of a flat value: its leading dimensions, then each device's
-    share of the flattened elements, including padding.
+    """Return the shape of one device's part.
+
+    For a flat value: its leading dimensions, then each device's share of the flattened elements,
+    including padding.
     """
     if not sharding.cutting:
         return value.shape
@@ -318,14 +325,14 @@ def _check_flat(value: Type, sharding: Sharding, where: str) -> None:
 
 
 def block(sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]) -> tuple[int, ...]:
-    """The block of each dimension that the device at these coordinates holds."""
+    """Return the number of each dimension's block on the device at these coordinates."""
     return numbers_of(sharding.dimensions, sizes, at)
 
 
 def numbers_of(
     groups: Sequence[tuple[str, ...]], sizes: Mapping[str, int], at: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """The device's mixed-radix number along each group of axes, the first axis slowest."""
+    """Return the device's mixed-radix number along each group of axes, the first axis slowest."""
 
     def number(axes: tuple[str, ...]) -> int:
         result = 0
@@ -337,10 +344,10 @@ def numbers_of(
 
 
 def shardings(rank: int, axes: Sequence[str], kinds: Sequence[ReductionKind]) -> Iterator[Sharding]:
-    """Every sharding of a value of a rank over some axes, each once.
+    """Yield every sharding of a value of a rank over some axes, each once.
 
-    For rank 2 with one kind of partial, there are 4, 18 and 92 over one, two and three axes: which
-    axes cut, which of the others are partial, and an ordered list for each dimension.
+    For rank 2 with one kind of partial, there are 4, 18 and 92 over one, two and three axes: the
+    axes that cut, the other axes that are partial, and an ordered list for each dimension.
     """
     if not axes:
         yield replicated_sharding(rank)

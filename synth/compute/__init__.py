@@ -1,6 +1,6 @@
-"""Seconds of one device's work: takes an operation and a device, returns an estimate.
+"""Seconds of one device's work: an estimate for an operation and a device.
 
-An estimate always says where it comes from: ``measured`` on such a device, or a
+An estimate always states its provenance: ``measured`` on a device of this kind, or a
 ``roofline`` of the rates that devices reach. It always has an interval.
 Collectives are priced in ``synth.collective``, not here.
 

@@ -10,16 +10,19 @@ from hierarchies.devices import Device
 from synth.compute.roofline import UNMEASURED
 
 FORWARD, BACKWARD = 0.6, 0.45
-"""Shares of the matrix rate where attention was not measured: on an A100 version 2 reaches about
-0.7 and 0.6 of the peak (arXiv 2307.08691, as remembered), less with short or few sequences."""
+"""Shares of the matrix rate if attention was not measured.
+
+On an A100 version 2 reaches about 0.7 and 0.6 of the peak (arXiv 2307.08691, as remembered), and
+less with short or few sequences.
+"""
 
 LOW, HIGH = 0.7, 1.6
 BACKWARD_PRODUCTS = 5
-"""The scores again and four products for the gradients; the forward pass has two."""
+"""The scores again, and four products for the gradients; the forward pass has two products."""
 
 
 def attention_rate(device: Device, dtype: str, backward: bool) -> float:
-    """FLOPs per second of flash attention: as measured, or a share of the matrix rate."""
+    """Returns FLOPs per second of flash attention: measured, or a share of the matrix rate."""
     peak = device.peak(dtype)
     measured = device.attention_flops_per_second
     if measured:

@@ -12,11 +12,12 @@ from synth.primitives import PRIMITIVES
 
 
 def flops_of(operation: Operation) -> int:
-    """FLOPs of one operation, executed once. Raises InputError for operands that do not fit it."""
+    """Returns the FLOPs of one operation, executed once. Raises InputError for illegal operands."""
     if operation.primitive not in PRIMITIVES:
         return 0
     try:
         return PRIMITIVES[operation.primitive].flops(operation)
+    # A text may have any parameters, so counting may fail in any of these ways.
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         problem = f"{operation.primitive} of such operands and parameters"
         raise InputError(problem, where=operation.line) from None

@@ -1,7 +1,7 @@
 """A product of matrices by its sizes, which determine its seconds.
 
-``dot_general`` with batch, convolutions and ragged products all amount to products of rows x depth
-with depth x columns; a device makes the result tile by tile, whatever the indices were.
+``dot_general`` with batch, convolutions and ragged products are all equivalent to products of
+rows x depth with depth x columns; a device computes the result tile by tile for any indices.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from synth.compute.flops import flops_of
 class MatrixProduct:
     """``batch`` products of (rows, depth) with (depth, columns), of elements of one type.
 
-    ``stored_bytes`` are those of operands and result where these are not the matrices themselves:
-    windows of a convolution overlap, so each element is in several rows. Raises InputError for a
+    ``stored_bytes``: the bytes of operands and result if these are not the matrices themselves.
+    Windows of a convolution overlap, so each element is in several rows. Raises InputError for a
     size below 1.
     """
 
@@ -51,7 +51,7 @@ class MatrixProduct:
 
 
 def product_of(operation: Operation) -> MatrixProduct:
-    """The sizes of ``dot_general``, ``ragged_dot_general``, ``conv_general_dilated``.
+    """Returns the sizes of ``dot_general``, ``ragged_dot_general`` or ``conv_general_dilated``.
 
     Raises InputError for operands that cannot be multiplied.
     """

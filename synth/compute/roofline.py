@@ -1,15 +1,15 @@
 """Seconds of local work from a device's rates: its matrix units, its memory, and launches.
 
-A product of matrices is cut into tiles, each made by one processor: 1,024 tiles on 132 processors
-take eight rounds, not 7.8, and the last row of tiles costs as much as the others (tile and wave
-quantisation; NVIDIA's guide to matrix multiplication). Where there are few tiles the depth is
-split, or the tiles are smaller and less efficient. A product takes its rounds at the reached rate
-or the time of its bytes, whichever is longer; everything else takes the time of its bytes. Each
-operation waits for its launch.
+A product of matrices is cut into tiles, and each tile is computed by one processor. 1,024 tiles on
+132 processors take eight rounds, not 7.8, and the last row of tiles costs as much as the others
+(tile and wave quantisation; NVIDIA's guide to matrix multiplication). If there are few tiles, the
+depth is split, or the tiles are smaller and less efficient. A product takes the longer of two
+times: its rounds at the reached rate, or the transfer of its bytes. Every other operation takes the
+time of its bytes. Each operation waits for its launch.
 
-Rates are the best ever measured (``hierarchies.devices``); ordinary sizes reach a share of it,
-with the interval in which measured rows lie. Laws: seconds grow with every size, and
-are never below operations/peak nor bytes/memory rate.
+Rates are the best ever measured (``hierarchies.devices``); ordinary sizes reach a share of them,
+with the interval that contains measured rows. Laws: seconds grow with every size, and are never
+below operations/peak nor bytes/memory rate.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from synth.primitives import WorkKind, is_view, kind_of
 Provenance = Literal["measured", "roofline"]
 
 SMALLER = 0.7
-"""The share of the rate reached by a tile of half the side: it reads as much for half the work."""
+"""The share of the rate that a tile of half the side reaches: as many reads for half the work."""
 
 SPLITS = tuple(2**power for power in range(8))
-"""The numbers of parts in which libraries split the depth of a product: the gradient of a
-convolution's weights has few tiles and sums over all pixels of a batch."""
+"""The numbers of parts into which libraries split the depth of a product.
+
+The gradient of a convolution's weights has few tiles and sums over all pixels of a batch.
+"""
 
 _PARTIAL_BYTES = 4
 UNMEASURED = 0.8
-"""The share of the peak assumed for unmeasured devices: measured ones lie between 0.51 and 0.9."""
+"""The share of the peak assumed for unmeasured devices: measured shares are from 0.51 to 0.9."""
 
 UNMEASURED_MEMORY = 0.9
 
@@ -44,7 +46,7 @@ UNMEASURED_MEMORY = 0.9
 class Estimate:
     """Seconds of one operation, with a range that holds nine of ten cases, and its provenance.
 
-    ``how``: ``measured`` on such a device, or ``roofline``: from rates.
+    ``how``: ``measured`` on a device of this kind, or ``roofline``: from rates.
     """
 
     seconds: float
@@ -53,21 +55,24 @@ class Estimate:
     how: Provenance
 
     def times(self, factor: float) -> Estimate:
-        """The estimate multiplied by a factor."""
+        """Returns the estimate multiplied by a factor."""
         ends = (factor * self.seconds, factor * self.low, factor * self.high)
         return Estimate(*ends, self.how)
 
 
 PRODUCT_SHARE, PRODUCT_LOW, PRODUCT_HIGH = 0.87, 0.8, 1.25
 MEMORY_SHARE, MEMORY_LOW, MEMORY_HIGH = 0.7, 0.6, 2.2
-"""The shares of the best measured rates that products, and everything else, usually reach, and the
-ranges of ratios of measured to estimated seconds: the median of what large products of one model
-reach on an A100 and an H100; checked on other rows of ``tests/synth/compute/matmuls.csv``. On both,
-an addition reaches all of the memory's rate, an activation 0.6 and a normalisation 0.4."""
+"""The shares of the best measured rates that products, and all other operations, usually reach.
+
+``LOW`` and ``HIGH`` are the ranges of ratios of measured to estimated seconds. The shares are the
+median over large products of one model on an A100 and an H100, checked on other rows of
+``tests/synth/compute/matmuls.csv``. On both devices, an addition reaches all of the memory's rate,
+an activation 0.6 and a normalisation 0.4.
+"""
 
 
 def estimate_operation(operation: Operation, device: Device) -> Estimate:
-    """Seconds of one operation on one device's part; the types are of that part.
+    """Returns the seconds of one operation on one device's part; its types are of that part.
 
     Raises InputError for a loop (estimate its body instead), for an element type without a rate on
     the device, and for operands that do not fit the operation.
@@ -83,7 +88,7 @@ def estimate_operation(operation: Operation, device: Device) -> Estimate:
 
 
 def product_estimate(product: MatrixProduct, device: Device) -> Estimate:
-    """Seconds of a product of matrices."""
+    """Returns the seconds of a product of matrices."""
     peak = device.peak(product.dtype)
     rate = min(peak, PRODUCT_SHARE * (device.reached(product.dtype) or UNMEASURED * peak))
     least = max(product.flops / peak, product.bytes / device.memory_bytes_per_second)
@@ -93,7 +98,7 @@ def product_estimate(product: MatrixProduct, device: Device) -> Estimate:
 
 
 def bytes_estimate(size: int, device: Device, share: float = MEMORY_SHARE) -> Estimate:
-    """Seconds of work that reads and writes ``size`` bytes and computes little.
+    """Returns the seconds of work that reads and writes ``size`` bytes and computes little.
 
     ``share``: of the best measured rate of the memory.
     """
@@ -103,7 +108,7 @@ def bytes_estimate(size: int, device: Device, share: float = MEMORY_SHARE) -> Es
 
 
 def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> float:
-    """Seconds by the fastest tiling; parts of a split depth are written to memory and added."""
+    """Returns seconds by the fastest tiling; parts of a split depth go to memory and are added."""
     usual, small = device.tile, device.smallest_tile
     share = SMALLER if small < usual else 1.0
     tilings = (
@@ -126,14 +131,14 @@ def _compute_seconds(product: MatrixProduct, device: Device, rate: float) -> flo
 def _rounded_operations(
     product: MatrixProduct, device: Device, rows: int, columns: int, splits: int
 ) -> float:
-    """Operations if all processors are busy for as long as the last of them."""
+    """Returns the operations if all processors are busy as long as the last."""
     tiles = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * splits
     busy = ceil(tiles / device.multiprocessors) * device.multiprocessors
     return 2.0 * busy * rows * columns * product.depth / splits
 
 
 def _memory_seconds(size: int, device: Device) -> float:
-    """Seconds at the best measured rate of the memory."""
+    """Returns seconds at the best measured rate of the memory."""
     assumed = UNMEASURED_MEMORY * device.memory_bytes_per_second
     return size / (device.reached_bytes_per_second or assumed)
 

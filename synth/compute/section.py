@@ -1,10 +1,10 @@
 """A section: operations that a device executes in sequence, as compiled code does.
 
-Values that only the section reads need not go to memory: a kernel of elementwise operations and
-reductions reads what comes from outside and writes what is read later, and nothing between (kernel
-fusion, as in XLA and torch.compile). Each product of matrices is a kernel of its own. Scores of
-attention, one for each query and key, never go to memory either where flash attention is used:
-products with them run at its rate, and the backward pass has one more.
+Values that only the section reads need not go to memory. A kernel of elementwise operations and
+reductions reads its outside inputs, writes the results that are read later, and nothing between
+(kernel fusion, as in XLA and torch.compile). Each product of matrices is a separate kernel. Scores
+of attention, one per query and key, never go to memory if flash attention is used: products with
+scores run at its rate, and the backward pass has one more product.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ EXPONENTIAL = "exp"
 
 REGISTER_BYTES = 2**18
 """The registers of one multiprocessor, 65,536 of four bytes from V100 to B200 (CUDA programming
-guide, technical specifications): a longer row is read from memory again."""
+guide, technical specifications): a longer row is read from memory again.
+"""
 
 SUMMED = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"))
 
@@ -46,9 +47,10 @@ NOTHING = Estimate(0.0, 0.0, 0.0, "roofline")
 class Section:
     """Operations of one device in order; ``kept`` names the results that are read later.
 
-    ``constants`` are values computed where they are read. ``remade`` names values that are read
-    here but not from memory, each with the values that it is recomputed from. ``measured``: seconds
-    of the operations that were measured; ``rest``: the share of the others, by bytes.
+    ``constants`` are values computed where they are read. ``remade`` names values that are
+    recomputed here instead of read from memory, each with the values that it is recomputed from.
+    ``measured``: seconds of the measured operations. ``rest``: the share of all other operations,
+    by bytes.
     """
 
     operations: tuple[Operation, ...]
@@ -60,10 +62,11 @@ class Section:
 
 
 def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
-    """Returns the shapes of attention scores, sorted and without ones.
+    """Returns the shapes of attention scores, sorted and without dimensions of size 1.
 
-    A score is the result of a batch of products that is larger than both factors together, and has
-    exponentials taken by a softmax: products of experts may be as large.
+    A score is the result of a batch of products that is larger than both factors together, and a
+    softmax takes its exponentials. The exponentials exclude products of experts, which may be as
+    large.
     """
     listed = tuple(operations)
     exponentials = {
@@ -78,12 +81,12 @@ def scores_of(operations: Iterable[Operation]) -> frozenset[Shape]:
 
 
 def renames(operation: Operation) -> bool:
-    """Whether an operation takes no time in a kernel, which reads and writes in any order."""
+    """Returns whether an operation is free in a kernel, which reads and writes in any order."""
     return is_view(operation.primitive) or operation.primitive == "transpose"
 
 
 def is_scores(kind: Type, scores: Collection[Shape]) -> bool:
-    """Whether a value has one element for each query and key."""
+    """Returns whether a value has one element for each query and key."""
     return bool(scores) and _shape(kind) in scores
 
 
@@ -92,7 +95,7 @@ def section_estimate(
     device: Device,
     scores: Collection[Shape] = (),
 ) -> Estimate:
-    """Seconds of a section; ``scores`` are the shapes of scores that are never in memory.
+    """Returns the seconds of a section; ``scores`` are shapes of scores that are never in memory.
 
     Measurements take precedence. Raises InputError as ``estimate_operation`` does.
     """
@@ -112,9 +115,9 @@ def section_estimate(
 def section_parts(
     section: Section, device: Device, scores: Collection[Shape] = ()
 ) -> tuple[Estimate, Estimate]:
-    """Seconds of a section's products, and of everything between. Raises as ``section_estimate``.
+    """Returns the seconds of a section's products, and of all other operations.
 
-    A measured total is divided in the ratio of the estimates.
+    A measured total is divided in the ratio of the estimates. Raises as ``section_estimate``.
     """
     arguments = (section, device, scores)
     parts = (
@@ -129,7 +132,7 @@ def section_parts(
 
 
 def sum_estimates_of_section(estimates: Iterable[Estimate]) -> Estimate:
-    """The sum of estimates in sequence; its provenance is the least certain of theirs."""
+    """Returns the sum of estimates in sequence; its provenance is the least certain of theirs."""
     total = NOTHING
     for index, estimate in enumerate(estimates):
         total = Estimate(
@@ -159,7 +162,7 @@ def _products(section: Section, device: Device, scores: Collection[Shape]) -> It
 
 
 def _attention(products: Sequence[Operation], causal: bool, device: Device) -> Iterator[Estimate]:
-    """Attention: each full set of ``IN_GRADIENTS`` products is backward, the rest is forward."""
+    """Estimates attention: full sets of ``IN_GRADIENTS`` products are backward, others forward."""
     back = len(products) // IN_GRADIENTS * IN_GRADIENTS
     for backward, group in ((False, products[back:]), (True, products[:back])):
         if not group:
@@ -190,6 +193,7 @@ def _fused_kernel(
         product = operation.primitive in MULTIPLIED
         products += product
         for name, operand in zip(names, operation.operands, strict=True):
+            # A product (-1) is a separate kernel: whatever it reads has to be in memory.
             readers.setdefault(name, set()).add(-1 if product else products)
             if product and name in remade:
                 size = operand.type.bytes + sum(root.type.bytes for root in remade.pop(name))
@@ -237,8 +241,8 @@ def _bytes_read_twice(
     """Yields the inputs that a kernel reads twice: for sums over long rows, and for later uses.
 
     Batch normalisation sums an image's channel over the whole batch and then scales each of its
-    elements: two passes over memory, where a row of a layer normalisation stays in registers. Mean
-    and variance take one pass (Welford 1962). ``streams``: the inputs read for each operand.
+    elements: two passes over memory, whereas a row of a layer normalisation stays in registers.
+    Mean and variance take one pass (Welford 1962). ``streams``: the inputs read for each operand.
     """
     origins = {name: (0, sources) for name, sources in streams.items()}
     passes: dict[str, set[int]] = {}
@@ -258,7 +262,7 @@ def _bytes_read_twice(
 
 
 def _row_bytes(operation: Operation) -> float:
-    """The bytes that a reduction combines into one element."""
+    """Returns the bytes that a reduction combines into one element."""
     if operation.primitive not in SUMMED:
         return 0.0
     return operation.operands[0].type.bytes / max(1, operation.results[0].type.elements)

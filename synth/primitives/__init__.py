@@ -1,8 +1,8 @@
-"""What is known of each primitive: a row that says how it is sharded, called and priced.
+"""The table of primitives: a row for each, which says how it is sharded, called and priced.
 
-A primitive without a row is refused, as neither its shardings nor its cost are known. Adding one
-needs its row alone: traces, rules of sharding, files for JAX and PyTorch, FLOPs and estimates all
-read the table.
+A primitive without a row is refused, because its shardings and its cost are unknown. Adding a
+primitive needs only a row: traces, sharding rules, files for JAX and PyTorch, FLOPs and estimates
+all read the table.
 
 >>> from synth.primitives import PRIMITIVES
 >>> row = PRIMITIVES["rsqrt"]

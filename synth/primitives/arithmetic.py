@@ -45,7 +45,7 @@ def arithmetic(
 def infix(
     name: str, sign: str, partials: tuple[PartialRule, ...] = (), *, overflows: bool = False
 ) -> Primitive:
-    """Returns the row of a primitive that has a sign in Python."""
+    """Returns the row of a primitive that is an operator in Python."""
     text = f"{{p0}} {sign} {{p1}}"
     return arithmetic(name, text, text, partials, overflows=overflows)
 
@@ -63,13 +63,13 @@ TORCH_NAMES = {
     "rem": "fmod",
     "zeta": "special.zeta",
 }
-"""Functions that have other names in PyTorch."""
+"""Functions with a different name in PyTorch."""
 SAME_NAMES = (
     "abs acos acosh asin atan2 atanh cos cosh digamma erfc lgamma log log1p nextafter pow "
     "rsqrt sin sqrt square tan"
 )
 MONOTONE = "asinh atan ceil erf exp exp2 expm1 floor sign sinh tanh"
-"""Functions of the same name in both runtimes that keep the order of numbers."""
+"""Functions with the same name in both runtimes that preserve the order of numbers."""
 
 ARITHMETIC_ROWS = (
     *map(arithmetic, SAME_NAMES.split()),

@@ -1,4 +1,4 @@
-"""What rules of sharding make: factors of an operation, and rows along one axis."""
+"""The results of sharding rules: factors of an operation, and rows along one axis."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class Index(Enum):
 
 @dataclass(frozen=True)
 class Offset:
-    """How the number of a part enters, the mixed-radix number of its coordinates on ``axes``.
+    """How the number of a part enters its computation.
 
-    A part has ``extent`` of the ``size`` positions, from number x extent on.
+    The number is the mixed-radix number of its coordinates on ``axes``. A part has ``extent``
+    of the ``size`` positions, starting at number x extent.
 
     * ``OFFSET`` (iota): number x extent is added to each result.
     * ``LOOK_UP`` (gather): the given ``entry`` of each index is first clipped to 0 .. size - 1 if
-      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero;
-      but if some entry is out of bounds and the mode is to fill, it is the fill value on part 0 and
-      zero on all others. Other entries follow the mode.
+      the mode is to clip; then number x extent is subtracted. Outside the part the result is zero.
+      If some entry is out of bounds and the mode is to fill, the result is the fill value on part 0
+      and zero on all others. Other entries follow the mode.
     * ``DROP`` (scatters): the same, and nothing is written outside the part.
     * ``PADDING`` (sums of flat values): number x extent is the position of the first element along
       dimension ``entry``; positions from ``size`` on are padding.
@@ -52,11 +53,11 @@ class Cut:
 class Factor:
     """One index of an operation: the dimension of each operand and result that it iterates over.
 
-    The number of parts must divide ``size``: usually the dimensions' size, but the number of
-    windows if these tile a dimension, the number of groups, or the greatest common divisor for a
+    The number of parts must divide ``size``. This is usually the dimensions' size; it is the number
+    of windows if these tile a dimension, the number of groups, or the greatest common divisor for a
     reshape. ``contracted`` is the kind of partial value that results without the index become; a
-    factor without it is free. ``partial`` has operands that must then be partial, too: those that a
-    scatter-add adds to, which each part would add otherwise.
+    factor without it is free. ``partial`` has operands that must then be partial, too: the operands
+    to which a scatter-add adds, because otherwise each part would add them again.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Factor:
 class Row:
     """Shardings of every operand and result along one axis, and the factor that is cut.
 
-    Without a factor each part does the whole computation: on replicated or on partial values.
+    Without a factor each part runs the whole computation, on replicated or on partial values.
     """
 
     operands: tuple[AxisSharding, ...]
@@ -81,12 +82,12 @@ class Row:
     factor: Factor | None = None
 
     def __str__(self) -> str:
-        """``[0, R] -> [sum]``"""
+        """Returns ``[0, R] -> [sum]``."""
         return f"{spell_shardings(self.operands)} -> {spell_shardings(self.results)}"
 
 
 def spell_shardings(shardings: tuple[AxisSharding, ...]) -> str:
-    """``[0, R, sum]``: cut in dimension 0, replicated, partial sum."""
+    """Returns ``[0, R, sum]``: cut in dimension 0, replicated, partial sum."""
     return f"[{', '.join(map(_spell_sharding, shardings))}]"
 
 

@@ -1,4 +1,4 @@
-"""Floating-point operations of products of matrices: every multiplication and addition."""
+"""FLOPs of matrix products: every multiplication and every addition counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PLACES = 10**6
 
 
 def count_dot(operation: Operation) -> int:
-    """Two for each element of the result and each index summed over."""
+    """Returns two FLOPs for each element of the result and each index summed over."""
     parameters: Mapping[str, Any] = operation.parameter
     (summed, _), _ = parameters["dimension_numbers"]
     left = operation.operands[0].type.shape
@@ -22,7 +22,7 @@ def count_dot(operation: Operation) -> int:
 
 
 def count_ragged_dot(operation: Operation) -> int:
-    """Every row meets only the matrix of its group, so the number of groups does not matter."""
+    """Returns FLOPs for any number of groups, because every row meets one group's matrix."""
     parameters: Mapping[str, Any] = operation.parameter
     numbers = dict(parameters["ragged_dot_dimension_numbers"])
     (_, summed), (_, batch) = numbers["dot_dimension_numbers"]
@@ -33,7 +33,7 @@ def count_ragged_dot(operation: Operation) -> int:
 
 
 def count_convolution(operation: Operation) -> int:
-    """Two for each element of the result, input feature and window place inside the input.
+    """Returns two FLOPs for each result element, input feature and window place in the input.
 
     Places outside the input, or between the elements of a dilated input, are not multiplied.
     """

@@ -1,8 +1,8 @@
 """An operation as an Einstein sum: the index that each dimension iterates over.
 
 A rule of the table names an index for each dimension of every operand and result, None if the
-dimension may not be cut. A product of matrices is ``(i k), (k j) -> (i j)``. Factors follow: an
-index in no result is contracted.
+dimension cannot be cut. A product of matrices is ``(i k), (k j) -> (i j)``. Factors follow from the
+names: an index in no result is contracted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Names = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Note:
-    """Properties of an index, as in Factor. ``size`` is set if it is not that of the dimensions."""
+    """Properties of an index, as in Factor. ``size`` is set unless it is the dimensions' size."""
 
     size: int | None = None
     cut: Cut | None = None
@@ -30,7 +30,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Indices:
-    """The indices of an operation, the kind of contracted ones, and notes on special ones."""
+    """The indices of an operation, the kind of contracted indices, and notes on special indices."""
 
     operands: Sequence[Names]
     results: Sequence[Names]
@@ -71,7 +71,7 @@ def all_of(shape: Sequence[int]) -> Names:
 
 
 def none_of(shape: Sequence[int]) -> Names:
-    """Names no index: no dimension may be cut."""
+    """Names no index: no dimension can be cut."""
     return (None,) * len(shape)
 
 

@@ -1,4 +1,4 @@
-"""What is known of one primitive."""
+"""The row of one primitive in the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Callable[[Operation], Indices]
 
 
 class WorkKind(Enum):
-    """What a primitive does, by the words of tables."""
+    """The kind of work of a primitive, by the word that tables print."""
 
     PRODUCT = "products"
     """Sums of products: nearly all of the work of a step."""
@@ -27,7 +27,7 @@ class WorkKind(Enum):
     MOVEMENT = "movement"
     """Data is moved, converted, or written, without arithmetic."""
     RANDOM = "random"
-    """Computed from keys, which are never divided: always replicated."""
+    """Values computed from keys, which are never divided: always replicated."""
     UNKNOWN = "unknown"
 
 
@@ -35,13 +35,13 @@ class WorkKind(Enum):
 class Primitive:
     """How a primitive is sharded, called in each runtime, and priced.
 
-    Without a ``rule`` a step has it only with ``replicated=true``, and every device computes it.
-    ``partials`` are the rules for partial operands; those that no rule admits are an error.
-    ``count_flops`` is set where the kind of work does not determine the FLOPs.
+    Without a ``rule`` a step may use it only with ``replicated=true``, and every device computes
+    it. ``partials`` are the rules for partial operands; an operand that no rule admits is an error.
+    ``count_flops`` is set if the kind of work does not determine the FLOPs.
 
-    A view (``is_view``) renames the same bytes and takes no time. Calls ``is_sequence`` return a
-    sequence of results, even of a single one. Calls that ``overflow`` may exceed 32 bits where a
-    runtime keeps words of 32 bits in wider integers.
+    A view (``is_view``) renames the same bytes and takes no time. Calls with ``is_sequence`` return
+    a sequence of results, even of a single result. Calls with ``overflows`` may exceed 32 bits if a
+    runtime keeps 32-bit words in wider integers.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Primitive:
     overflows: bool = False
 
     def flops(self, operation: Operation) -> int:
-        """FLOPs of one operation: one for each element that is produced, or reduced."""
+        """Returns the FLOPs of one operation: one for each element that is produced, or reduced."""
         if self.count_flops is not None:
             return self.count_flops(operation)
         match self.kind:

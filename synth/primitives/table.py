@@ -1,4 +1,4 @@
-"""The table of primitives: a row for each, with all that is known of it."""
+"""The table of primitives: one row per primitive, with all facts about it."""
 
 from __future__ import annotations
 
@@ -319,26 +319,26 @@ ROWS = (
 )
 
 PRIMITIVES: dict[str, Primitive] = {row.name: row for row in ROWS}
-"""The rows by names. A step may have these, and loops, after calls are inlined."""
+"""The rows by name. A step may use these primitives, and loops, after calls are inlined."""
 
 
 def is_elementwise(name: str) -> bool:
-    """Whether each element of the results depends on the same element of the operands only."""
+    """Returns whether each element of the results depends only on the same element of operands."""
     return name in PRIMITIVES and PRIMITIVES[name].rule is plain.elementwise
 
 
 def is_view(name: str) -> bool:
-    """Whether a primitive renames the same bytes, which takes no time."""
+    """Returns whether a primitive renames the same bytes, which takes no time."""
     return name in PRIMITIVES and PRIMITIVES[name].is_view
 
 
 def kind_of(name: str) -> WorkKind:
-    """What a primitive does."""
+    """Returns the kind of work of a primitive."""
     return PRIMITIVES[name].kind if name in PRIMITIVES else WorkKind.UNKNOWN
 
 
 def names_of(kind: WorkKind) -> frozenset[str]:
-    """The primitives that do this."""
+    """Returns the primitives with this kind of work."""
     return frozenset(row.name for row in PRIMITIVES.values() if row.kind is kind)
 
 
@@ -346,4 +346,4 @@ ARITHMETIC = names_of(WorkKind.ARITHMETIC)
 MOVED = names_of(WorkKind.MOVEMENT)
 MULTIPLIED = names_of(WorkKind.PRODUCT)
 REPLICATED_ONLY = frozenset(row.name for row in PRIMITIVES.values() if row.rule is None)
-"""No rule divides these, but every runtime has them: a step may ask for them replicated."""
+"""Primitives that no rule divides but every runtime has: a step may request them replicated."""

@@ -1,4 +1,4 @@
-"""Finds or traces a step: of a model of the zoo, or of a user's own file.
+"""Finds or traces the step of a model: a model of the zoo, or a user's own file.
 
 JAX is imported here, and only when a step is traced: saved steps are read without it.
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from synth.step.zoo.models import Inference, Model
 
 MOST_UNROLLED = 256
-"""The most unrolled layers; more take minutes to trace."""
+"""The largest number of unrolled layers; more layers take minutes to trace."""
 
 STEPS_KEPT = 32
-"""Traced steps that are cached: tracing is slow, and users often ask about one model."""
+"""Number of traced steps that are cached: tracing is slow, and users often ask about one model."""
 
 LEAST_JAX = (0, 10)
 
 OWN_PATTERN = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_]\w*)")
-"""A user's own model: a file, and a function in it."""
+"""A user's own model: a file and the name of a function in it."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def zoo_function(
 ) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
     """Returns the function that ``zoo_step`` traces, and the shapes of its arguments.
 
-    They are parameters, moments (for inference the cache) and a batch. Raises InputError as
-    ``zoo_step`` does.
+    The arguments are parameters, moments (the cache, for inference) and a batch. Raises InputError
+    as ``zoo_step`` does.
     """
     model = _zoo_model(name, changes, spelling)
     with _require_jax():
@@ -118,9 +118,9 @@ def _zoo_model(name: str, changes: Mapping[str, int], spelling: ModelSettings) -
 def own_step(spec: str) -> Step:
     """Traces the step of the model ``file.py:function``. This runs the file.
 
-    The function takes no arguments and returns ``(loss, parameters, batch)``, which AdamW trains,
+    The function takes no arguments. It returns ``(loss, parameters, batch)``, which AdamW trains,
     or a whole step with its arguments: ``(step, parameters, moments, batch)``. Its attribute
-    ``replicated`` may name unknown primitives, which every device then computes whole.
+    ``replicated`` may name unknown primitives, which every device then computes in full.
     """
     match_ = OWN_PATTERN.fullmatch(spec)
     assert match_ is not None, spec
@@ -151,19 +151,19 @@ def own_step(spec: str) -> Step:
 
 
 _OWN_FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, Any, Any]]] = {}
-"""Functions that ``own_step`` traced in this process, by the texts of their steps."""
+"""Functions that ``own_step`` traced in this process, keyed by the text of the step."""
 
 
 def own_function(text: str) -> tuple[Callable[..., Any], tuple[Any, Any, Any]] | None:
-    """Returns the function that was traced to a text, and the shapes of its arguments.
+    """Returns the function whose trace is a text, and the shapes of its arguments.
 
-    None unless ``own_step`` traced it in this process: a text alone never runs user code.
+    Returns None unless ``own_step`` traced it in this process: a text alone never runs user code.
     """
     return _OWN_FUNCTIONS.get(text)
 
 
 def _load_module(path: Path) -> Any:
-    """Imports a file as a module; it may import files beside it."""
+    """Imports a file as a module; it may import files from its own folder."""
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -182,10 +182,11 @@ def _load_module(path: Path) -> Any:
 
 @contextmanager
 def _require_jax() -> Iterator[None]:
-    """Wraps imports that need JAX. Raises InputError with how to install it.
+    """Wraps imports that need JAX. Raises InputError with the command that installs it.
 
-    An older JAX is refused before it is imported: its jaxprs have other primitives.
+    Refuses an older JAX before importing it: its jaxprs have other primitives.
     """
+    # Without package metadata (no JAX, or a source checkout) the import below decides.
     with suppress(PackageNotFoundError):
         found = version("jax")
         if tuple(map(int, re.findall(r"\d+", found)[:2])) < LEAST_JAX:
@@ -194,6 +195,7 @@ def _require_jax() -> Iterator[None]:
         yield
     except ImportError as error:
         named = (error.name or "").split(".")[0]
+        # An import error inside our own modules is a bug, not a missing JAX.
         if named not in ("jax", "jaxlib"):
             raise
         raise _missing_jax_error(str(error)) from None

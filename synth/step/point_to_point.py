@@ -1,12 +1,12 @@
 """Prices point-to-point transfers: every message is routed link by link.
 
 A message crosses the links of the outermost level at which its two devices differ, and the inner
-levels that those pass through; in a torus it goes dimension by dimension. Unlike in a collective,
+levels on the way there; in a torus it is routed dimension by dimension. Unlike in a collective,
 its bytes are not spread over the members of a child: a NIC shared by two devices carries both
-buffers. All messages are in flight at once, so the seconds are those of the busiest link, plus the
-longest latency.
+buffers. All messages are in flight at once, so a transfer takes the seconds of the busiest link
+plus the longest latency.
 
-Permutes are rarely measured, so on a calibrated system hops and shares are those fitted to
+Permutes are rarely measured. A calibrated system therefore uses the hops and shares fitted to
 all-to-all, whose messages are the most similar.
 """
 
@@ -31,10 +31,10 @@ _TOLERANCE = 1e-12
 
 
 def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
-    """Returns the price of a transfer and why; it is free if every device keeps its part.
+    """Returns the price of a transfer with its breakdown; free if every device keeps its part.
 
-    Raises InputError for a system with too many links to follow each, and for one that lacks
-    devices.
+    Raises InputError for a system with too many links to follow individually, and for a system with
+    missing devices.
     """
     system.check_even()
     pairs, size = request.pairs, float(request.size_bytes)
@@ -70,19 +70,19 @@ def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
 
 
 class _Leg:
-    """The messages that cross one level: their indices, and their ends at this level."""
+    """The messages that cross one level: their indices, and their end points at this level."""
 
     def __init__(self, level: int, which: Numbers, source: Devices, target: Devices) -> None:
         self.level, self.which, self.source, self.target = level, which, source, target
 
     def _children(self, wiring: Wiring) -> tuple[Numbers, Numbers, int]:
-        """Returns the children of the level from and to which messages go, and their number."""
+        """Returns the children that send, the children that receive, and the level's fan-out."""
         inside = wiring.system.hierarchy.devices_in_child(self.level)
         size = wiring.system.hierarchy.cardinalities[self.level]
         return self.source // inside % size, self.target // inside % size, size
 
     def entries(self, wiring: Wiring) -> Iterator[Entry]:
-        """Yields the load of a byte of every message on links of the level and on the way to it."""
+        """Yields the load per byte of each message on the level's links and on the inner levels."""
         link = wiring.system.links[self.level]
         for inner in wiring.system.through(self.level):
             yield from self._through(inner, wiring)
@@ -123,7 +123,7 @@ class _Leg:
 
 
 def _legs(pairs: Devices, wiring: Wiring) -> Iterator[_Leg]:
-    """Yields messages by the levels that they cross; in a torus each dimension is a leg."""
+    """Yields the messages of each level that they cross; in a torus each dimension is a leg."""
     hierarchy = wiring.system.hierarchy
     now, target = pairs.T.copy()
     for level, link in enumerate(wiring.system.links):
@@ -132,6 +132,7 @@ def _legs(pairs: Devices, wiring: Wiring) -> Iterator[_Leg]:
         if not len(which):
             continue
         ends = target[which]
+        # Only this dimension's coordinate changes here; the inner coordinates stay.
         if link.domain is Domain.TORUS:
             ends = ends // inside * inside + now[which] % inside
         yield _Leg(level, which, now[which], ends)

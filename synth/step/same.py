@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class IdentityKey(Generic[T]):
-    """A key for ``lru_cache``; it keeps the object alive, so that its id is not reused."""
+    """A key for ``lru_cache``. It keeps the object alive, so its id cannot be reused."""
 
     def __init__(self, one: T) -> None:
         self.one = one

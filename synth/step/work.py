@@ -1,7 +1,7 @@
 """Work of a step on one device: FLOPs by primitive, and the peak of live bytes.
 
-A loop's body counts as often as it is repeated. Nothing is fused or sharded: operations are those
-of the step's text.
+The body of a loop counts once per repetition. Nothing is fused or sharded: the operations are
+those of the step's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from synth.primitives import WorkKind, kind_of
 
 @dataclass(frozen=True)
 class PrimitiveWork:
-    """The work of one primitive in a step: how often it runs, and its FLOPs in total."""
+    """The work of one primitive in a step: how often it runs, and its total FLOPs."""
 
     primitive: str
     kind: str
@@ -28,7 +28,7 @@ class PrimitiveWork:
 
 @dataclass(frozen=True)
 class Repetition:
-    """A loop: how often its body runs in a step, its number of operations, and its line."""
+    """A loop: how often its body runs in a step, the number of operations in it, and its line."""
 
     count: int
     operations: int
@@ -47,7 +47,7 @@ def work_of(step: Step) -> tuple[PrimitiveWork, ...]:
 
 
 def list_repetitions(step: Step) -> tuple[Repetition, ...]:
-    """Returns the loops in the order of the text, those inside others after them."""
+    """Returns the loops in the order of the text; a nested loop follows the loop around it."""
     return tuple(
         Repetition(
             count * length_of(loop),
@@ -64,7 +64,7 @@ def count_primitives(
 ) -> Iterator[tuple[Operation, int]]:
     """Yields all operations except loops, and how often each runs.
 
-    ``counts`` has how often each operation of the graph itself runs, by default once.
+    ``counts`` is how often each operation of the graph itself runs; once by default.
     """
     counted = _count_operations(graph, repeat(1) if counts is None else counts)
     return ((operation, times) for operation, times in counted if operation.primitive != REPEATED)
@@ -76,10 +76,10 @@ def length_of(loop: Operation) -> int:
 
 
 def peak_bytes(step: Step) -> int:
-    """Returns the most bytes of values that are alive at once, in the order of the text.
+    """Returns the largest number of bytes of values alive at once, in the order of the text.
 
-    Inputs are not counted, nor are outputs that replace them: a new parameter is written in the
-    place of the old one. Results that a loop stacks are alive from its begin.
+    Inputs are not counted, nor are outputs that replace them: a new parameter overwrites the old
+    parameter in place. Results that a loop stacks are alive from the start of the loop.
     """
     in_place = {str(step.graph.outputs[out]) for out, _ in step.updates}
     return _peak(step.graph, in_place)
@@ -106,13 +106,14 @@ def _peak(graph: Graph, in_place: set[str]) -> int:
 
 
 def _stacked_names(loop: Operation) -> set[str]:
-    """Returns what the body writes into the results of the loop, which are counted outside."""
+    """Returns values that the body writes into the loop's results; they are counted outside."""
     assert loop.body is not None
     return {str(output) for output in loop.body.outputs}
 
 
 def _count_operations(graph: Graph, counts: Iterable[int]) -> Iterator[tuple[Operation, int]]:
     """Yields all operations, and how often each runs."""
+    # Not strict: ``counts`` may be an endless ``repeat``.
     for operation, times in zip(graph.operations, counts, strict=False):
         yield operation, times
         if operation.body is not None:

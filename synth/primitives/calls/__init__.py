@@ -1,4 +1,4 @@
-"""How primitives are called in JAX and in PyTorch; neither is imported, only written.
+"""Spells calls of primitives in JAX and in PyTorch, as text: neither is imported.
 
 >>> from synth.primitives.calls.torch import TORCH_SPELLING
 >>> TORCH_SPELLING.dtypes["bf16"]

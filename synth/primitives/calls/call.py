@@ -1,4 +1,4 @@
-"""One operation as a call in a runtime, and how the runtime spells numbers and element types."""
+"""One operation as a call in a runtime, and the runtime's spelling of numbers and element types."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from synth.primitives.calls.spelling import spell_number, spell_parameter
 from synth.primitives.factor import Offset
 
 LARGEST = {"f8_e4m3fn": "448.0"}
-"""The largest finite number of floats without infinity; what is larger becomes NaN."""
+"""The largest finite number of floats without infinity; larger numbers become NaN."""
 
 
 @dataclass(frozen=True)
 class RuntimeSpelling:
     """How a runtime spells numbers.
 
-    ``dtypes``: its element types; ``number``: a typed number; ``infinite``: the module of ``inf``
-    and ``nan``; ``limits``: the function that has the least and largest integer of a type.
+    ``dtypes``: its element types. ``number``: a typed number. ``infinite``: the module of ``inf``
+    and ``nan``. ``limits``: the function that returns the least and largest integer of a type.
     """
 
     name: str
@@ -33,14 +33,14 @@ class RuntimeSpelling:
     limits: str
 
     def literal(self, literal: Literal) -> str:
-        """A number with its element type. Raises InputError for a type that the runtime lacks."""
+        """Returns a number with its type. Raises InputError for a type that the runtime lacks."""
         if literal.dtype not in self.dtypes:
             raise InputError(f"{self.name} has no {literal.dtype}, and {literal} is of it")
         value = spell_number(literal, self.infinite)
         return self.number.format(value=value, dtype=self.dtypes[literal.dtype])
 
     def neutral(self, kind: ReductionKind, dtype: str) -> str:
-        """The neutral element of a reduction."""
+        """Returns the neutral element of a reduction."""
         if dtype == "bool":
             return str(kind is ReductionKind.MIN)
         if kind is ReductionKind.SUM:
@@ -50,7 +50,7 @@ class RuntimeSpelling:
             return f"{sign}{LARGEST[dtype]}"
         if is_float(dtype):
             return f"{sign}{self.infinite}.inf"
-        if dtype.startswith("u"):  # a runtime may keep these in a wider type, with other limits
+        if dtype.startswith("u"):  # A runtime may keep these in a wider type, with other limits.
             return "0" if kind is ReductionKind.MAX else str(2 ** int(dtype[1:]) - 1)
         end = "min" if kind is ReductionKind.MAX else "max"
         return f"{self.limits}({self.dtypes[dtype]}).{end}"
@@ -60,8 +60,8 @@ class RuntimeSpelling:
 class PrimitiveCall:
     """One operation on parts, to be written for a runtime.
 
-    ``operation``: that on parts, with their shapes and parameters. ``operands``: as Python,
-    numbers with their element type. ``offset``: what depends on the number of the part.
+    ``operation``: the operation on parts, with their shapes and parameters. ``operands``: as
+    Python, with typed numbers. ``offset``: the dependence on the number of the part.
     """
 
     operation: Operation
@@ -91,7 +91,7 @@ class PrimitiveCall:
         return self.runtime.dtypes[self.result.dtype]
 
     def given(self, at: int = 0) -> Type:
-        """The type of an operand."""
+        """Returns the type of an operand."""
         return self.operation.operands[at].type
 
     @property
@@ -100,36 +100,36 @@ class PrimitiveCall:
         return int(self.given().dtype.lstrip("uif"))
 
     def spell(self, name: str) -> str:
-        """A parameter as Python."""
+        """Returns a parameter as Python."""
         return spell_parameter(self.operation.parameter[name], self.runtime.dtypes)
 
     def keyword(self, name: str) -> str:
-        """``, name=value`` if the parameter is given, else nothing."""
+        """Returns ``, name=value`` if the parameter is given, else an empty text."""
         return f", {name}={self.spell(name)}" if name in self.operation.parameter else ""
 
     def check(self, **only: object) -> None:
-        """Raises InputError if a parameter has another value than the one that can be written."""
+        """Raises InputError if a parameter differs from the only value that can be written."""
         for name, value in only.items():
             if self.operation.parameter.get(name, value) != value:
                 raise self.refused(f"with {name}={self.spell(name)}")
 
     def refused(self, why: str) -> InputError:
-        """The error for a call that cannot be written."""
+        """Returns the error for a call that cannot be written."""
         problem = f"{self.runtime.name} has no {self.operation.primitive} {why}"
         return InputError(problem, where=self.operation.line)
 
     def write(self, writer: Writer) -> str:
-        """The call as Python. Raises InputError for a parameter that the operation lacks."""
+        """Returns the call as Python. Raises InputError for a parameter the operation lacks."""
         return _CallFormatter(self).format(writer) if isinstance(writer, str) else writer(self)
 
 
 Writer = str | Callable[[PrimitiveCall], str]
-"""An expression, or a function that makes one.
+"""An expression, or a function that returns an expression.
 
-An expression has ``{0}`` for an operand, ``{p0}`` if a number is to have no type, ``{1+}`` for the
-operands from 1 on, ``{all}`` for all; ``{axes}`` for a parameter, ``{?axes}`` for ``, axes=(0,)``
-or nothing if there is none; ``{primitive}`` for the name, and ``{made}`` for the element type of
-the result, ``{result.shape}`` for its shape.
+An expression has ``{0}`` for an operand, ``{p0}`` for an operand whose number has no type, ``{1+}``
+for the operands from 1 on, ``{all}`` for all; ``{axes}`` for a parameter, ``{?axes}`` for
+``, axes=(0,)`` or nothing if it is absent; ``{primitive}`` for the name, ``{made}`` for the element
+type of the result, and ``{result.shape}`` for its shape.
 """
 
 

@@ -1,4 +1,4 @@
-"""Calls of ``jax.lax`` that are no simple expressions."""
+"""Calls of ``jax.lax`` that are not simple expressions."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def gather(call: PrimitiveCall) -> str:
 def _index_own(call: PrimitiveCall, last: Sequence[int]) -> str:
     """Spells how an index finds this part's own entries: see ``own`` in the template.
 
-    ``last``: for each entry where the last window begins.
+    ``last``: for each entry, the start of the last window.
     """
     offset = call.offset
     assert offset is not None
@@ -144,7 +144,7 @@ def scatter(call: PrimitiveCall) -> str:
 
 
 def _find_last(call: PrimitiveCall) -> list[int]:
-    """For each entry of a scatter's index where the last window begins."""
+    """Returns for each entry of a scatter's index the start of the last window."""
     names = ("update_window_dims", "inserted_window_dims", "operand_batching_dims")
     places, *others = (read_entry(call.operation, "dimension_numbers", name) for name in names)
     shape, update = call.given().shape, call.given(2).shape
@@ -205,7 +205,7 @@ def wrap_key(call: PrimitiveCall) -> str:
 
 
 def _generator(call: PrimitiveCall) -> str:
-    """The keyword argument that selects a key's generator, empty for JAX's default."""
+    """Returns the keyword argument that selects a key's generator, empty for JAX's default."""
     kind = str(call.operation.parameter.get("impl", "fry"))
     if kind not in _GENERATORS:
         raise call.refused(f"of keys of kind {kind}")
@@ -216,7 +216,7 @@ _GENERATORS = {"fry": "", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def _map_elements(call: PrimitiveCall, element: str, function: str, more: str) -> str:
-    """Applies a function to every element of the operand: those of ``jax.random`` take one key.
+    """Applies a function to every element of the operand: functions of ``jax.random`` take one key.
 
     ``element`` names the parameter of the lambda expression that ``vmap`` maps; ``more`` are the
     other arguments.

@@ -17,8 +17,11 @@ def spell_number(number: Literal, infinite: str) -> str:
 
 
 def spell_parameter(value: Parameter, dtypes: Mapping[str, str]) -> str:
-    """Spells a parameter: numbers and lists as they are, element types as the runtime's, named
-    entries as keywords, other words in quotes."""
+    """Spells a parameter as Python.
+
+    Numbers and lists are spelled as they are, element types as the runtime's, named entries as
+    keywords, other words in quotes.
+    """
     if isinstance(value, str):
         return dtypes.get(value, f'"{value}"')
     if isinstance(value, float) and not math.isfinite(value):

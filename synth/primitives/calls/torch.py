@@ -1,4 +1,4 @@
-"""Calls of PyTorch that are no simple expressions."""
+"""Calls of PyTorch that are not simple expressions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TORCH_SPELLING = RuntimeSpelling(
     "math",
     "torch.iinfo",
 )
-"""Torch computes little with other unsigned numbers; for u32 and keys see ``torch_words``."""
+"""Other unsigned types support few operations in PyTorch; for u32 and keys see ``torch_words``."""
 
 
 def divide(call: PrimitiveCall) -> str:
@@ -69,7 +69,7 @@ def select(call: PrimitiveCall) -> str:
 
 
 def convert(call: PrimitiveCall) -> str:
-    """PyTorch leaves undefined what a float outside the range of integers becomes; JAX does not."""
+    """Writes a cast. JAX defines casts of out-of-range floats to integers; PyTorch does not."""
     made = call.result.dtype
     if made == "bool" or is_float(made) or not is_float(call.given().dtype):
         return call.write("{0}.to({new_dtype})")
@@ -136,7 +136,7 @@ def reduce(name: str, more: str = "") -> Writer:
 
 
 def reduce_logic(name: str, of_bits: str) -> Writer:
-    """Torch reduces booleans logically, but has no reduction of the bits of integers."""
+    """Returns the writer of a logical reduction: PyTorch has none of the bits of integers."""
     bits = f'reduce_bits({{0}}, {{axes}}, "{of_bits}")'
     return lambda call: call.write(reduce(name) if call.result.dtype == "bool" else bits)
 
@@ -172,7 +172,7 @@ def sort(call: PrimitiveCall) -> str:
 
 
 def find_top(call: PrimitiveCall) -> str:
-    """Exact, which is a better approximation than was requested."""
+    """Writes ``approx_top_k`` as an exact search, a better approximation than was requested."""
     if not read_number(call.operation, "aggregate_to_topk"):
         raise call.refused("of candidates that are not put together")
     smallest = "" if read_number(call.operation, "is_max_k") else ", smallest=True"
@@ -181,7 +181,7 @@ def find_top(call: PrimitiveCall) -> str:
 
 
 def _spell_equation(letters: Sequence[Sequence[int]]) -> str:
-    """An equation for ``einsum``: ``"ab,bc->ac"``."""
+    """Returns an equation for ``einsum``: ``"ab,bc->ac"``."""
     left, right, result = ("".join(ascii_letters[at] for at in indices) for indices in letters)
     return f'"{left},{right}->{result}"'
 
@@ -211,7 +211,7 @@ def multiply(call: PrimitiveCall) -> str:
 
 
 def multiply_groups(call: PrimitiveCall) -> str:
-    """A product for each group of rows: consecutive rows, or a stack if rows are summed."""
+    """Writes a product per group of rows: consecutive rows, or a stack if rows are summed."""
     entries = parse_entries(call.operation.parameter["ragged_dot_dimension_numbers"])
     dots = parse_dots(entries["dot_dimension_numbers"])
     (ragged,) = parse_numbers(entries["lhs_ragged_dimensions"])
@@ -296,7 +296,7 @@ def decompose_eigh(call: PrimitiveCall) -> str:
 
 
 def decompose_svd(function: str, values_only: str) -> Writer:
-    """Returns the writer for either runtime; primitives make the singular values first."""
+    """Returns the writer for either runtime; primitives return the singular values first."""
 
     def write(call: PrimitiveCall) -> str:
         call.check(subset_by_index=None)

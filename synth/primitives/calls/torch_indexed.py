@@ -10,7 +10,7 @@ from synth.primitives.parameters import read_entry
 
 
 def _indexing(call: PrimitiveCall, windows: str, places: str) -> str:
-    """Spells which entry of an index is of which dimension, for a gather or scatter."""
+    """Spells which dimension each entry of an index refers to, for a gather or scatter."""
     names = ("operand_batching_dims", "start_indices_batching_dims")
     if places == "scatter_dims_to_operand_dims":
         names = ("operand_batching_dims", "scatter_indices_batching_dims")
@@ -32,7 +32,7 @@ def gather(call: PrimitiveCall) -> str:
 
 
 def _find_fill_value(dtype: str) -> Parameter:
-    """JAX's default fill value: nan, the least signed number, or the largest unsigned one."""
+    """Returns JAX's default fill value: nan, the least signed or the largest unsigned number."""
     if is_float(dtype):
         return float("nan")
     if dtype == "bool":

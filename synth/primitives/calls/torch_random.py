@@ -1,9 +1,10 @@
 """JAX's random numbers in PyTorch, bit for bit: words of 32 bits, keys, and Threefry.
 
-PyTorch hardly computes with unsigned integers, so a word of 32 bits is kept in an int64 and cut to
-32 bits after operations that may exceed them. A key is an int64, too, its first word in the upper
-half: so an array of keys has the same shape as in JAX, and is redistributed like any other. The
-bits are those of ``jax_threefry_partitionable``, JAX's default: each depends on its own index.
+PyTorch supports few operations on unsigned integers, so a 32-bit word is kept in an int64 and
+truncated to 32 bits after operations that may exceed them. A key is also an int64, with its first
+word in the upper half. An array of keys therefore has the same shape as in JAX, and is
+redistributed like any other array. The bits are those of ``jax_threefry_partitionable``, JAX's
+default: each depends on its own index.
 
 Threefry-2x32 of 20 rounds: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as
 1, 2, 3* (SC'11), as in ``jax/_src/prng.py``.
@@ -16,7 +17,7 @@ from synth.primitives.parameters import read_number
 
 _SIGNED = {"u32": "i32", "i32": "i32", "f32": "i32", "f16": "i16", "bf16": "i16", "i16": "i16"}
 _SIGNED |= {"f64": "i64", "i64": "i64", "i8": "i8", "u8": "i8", "f8_e4m3fn": "i8", "f8_e5m2": "i8"}
-"""For each element type the signed one of as many bits."""
+"""The signed type of equal width for each element type."""
 THREEFRY = "fry"
 
 

@@ -1,8 +1,8 @@
 """Factors of gather and of the scatters.
 
-The last dimension of the indices is the index itself; the others are rows of indices, each of which
-reads (writes) one window. An embedding has one indexed dimension, the words: if it is cut, each
-part looks up its own words and takes zero for the others, so results are partial sums.
+The last dimension of the indices is the index itself. The other dimensions are rows of indices,
+each of which reads (writes) one window. An embedding has one indexed dimension, the words. If it is
+cut, each part looks up its own words and takes zero for the others, so results are partial sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUMBERS = "dimension_numbers"
 
 
 def gather(operation: Operation) -> Indices:
-    """Whole windows that are not indexed, rows and batches are free; indexed dimensions: sum."""
+    """Names indices: whole unindexed windows, rows and batches are free, indexed dimensions sum."""
     operand, indices = operation.shapes
     collapsed, indexed = (
         read_entry(operation, NUMBERS, key) for key in ("collapsed_slice_dims", "start_index_map")
@@ -43,16 +43,17 @@ def gather(operation: Operation) -> Indices:
 
 
 def scatter_onto(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
-    """scatter-add and similar: windows, batches and the indexed dimension are free.
+    """Returns the rule of scatter-add and similar: windows, batches and the index are free.
 
-    Rows of indices are contracted to a partial value of this kind; the operand is then partial,
-    too. None, for scatter-mul: there is no such partial value, and rows cannot be cut.
+    The index is the indexed dimension. Rows of indices are contracted to a partial value of this
+    kind; the operand is then partial, too. None, for scatter-mul: there is no partial value of this
+    kind, and rows cannot be cut.
     """
     return lambda operation: _scatter(operation, kind)
 
 
 def scatter(operation: Operation) -> Indices:
-    """Windows and batches are free; the indexed dimension, too, if indices are unique."""
+    """Names indices: windows and batches are free, the indexed dimension if indices are unique."""
     return _scatter(operation, None, indexed=bool(read_number(operation, "unique_indices")))
 
 
@@ -95,7 +96,7 @@ def _row_names(shape: Sequence[int], batches: Sequence[int]) -> Names:
 def _interleave(
     rank: int, places: Sequence[int], windows: Sequence[str | None], rows: Names
 ) -> Names:
-    """Returns names with windows at their places, and rows in their order at all others."""
+    """Returns names with windows at their places, and rows in order at all other places."""
     others = iter(rows)
     at_place = dict(zip(places, windows, strict=True))
     return tuple(at_place[at] if at in at_place else next(others) for at in range(rank))

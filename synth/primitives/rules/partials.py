@@ -1,8 +1,9 @@
-"""Rows with partial operands: which operands may be partial, and which partial results follow.
+"""Rows with partial operands: which operands may be partial, and the partial results that follow.
 
-A sum commutes with linear operations: ``-(a + b) = -a + -b``; a maximum with operations that are
-monotone and defined everywhere: ``exp(max(a, b)) = max(exp(a), exp(b))``. ``log`` is not: a part
-may be negative although the maximum is not. A primitive without a rule is an error, never a guess.
+A sum commutes with linear operations: ``-(a + b) = -a + -b``. A maximum commutes with operations
+that are monotone and defined everywhere: ``exp(max(a, b)) = max(exp(a), exp(b))``. ``log`` is not
+defined everywhere: a part may be negative although the maximum is not. A primitive without a rule
+is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ SUM, MAX, MIN = ReductionKind.SUM, ReductionKind.MAX, ReductionKind.MIN
 ORDERED = (MAX, MIN)
 MIRROR = {MAX: MIN, MIN: MAX}
 ALL_SUBSETS = 4
-"""The most operands of which all subsets become rows; of more (a long concatenate) only each
-operand alone and all together."""
+"""The most operands whose subsets all become rows.
+
+With more operands (a long concatenate) only each operand alone and all together do.
+"""
 
 PartialRule = Callable[[Operation], Iterator[Row]]
 
@@ -32,7 +35,7 @@ def _row(operation: Operation, partial: Mapping[int, AxisSharding], result: Axis
 
 
 def _wraps(operation: Operation) -> bool:
-    """Whether arithmetic wraps around, as that of integers does, and so keeps no order.
+    """Returns whether arithmetic wraps around, as integers do, and therefore keeps no order.
 
     This matters even for small numbers: padding around a block of a minimum is the largest number.
     """
@@ -40,7 +43,7 @@ def _wraps(operation: Operation) -> bool:
 
 
 def through_rule(kinds: Sequence[ReductionKind], *places: int) -> PartialRule:
-    """One of these operands (default: the first) is partial, and the results are, too."""
+    """Returns a rule: one of these operands (default: first) is partial, and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         for place in places or (0,):
@@ -51,7 +54,7 @@ def through_rule(kinds: Sequence[ReductionKind], *places: int) -> PartialRule:
 
 
 def sums_rule(*places: int) -> PartialRule:
-    """These operands (default: all) are partial sums, and so are the results."""
+    """Returns a rule: these operands (default: all) are partial sums, and so are the results."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         chosen = places or range(len(operation.operands))
@@ -61,7 +64,10 @@ def sums_rule(*places: int) -> PartialRule:
 
 
 def extremes_rule(*places: int, kinds: Sequence[ReductionKind] = ORDERED) -> PartialRule:
-    """Any subset of these operands (default: all) are maxima (minima), and so are the results."""
+    """Returns a rule: any subset of these operands are maxima (minima), and so are the results.
+
+    By default all operands.
+    """
 
     def rule(operation: Operation) -> Iterator[Row]:
         for chosen in _subsets(places or range(len(operation.operands))):
@@ -78,7 +84,7 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def shift_rule(*places: int) -> PartialRule:
-    """A replicated value may be added to a maximum or minimum, except of integers."""
+    """Returns a rule: a replicated value may be added to an extreme, except of integers."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         if not _wraps(operation):
@@ -88,7 +94,7 @@ def shift_rule(*places: int) -> PartialRule:
 
 
 def mirror_rule(place: int) -> PartialRule:
-    """The operand is negated, so a maximum becomes a minimum."""
+    """Returns a rule: the operand is negated, so a maximum becomes a minimum."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         if not _wraps(operation):
@@ -99,20 +105,20 @@ def mirror_rule(place: int) -> PartialRule:
 
 
 def select_rows(operation: Operation) -> Iterator[Row]:
-    """select_n: the predicate is replicated; the values are all sums, or any of them maxima."""
+    """Yields rows of select_n: a replicated predicate; values are all sums, or any are maxima."""
     values = range(1, len(operation.operands))
     yield from sums_rule(*values)(operation)
     yield from extremes_rule(*values)(operation)
 
 
 def divide_rows(operation: Operation) -> Iterator[Row]:
-    """div: the numerator may be a sum, except of integers, whose division rounds."""
+    """Yields rows of div: the numerator may be a sum, except of integers, whose division rounds."""
     if is_float(operation.operands[0].type.dtype):
         yield from through_rule((SUM,))(operation)
 
 
 def convert_rows(operation: Operation) -> Iterator[Row]:
-    """Casts of sums to a float, which change only rounding; of maxima if they keep the order."""
+    """Yields rows of casts: of sums to floats, up to rounding; of maxima if order is preserved."""
     before, after = operation.operands[0].type.dtype, operation.results[0].type.dtype
     if is_float(after) and not before.startswith("u"):
         yield from through_rule((SUM,))(operation)
@@ -121,7 +127,7 @@ def convert_rows(operation: Operation) -> Iterator[Row]:
 
 
 def _keeps_order(before: str, after: str) -> bool:
-    """Whether a cast wraps nothing around: to floats, or to integers that are wide enough."""
+    """Returns whether a cast never wraps around: to floats, or to integers that are wide enough."""
     if after in ("bool", *WITHOUT_INFINITY) or before == after:
         return before == after
     if is_float(after) or before == "bool":
@@ -134,26 +140,26 @@ def _keeps_order(before: str, after: str) -> bool:
 
 
 WHOLE_BITS = 32
-"""Casts of floats to integers of at least so many bits saturate; narrower ones may wrap."""
+"""Casts of floats to integers of at least this many bits saturate; narrower casts may wrap."""
 WITHOUT_INFINITY = ("f8_e4m3fn",)
-"""Floats in which overflow gives NaN, which has no order."""
+"""Floats whose overflow gives NaN, which has no order."""
 
 
 def odd_power_rows(operation: Operation) -> Iterator[Row]:
-    """Positive odd powers are monotone, except those of integers, which wrap around."""
+    """Yields rows of positive odd powers, which are monotone, except of wrapping integers."""
     power = read_number(operation, "y")
     if power % 2 and power > 0 and not _wraps(operation):
         yield from through_rule(ORDERED)(operation)
 
 
 def gather_rows(operation: Operation) -> Iterator[Row]:
-    """gather only moves data, unless it fills out-of-bounds entries, which each part would add."""
+    """Yields rows of gather, which only moves data; none if it fills, as each part would add it."""
     if read_word(operation, "mode") != "fill_or_drop":
         yield from through_rule(tuple(ReductionKind))(operation)
 
 
 def sort_rows(operation: Operation) -> Iterator[Row]:
-    """sort: keys are replicated, so all parts have the same order, and payloads may be partial."""
+    """Yields rows of sort: keys are replicated, so parts sort alike; payloads may be partial."""
     keys = read_number(operation, "num_keys")
     for chosen in _subsets(range(keys, len(operation.operands))):
         for kind in ReductionKind:
@@ -162,7 +168,7 @@ def sort_rows(operation: Operation) -> Iterator[Row]:
 
 
 def extreme_rule(kind: ReductionKind) -> PartialRule:
-    """max: of a maximum or minimum with a replicated value, or of two maxima."""
+    """Returns the rule of max: a maximum or minimum with a replicated value, or two maxima."""
 
     def rule(operation: Operation) -> Iterator[Row]:
         yield from through_rule(ORDERED, 0, 1)(operation)

@@ -13,7 +13,7 @@ from synth.primitives.parameters import read_number, read_numbers, read_pairs
 
 
 def elementwise(operation: Operation) -> Indices:
-    """Every dimension; scalar operands, and dimensions that are broadcast, are replicated."""
+    """Names every dimension; scalar operands and broadcast dimensions are replicated."""
     result = operation.results[0].type.shape
     names = all_of(result)
     operands: list[Names] = []
@@ -24,7 +24,7 @@ def elementwise(operation: Operation) -> Indices:
 
 
 def except_named(parameter: str) -> Callable[[Operation], Indices]:
-    """Every dimension except those in a parameter; operands and results have one rank."""
+    """Returns a rule: every dimension except those in a parameter; all values have one rank."""
 
     def rule(operation: Operation) -> Indices:
         value = operation.parameter[parameter]
@@ -37,7 +37,7 @@ def except_named(parameter: str) -> Callable[[Operation], Indices]:
 def _match_dimensions(operation: Operation, excluded: Iterable[int]) -> Indices:
     """Gives operands and results of one rank the same index for each dimension not excluded."""
     rank = len(operation.results[0].type.shape)
-    excluded = {at % rank for at in excluded}  # approx_top_k counts from the end
+    excluded = {at % rank for at in excluded}  # approx_top_k counts from the end.
 
     def names(shape: tuple[int, ...]) -> Names:
         return tuple(None if at in excluded else name for at, name in enumerate(all_of(shape)))
@@ -47,7 +47,7 @@ def _match_dimensions(operation: Operation, excluded: Iterable[int]) -> Indices:
 
 
 def no_factors(operation: Operation) -> Indices:
-    """No factor: computed whole, so that random values do not depend on the plan."""
+    """Names no index: computed in full, so random values do not depend on the plan."""
     return Indices(
         list(map(none_of, operation.shapes)),
         [none_of(result.type.shape) for result in operation.results],
@@ -55,7 +55,7 @@ def no_factors(operation: Operation) -> Indices:
 
 
 def same_width(operation: Operation) -> Indices:
-    """Bits reinterpreted as another type: elementwise if it has the same width, else no factor."""
+    """Names indices of a bit cast: elementwise if both types have the same width, else none."""
     shape = operation.results[0].type.shape
     return (
         elementwise(operation)
@@ -65,20 +65,20 @@ def same_width(operation: Operation) -> Indices:
 
 
 def transpose(operation: Operation) -> Indices:
-    """Every dimension."""
+    """Names every dimension."""
     names = all_of(operation.operands[0].type.shape)
     return Indices([names], [tuple(names[at] for at in read_numbers(operation, "permutation"))])
 
 
 def squeeze(operation: Operation) -> Indices:
-    """Every dimension that is kept."""
+    """Names every dimension that is kept."""
     names = all_of(operation.operands[0].type.shape)
     removed = read_numbers(operation, "dimensions")
     return Indices([names], [tuple(name for at, name in enumerate(names) if at not in removed)])
 
 
 def broadcast_in_dim(operation: Operation) -> Indices:
-    """Every dimension of the result; the operand has those that are not broadcast."""
+    """Names every dimension of the result; the operand has those that are not broadcast."""
     shape, result = operation.operands[0].type.shape, operation.results[0].type.shape
     names = all_of(result)
     operand = tuple(
@@ -89,11 +89,11 @@ def broadcast_in_dim(operation: Operation) -> Indices:
 
 
 def reshape(operation: Operation) -> Indices:
-    """The first dimensions of each block, within which both shapes have equally many elements.
+    """Names the first dimension of each block, in which both shapes have equally many elements.
 
     ``[6,4] -> [24]`` is one block, with a factor of size gcd(6, 24): cutting 6 and 24 cuts its
-    elements in the same order. Minor dimensions have no factor, although one would be possible
-    if all major dimensions were cut to single elements.
+    elements in the same order. Minor dimensions have no factor. A factor would be possible if all
+    major dimensions were cut to single elements.
     """
     shape, result = operation.operands[0].type.shape, operation.results[0].type.shape
     names: list[Names] = [none_of(shape), none_of(result)]
@@ -126,7 +126,7 @@ def _put(names: Names, place: int, name: str) -> Names:
 
 
 def iota(operation: Operation) -> Indices:
-    """Every dimension; along the counted one, a part adds its offset."""
+    """Names every dimension; along the counted dimension, a part adds its offset."""
     names = all_of(operation.results[0].type.shape)
     notes = _each_cut(names, "shape")
     along = read_number(operation, "dimension")
@@ -139,7 +139,10 @@ def _each_cut(names: Names, parameter: str) -> dict[str, Note]:
 
 
 def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
-    """Kept dimensions are free, reduced ones contracted to a kind (None: they cannot be cut)."""
+    """Returns a rule: kept dimensions are free, reduced dimensions are contracted to a kind.
+
+    If the kind is None, reduced dimensions cannot be cut.
+    """
 
     def rule(operation: Operation) -> Indices:
         reduced = read_numbers(operation, "axes")
@@ -153,21 +156,21 @@ def reduce(kind: ReductionKind | None) -> Callable[[Operation], Indices]:
 
 
 def stack(operation: Operation) -> Indices:
-    """Every dimension of the operands; not the one along which they are stacked."""
+    """Names every dimension of the operands, but not the stacking dimension."""
     names = all_of(operation.operands[0].type.shape)
     at = read_number(operation, "axis")
     return Indices([names] * len(operation.operands), [(*names[:at], None, *names[at:])])
 
 
 def unstack(operation: Operation) -> Indices:
-    """Every dimension of the results."""
+    """Names every dimension of the results."""
     names = all_of(operation.results[0].type.shape)
     at = read_number(operation, "axis")
     return Indices([(*names[:at], None, *names[at:])], [names] * len(operation.results))
 
 
 def tile(operation: Operation) -> Indices:
-    """Dimensions that are not repeated, and copies of a repeated one, whose operand is whole."""
+    """Names unrepeated dimensions, and copies of repeated ones, whose operand is whole."""
     repeats = read_numbers(operation, "reps")
     operand = _find_whole([count == 1 for count in repeats])
     copies = [f"copies {at}" for at in range(len(repeats))]
@@ -177,7 +180,10 @@ def tile(operation: Operation) -> Indices:
 
 
 def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
-    """``reduce`` for booleans; and, or of the bits of integers are no minimum, maximum."""
+    """Returns the rule of ``reduce`` for booleans, and its rule without a kind for integers.
+
+    The bitwise and of integers is no minimum, and the bitwise or no maximum.
+    """
 
     def rule(operation: Operation) -> Indices:
         is_logic = operation.results[0].type.dtype == "bool"
@@ -187,7 +193,7 @@ def reduce_logic(kind: ReductionKind) -> Callable[[Operation], Indices]:
 
 
 def slice_(operation: Operation) -> Indices:
-    """Dimensions that are taken whole."""
+    """Names dimensions that are taken whole."""
     shape = operation.operands[0].type.shape
     starts, limits = (
         read_numbers(operation, "start_indices"),
@@ -205,7 +211,7 @@ def slice_(operation: Operation) -> Indices:
 
 
 def dynamic_slice(operation: Operation) -> Indices:
-    """Dimensions that are taken whole."""
+    """Names dimensions that are taken whole."""
     shape = operation.operands[0].type.shape
     names = _find_whole(
         [
@@ -218,14 +224,14 @@ def dynamic_slice(operation: Operation) -> Indices:
 
 
 def dynamic_update_slice(operation: Operation) -> Indices:
-    """Dimensions that are overwritten whole."""
+    """Names dimensions that are overwritten whole."""
     shape, update = operation.shapes[:2]
     names = _find_whole([size == written for size, written in zip(shape, update, strict=True)])
     return Indices([names, names, *(() for _ in operation.operands[2:])], [names])
 
 
 def pad(operation: Operation) -> Indices:
-    """Dimensions to which nothing is added."""
+    """Names dimensions to which no padding is added."""
     names = _find_whole([edges == (0, 0, 0) for edges in read_pairs(operation, "padding_config")])
     return Indices([names, ()], [names])
 

@@ -19,13 +19,13 @@ from synth.primitives.rules.windows import tiles
 
 
 def dot_general(operation: Operation) -> Indices:
-    """Batch, left and right dimensions are free, contracting ones are summed."""
+    """Names batch, left and right dimensions, which are free, and contracting dimensions."""
     left, right = _dot_names(operation, parse_dots(operation.parameter["dimension_numbers"]))
     return Indices([left, right], [_result(left, right)])
 
 
 def ragged_dot_general(operation: Operation) -> Indices:
-    """As dot_general, but the ragged dimension and that of groups cannot be cut.
+    """Names indices as dot_general, but the ragged dimension and the groups cannot be cut.
 
     Sizes of groups are replicated; if they differ by batch, batches cannot be cut either.
     """
@@ -62,7 +62,7 @@ def _dot_names(operation: Operation, dots: Dots) -> tuple[Names, Names]:
 
 
 def _result(left: Names, right: Names) -> Names:
-    """Batches in their order, then the other dimensions of the left and of the right operand."""
+    """Returns batches in order, then other dimensions of the left and of the right operand."""
     batches = sorted((n for n in left if n and n.startswith("batch")), key=lambda n: int(n[6:]))
     kept = [n for n in left if n and n.startswith("left")]
     return (*batches, *kept, *(n for n in right if n and n.startswith("right")))
@@ -73,11 +73,11 @@ def _drop_names(names: Names, dropped: set[str | None]) -> Names:
 
 
 def convolution(operation: Operation) -> Indices:
-    """Batch and output features are free, input features are summed; with groups, only groups.
+    """Names batch and output features (free) and input features (summed); groups exclude features.
 
-    A spatial dimension is free if its windows tile it: kernel and stride are equal, and there is no
-    padding or dilation. Otherwise windows would reach into neighbouring parts (halo exchange),
-    which is refused.
+    With groups, only groups are cut instead of features. A spatial dimension is free if its windows
+    tile it: kernel and stride are equal, and there is no padding or dilation. Otherwise windows
+    would reach into neighbouring parts (halo exchange), which is refused.
     """
     images, kernels, results = (
         read_entry(operation, "dimension_numbers", name)

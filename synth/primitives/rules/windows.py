@@ -1,7 +1,7 @@
 """Factors of windows that tile a dimension: pooling, and its gradient.
 
-With windows of two, a stride of two and no padding, a part that has whole windows needs nothing of
-its neighbours. Overlapping windows would, so they have no factor.
+With windows of two, a stride of two and no padding, a part of whole windows needs no data from its
+neighbours. Overlapping windows do, so they have no factor.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from synth.primitives.parameters import read_numbers, read_pairs
 
 
 def tiles(size: int, window: int, stride: int, padding: Sequence[int]) -> bool:
-    """Whether every element of a dimension belongs to exactly one window."""
+    """Returns whether every element of a dimension belongs to exactly one window."""
     return window == stride and not any(padding) and size % window == 0
 
 
 def reduce_window(operation: Operation) -> Indices:
-    """Dimensions that windows tile; the number of parts must divide the number of windows."""
+    """Names dimensions that windows tile; the number of parts must divide the number of windows."""
     names, notes = _index_tiles(operation, operation.operands[0].type.shape)
     return Indices([names], [names], notes=notes)
 
 
 def select_and_scatter_add(operation: Operation) -> Indices:
-    """The gradient of max-pooling: source (one for each window), operand and result share names."""
+    """Names the indices of max-pooling's gradient; source, operand and result share names.
+
+    The source has one element for each window.
+    """
     names, notes = _index_tiles(operation, operation.operands[1].type.shape)
     return Indices([names, names], [names], notes=notes)
 

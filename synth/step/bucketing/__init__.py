@@ -1,10 +1,10 @@
-"""Finds the gradient buckets that end a step first, for users of DDP who plan nothing else.
+"""Finds the gradient buckets with the fastest step, for users of DDP who plan nothing else.
 
-The backward pass of a replica is read off its simulated tasks (``gradients``), buckets are timed
-(``clock``), the best of all are found exactly (``choosing``), and compared with DDP's own within
-the prediction error (``compare_policies``). ``write_script`` writes them for DDP.
+The backward pass of a replica is read from its simulated tasks (``gradients``). Buckets are timed
+(``clock``), the best are found exactly (``choosing``), and compared with DDP's default within
+the prediction error (``compare_policies``). ``write_script`` writes the buckets for DDP.
 
-Three gradients, of which the first is made long before the others:
+Of three gradients, the first is computed long before the others:
 
 >>> from synth.step.bucketing.choosing import find_buckets
 >>> from synth.step.bucketing.gradients import BackwardPass, Gradient

@@ -1,10 +1,10 @@
-"""The buckets that end first, and those that DDP fills.
+"""Finds the buckets that end first, and the buckets that DDP fills.
 
-Buckets are runs of gradients in the order in which they are made, as a reducer that waits for none
-fills them. Let ``end[j]`` be the least time by which the first j gradients are reduced. The last of
-their buckets begins after some i, and nothing before matters but ``end[i]``:
-``end[j] = min over i < j of max(end[i], ready[j]) + seconds(bytes of i to j)``. So the best of all
-2^(n-1) ways to cut n gradients into runs is found in n^2 steps, whatever the seconds are.
+Buckets are runs of gradients in the order of computation, as a reducer that never waits fills them.
+Let ``end[j]`` be the earliest time by which the first j gradients are reduced. The last of their
+buckets begins after some i, and of everything before only ``end[i]`` matters:
+``end[j] = min over i < j of max(end[i], ready[j]) + seconds(bytes of i to j)``. The best of all
+2^(n-1) ways to cut n gradients into runs is therefore found in n^2 steps, for any seconds.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from synth.step.bucketing.gradients import BackwardPass
 
 MIB = 2**20
 FIRST_BYTES, USUAL_BYTES = MIB, 25 * MIB
-"""DDP's default bytes of the first bucket and of all others."""
+"""DDP's default sizes of the first bucket and of all other buckets, in bytes."""
 
 TOLERANCE = 0.001
-"""The share of a step that more buckets must gain to be worth it."""
+"""The share of a step that additional buckets must save to be worthwhile."""
 
 CAPS_MIB = tuple(2**power for power in range(11))
 """Values of DDP's ``bucket_cap_mb`` that are tried: one number for all buckets."""
 
 
 def fill_buckets(backward: BackwardPass, caps_bytes: Sequence[int]) -> Ends:
-    """Fills buckets as DDP does: one ends with the gradient by which it has its bytes or more.
+    """Fills buckets as DDP does: a bucket ends with the gradient at which it reaches its cap.
 
-    Each bucket has the next of ``caps_bytes``, those after the last the last one.
+    The buckets take the caps in ``caps_bytes`` in order; all later buckets take the last cap.
 
     >>> from synth.step.bucketing.gradients import Gradient
     >>> made = tuple(Gradient(name, -1, 1, 4, 0.0) for name in "abcde")
@@ -63,11 +63,12 @@ def fill_by_default(backward: BackwardPass) -> Ends:
 def find_buckets(
     backward: BackwardPass, summing: AllReduceSeconds, within: float = TOLERANCE
 ) -> Ends:
-    """The fewest buckets whose step exceeds the best by at most a share ``within``.
+    """Returns the fewest buckets whose step exceeds the best by at most a share ``within``.
 
     With k buckets, one more each round: ``end[k][j] = min over i of max(end[k-1][i], ready[j]) +
-    seconds(bytes of i to j)``. Where reductions are hidden, very many buckets may end a microsecond
-    before few; each is one more launch, which the clock does not charge to compute.
+    seconds(bytes of i to j)``. If reductions are hidden, very many buckets may end a microsecond
+    before a few buckets. Each bucket is one more launch, which the clock does not charge to
+    compute.
     """
     ready = np.array([gradient.ready_seconds for gradient in backward.gradients])
     costs = list(_costs(backward, summing))
@@ -86,11 +87,11 @@ def find_buckets(
 
 
 def find_contended_buckets(backward: BackwardPass, summing: AllReduceSeconds, taken: float) -> Ends:
-    """The buckets with which a step ends first, if reductions take a share of the cores.
+    """Returns the buckets with the fastest step, if reductions take a share of the cores.
 
-    Of two ways to fill the buckets up to a gradient, one that is later both in computing and in
-    reducing leads to no better end. So for each number of gradients the ways are kept that no other
-    beats in both; the result is the best of all.
+    Of two ways to fill the buckets up to a gradient, a way that is later both in compute and in
+    reductions leads to no better end. For each number of gradients the search therefore keeps the
+    ways that no other way beats in both; the result is the best of all.
     """
     ready = [gradient.ready_seconds for gradient in backward.gradients]
     kept: list[dict[BucketClock, Ends]] = [{BucketClock(): ()}]
@@ -113,7 +114,7 @@ def find_contended_buckets(backward: BackwardPass, summing: AllReduceSeconds, ta
 
 
 def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) -> float:
-    """The earliest end of the last reduction, with any number of buckets."""
+    """Returns the earliest end of the last reduction, with any number of buckets."""
     end = [0.0]
     for at, cost in enumerate(costs):
         end.append(float(np.min(np.maximum(np.array(end), ready[at]) + cost)))
@@ -121,7 +122,7 @@ def _best_end(ready: NDArray[np.float64], costs: Sequence[NDArray[np.float64]]) 
 
 
 def bound_buckets(backward: BackwardPass, summing: AllReduceSeconds) -> BucketBounds:
-    """Lower bounds over all buckets."""
+    """Returns lower bounds over all buckets."""
     total = [0.0]
     last = 0.0
     for cost in _costs(backward, summing):
@@ -137,7 +138,7 @@ def bound_buckets(backward: BackwardPass, summing: AllReduceSeconds) -> BucketBo
 
 
 def _costs(backward: BackwardPass, summing: AllReduceSeconds) -> Iterator[NDArray[np.float64]]:
-    """Yields for each gradient the seconds of buckets that end with it, by their first gradient."""
+    """Yields for each gradient the seconds of buckets ending with it, by their first gradient."""
     upto = np.array(backward.upto_bytes)
     known: dict[int, float] = {}
     for at in range(1, len(upto)):
@@ -149,7 +150,7 @@ def _costs(backward: BackwardPass, summing: AllReduceSeconds) -> Iterator[NDArra
 
 
 def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
-    """Walks back from the end, along where the last bucket of each round begins."""
+    """Walks back from the end, along the start of the last bucket of each round."""
     ends, at = list[int](), count
     for cut in reversed(cuts):
         ends.append(at)
@@ -161,7 +162,7 @@ def _cuts(cuts: Sequence[NDArray[np.int64]], count: int) -> Ends:
 def best_cap(
     backward: BackwardPass, summing: AllReduceSeconds, taken: float = 0.0
 ) -> tuple[int, Ends]:
-    """The number of MiB for all buckets with which a step ends first, the largest of equal ones."""
+    """Returns the MiB for all buckets with the fastest step, the largest if equal, and the ends."""
     by_cap = {cap: fill_buckets(backward, (cap * MIB,)) for cap in CAPS_MIB}
 
     def seconds(cap: int) -> tuple[float, int]:

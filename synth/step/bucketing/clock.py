@@ -1,12 +1,12 @@
-"""Times buckets: one all-reduce after the other, overlapping with compute, each once it is full.
+"""Times buckets: all-reduces run one by one, each when its bucket is full, and overlap compute.
 
-A bucket is full when the last of its gradients is made; DDP sends buckets in order, on one stream.
-So for buckets 1, 2, ... that are full at r and whose reductions take c seconds,
-``end[k] = max(end[k-1], r[k]) + c[k]``, and the optimizer begins when the backward pass and the
-last reduction have ended.
+A bucket is full when the last of its gradients is computed; DDP sends buckets in order, on one
+stream. For buckets 1, 2, ... that are full at r and whose reductions take c seconds,
+``end[k] = max(end[k-1], r[k]) + c[k]``. The optimizer begins when the backward pass and the last
+reduction have ended.
 
-Where a reduction takes a share of the cores (``taken``, as on a CPU), what is computed meanwhile
-takes longer, and gradients are made later: then ``r[k]`` depends on the buckets before.
+If a reduction takes a share of the cores (``taken``, as on a CPU), concurrent compute takes longer,
+and gradients are computed later. In that case ``r[k]`` depends on the earlier buckets.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from itertools import pairwise
 from synth.step.bucketing.gradients import BackwardPass
 
 Ends = tuple[int, ...]
-"""For each bucket the number of gradients up to its last: ``(3, 5)`` has 3 and 2 of them."""
+"""For each bucket the number of gradients up to its last: ``(3, 5)`` are buckets of 3 and 2."""
 
 AllReduceSeconds = Callable[[int], float]
-"""Seconds of an all-reduce of so many bytes."""
+"""Seconds of an all-reduce, by its number of bytes."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients ``first`` to ``last`` (exclusive) sent as one, with begin and end."""
+    """Gradients ``first`` to ``last`` (exclusive) reduced together, with begin and end."""
 
     first: int
     last: int
@@ -39,19 +39,20 @@ class Bucket:
 class BucketClock:
     """The state of a step: its time, seconds computed, and the end of reductions (``busy``)."""
 
+    # The order of the fields matters: ``find_contended_buckets`` sorts clocks by ``now`` first.
     now: float = 0.0
     busy: float = 0.0
     done: float = 0.0
 
     def computed(self, done: float, taken: float) -> BucketClock:
-        """The state once ``done`` seconds are computed, slower while a reduction goes on."""
+        """Returns the state once ``done`` seconds are computed, slower during a reduction."""
         shared = min(done - self.done, max(0.0, self.busy - self.now) * (1 - taken))
         return BucketClock(
             self.now + shared / (1 - taken) + done - self.done - shared, self.busy, done
         )
 
     def summed(self, seconds: float) -> BucketClock:
-        """The state with one more reduction, after those going on."""
+        """Returns the state with one more reduction, after the reductions in progress."""
         return BucketClock(self.now, max(self.now, self.busy) + seconds, self.done)
 
 
@@ -70,12 +71,12 @@ class BucketTimeline:
 
     @property
     def exposed_seconds(self) -> float:
-        """By how much the last reduction ends after the backward pass."""
+        """Seconds from the end of the backward pass to the end of the last reduction."""
         return max(0.0, self.buckets[-1].end_seconds - self.computed_seconds)
 
     @property
     def summing_seconds(self) -> float:
-        """Seconds of all reductions together."""
+        """Total seconds of all reductions."""
         return sum(bucket.end_seconds - bucket.begin_seconds for bucket in self.buckets)
 
 
@@ -83,9 +84,9 @@ class BucketTimeline:
 class BucketBounds:
     """Lower bounds over all buckets, each with the update afterwards.
 
-    ``compute``: nothing waits. ``communication``: the first gradient, then all reductions one after
-    the other, in the buckets that are reduced fastest. ``chain``: the last bucket is sent when the
-    last gradient is made, and has at least that one.
+    ``compute``: compute never waits. ``communication``: the first gradient, then all reductions one
+    by one, in the buckets that are reduced fastest. ``chain``: the last bucket is sent when the
+    last gradient is computed, and contains at least that gradient.
     """
 
     compute_seconds: float

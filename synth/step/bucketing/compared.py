@@ -1,7 +1,7 @@
 """Compares buckets: DDP's default, the extremes, one cap for all, and the best.
 
-Differences are judged as those of whole plans: errors of computing are common to both and cancel,
-and so are those of links. Differences below the clock's error are ties.
+Differences are judged like differences between whole plans: errors of compute and of links are
+common to both sides and cancel. Differences below the clock's error are ties.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPUTING, LINKS = UncertaintySource("computing"), UncertaintySource("links")
 
 
 class FillPolicy(Enum):
-    """Who fills buckets, and how."""
+    """A policy for filling buckets."""
 
     USUAL = "DDP's default"
     ONE = "one bucket"
@@ -42,7 +42,7 @@ class FillPolicy(Enum):
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """One policy, timed; ``saved``: how much longer DDP's default takes."""
+    """One policy with its timeline; ``saved``: how much longer DDP's default takes."""
 
     filling: FillPolicy
     ends: Ends
@@ -92,7 +92,7 @@ def compare_policies(replica: Replica) -> BucketComparison:
 
 
 def _estimate_errors(replica: Replica, ends: Ends) -> UncertainSeconds:
-    """Seconds of a step, with their errors from computing and from links."""
+    """Returns the seconds of a step, with their errors from compute and from links."""
     backward, sums, taken = replica.backward, replica.sums, replica.taken
     usual = simulate_buckets(backward, ends, sums.seconds, taken).seconds
 

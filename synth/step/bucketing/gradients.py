@@ -1,9 +1,9 @@
-"""Gradients of a data-parallel step, with their sizes and when each is made.
+"""Gradients of a data-parallel step, with their sizes and when each is computed.
 
-They are read off the tasks of a device whose gradients each are sent alone: until the last gradient
-is made, compute goes on without waiting for communication. A layer in a loop makes gradients of its
-own, as layers written out do. Collectives of a forward pass are left out: DDP has none, as each
-replica normalises by its own samples.
+They are read from the tasks of a device that sends each gradient separately: until the last
+gradient is computed, compute proceeds without waiting for communication. A layer in a loop has its
+own gradients, as an unrolled layer does. Collectives of a forward pass are omitted: DDP has none,
+because each replica normalises by its own samples.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from synth.step.simulation.kinds import BufferKind, kinds_of
 
 @dataclass(frozen=True)
 class Gradient:
-    """A tensor that a reducer puts in a bucket, and when it is made.
+    """A tensor that a reducer puts in a bucket, and when it is computed.
 
-    ``layer``: the iteration of a loop whose slice of stacked parameters it is, else -1.
+    ``layer``: the iteration of the loop whose slice of stacked parameters it belongs to, else -1.
     """
 
     label: str
@@ -43,10 +43,10 @@ class Gradient:
 
 @dataclass(frozen=True)
 class BackwardPass:
-    """The gradients of one replica's step, in the order in which they are made.
+    """The gradients of one replica's step, in the order in which they are computed.
 
-    ``compute_seconds``: the end of the backward pass; ``update_seconds``: of the optimizer, once
-    all are reduced, as DDP waits for all of them.
+    ``compute_seconds``: the end of the backward pass. ``update_seconds``: seconds of the optimizer,
+    which begins once all gradients are reduced, as in DDP.
     """
 
     dtype: str
@@ -66,10 +66,10 @@ class BackwardPass:
 
 
 def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> BackwardPass:
-    """Reads gradients off the tasks of a device that sends each as soon as it is made.
+    """Reads gradients from the tasks of a device that sends each as soon as it is computed.
 
     Raises InputError for a step that reduces no gradients, and for gradients of several types: a
-    bucket is of one.
+    bucket has a single type.
     """
     sent = list(_find_sums(step, device))
     if not sent:
@@ -98,10 +98,10 @@ def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> Backw
 
 
 def hoist_casts(step: Step) -> Step:
-    """Moves each cast to wider elements right after what makes its operand.
+    """Moves each cast to wider elements directly after the operation that computes its operand.
 
-    Where a model casts all parameters before its layers, JAX casts all gradients after the whole
-    backward pass; autograd of PyTorch casts each when it is made.
+    If a model casts all parameters before its layers, JAX casts all gradients after the whole
+    backward pass; PyTorch's autograd casts each gradient when it is computed.
     """
     made = {value.name for operation in step.graph.operations for value in operation.results}
     casts: dict[str, list[Operation]] = {}
@@ -119,20 +119,20 @@ def hoist_casts(step: Step) -> Step:
 
 
 def kind_of(task: Task) -> Type:
-    """The type of what a task sends."""
+    """Returns the type of the value that a task sends."""
     assert task.moves is not None
     return task.moves[0]
 
 
 def update_of(step: Step, device: DeviceTasks) -> float:
-    """Seconds that a device computes with reduced gradients."""
+    """Returns the seconds of compute that read reduced gradients."""
     sums = {at for at, _ in _find_sums(step, device)}
     own = set(_find_backward_tasks(device, sums))
     return sum(device.tasks[at].seconds for at in device.streams[COMPUTE] if at not in own)
 
 
 def _find_sums(step: Step, device: DeviceTasks) -> Iterator[tuple[int, Task]]:
-    """Yields the tasks that reduce gradients, in the order in which these are made."""
+    """Yields the tasks that reduce gradients, in the order in which gradients are computed."""
     kinds = kinds_of(step)
     for stream, queue in device.streams.items():
         for at in queue if stream != COMPUTE else ():
@@ -143,7 +143,7 @@ def _find_sums(step: Step, device: DeviceTasks) -> Iterator[tuple[int, Task]]:
 
 
 def _find_backward_tasks(device: DeviceTasks, sums: set[int]) -> list[int]:
-    """The compute tasks that need no reduced gradient, in order."""
+    """Returns the compute tasks that need no reduced gradient, in order."""
     late = set(sums)
     for at, task in enumerate(device.tasks):
         if at not in late and not late.isdisjoint(task.before):
@@ -153,7 +153,7 @@ def _find_backward_tasks(device: DeviceTasks, sums: set[int]) -> list[int]:
 
 
 def _counts(device: DeviceTasks, kept: Sequence[Task]) -> list[int]:
-    """For the first 0, 1, 2, ... compute tasks, how many of them are kept."""
+    """Returns for the first 0, 1, 2, ... compute tasks the number of them that are kept."""
     own = set(map(id, kept))
     queue = device.streams[COMPUTE]
     return [0, *accumulate(int(id(device.tasks[at]) in own) for at in queue)]

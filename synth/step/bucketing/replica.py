@@ -23,10 +23,10 @@ AXIS = "data"
 
 @dataclass(frozen=True)
 class Replica:
-    """The backward pass of a replica, how certain its seconds are, and its reductions.
+    """The backward pass of a replica, the uncertainty of its seconds, and its reductions.
 
-    ``fast`` and ``slow``: the ratios between which all of its computing may be off at once.
-    ``taken``: the share of the cores that a reduction takes; none where network cards do it.
+    ``fast`` and ``slow``: the ratios between which all of its compute may be off at once.
+    ``taken``: the share of the cores that a reduction takes; zero if network cards reduce.
     """
 
     backward: BackwardPass
@@ -37,7 +37,7 @@ class Replica:
     taken: float = 0.0
 
     def computing(self, ratio: float) -> BackwardPass:
-        """The backward pass if all computing takes ``ratio`` times as long."""
+        """Returns the backward pass if all compute takes ``ratio`` times as long."""
         backward = self.backward
         gradients = tuple(
             replace(gradient, ready_seconds=ratio * gradient.ready_seconds)
@@ -52,9 +52,9 @@ class Replica:
 
 
 def sum_gradients_first(step: Step, plan: Plan) -> Plan:
-    """The plan with each gradient reduced before anything is computed from it, as in DDP.
+    """Returns the plan with each gradient reduced before any operation reads it, as in DDP.
 
-    A plan need not do so: where a gradient is scaled by a learning rate, it may reduce the scaled
+    A plan need not do so: if a gradient is scaled by a learning rate, it may reduce the scaled
     addends.
     """
     kinds = kinds_of(step)
@@ -71,9 +71,10 @@ def sum_gradients_first(step: Step, plan: Plan) -> Plan:
 def build_replica(step: Step, system: System, placement: Placement, device: Device) -> Replica:
     """Builds the replica of a step on all devices of a system.
 
-    Raises InputError for a batch that devices do not divide, and as ``backward_of`` does. The step
-    is written out twice: with each gradient alone, to see when it is made; and with all in one
-    bucket, as then the optimizer updates all at once, as fused ones do.
+    Raises InputError for a batch that the number of devices does not divide, and as ``backward_of``
+    does. The step is written twice: with each gradient in its own bucket, which shows when it is
+    computed; and with all gradients in one bucket, because then the optimizer updates all
+    parameters at once, as fused optimizers do.
     """
     devices, step = system.devices, hoist_casts(step)
     recipe = parse_recipe(f"{AXIS}={devices}; batch over {AXIS}")
@@ -92,6 +93,7 @@ def build_replica(step: Step, system: System, placement: Placement, device: Devi
 
     alone = tasks(())
     whole = sum_estimates_of_section(estimate for _, estimate in known.values())
+    # No gradients reach this cap in bytes, so all of them share a bucket.
     everything = buckets_of(prepare_step(step, plan), apply(step, plan), plan.sizes, 2**62)
     update = update_of(step, tasks(everything))
     return Replica(

@@ -1,10 +1,11 @@
 """Writes the file that a training script imports to fill DDP's buckets as found best.
 
-DDP of torch 2.13 has a list of caps, one a bucket: it ends a bucket with the gradient by which it
-has that many bytes. So caps slightly below the bytes of our buckets make our buckets, filled by
-DDP's own reducer in the order in which it sees gradients made; no hook of ours runs. Caps are lower
-by half of the last gradient, or by a hundredth, as that order is not quite the parameters': where a
-bias is made before its matrix, a bucket that lacks it would not end before the next matrix.
+DDP of torch 2.13 has a list of caps, one per bucket: it ends a bucket with the gradient at which
+the bucket reaches that many bytes. Caps slightly below the bytes of our buckets therefore produce
+our buckets, filled by DDP's own reducer in the order in which gradients arrive; no hook of ours
+runs. Caps are lower by half of the last gradient, or by a hundredth, because that order is not
+exactly the order of parameters. If a bias is computed before its matrix, a bucket without the bias
+would not end before the next matrix.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def write_script(comparison: BucketComparison, model: str, made_by: str) -> str:
 
 
 def _names(comparison: BucketComparison, first: int, last: int) -> str:
-    """Names a run of gradients: ``layers/mlp/up[11] to embedding``."""
+    """Returns the names of a run of gradients: ``layers/mlp/up[11] to embedding``."""
     made = comparison.replica.backward.gradients
     ends = made[first].name, made[last - 1].name
     return ends[0] if last - first == 1 else f"{ends[0]} to {ends[1]}"

@@ -1,4 +1,4 @@
-"""Seconds of the all-reduces of buckets with the runtime's own choice."""
+"""Seconds of the all-reduces of buckets, by the runtime's own choice of algorithm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 class Sums:
     """Seconds of all-reduces over all axes of a placement, with their intervals.
 
-    ``choice``: the algorithms that the runtime is held to.
+    ``choice``: the algorithms to which the runtime is restricted.
     """
 
     def __init__(self, system: System, placement: Placement, choice: Choice = Choice.AUTO) -> None:

@@ -1,4 +1,4 @@
-"""Writes a sharded step as one Python file, for JAX or PyTorch: what every device does.
+"""Writes a sharded step as one Python file for JAX or PyTorch, the same for every device.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.emit import write

@@ -1,4 +1,4 @@
-"""The file around the functions of a step: inputs and outputs, helpers, and a main."""
+"""The file around the functions of a step: inputs and outputs, helpers, and a main function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LANGUAGES: Mapping[str, TargetLanguage] = {"jax": JAX, "torch": TORCH}
 NOT_EXECUTED = (
     "Not executed when it was written: train --check runs it beside the same step on one device."
 )
-"""A statement in the heading of a file that nobody has run."""
+"""A statement in the heading of a file that has not been executed."""
 
 _WIDE = frozenset(("i64", "u64", "f64"))
 
@@ -54,14 +54,14 @@ def write(
 ) -> str:
     """Writes a sharded step as a Python file; ``plan``: the text of the plan for its heading.
 
-    With ``programs`` the file calls those of more than one collective; their modules must lie
-    beside it. A program with microbatches needs the plan itself (``schedule``). ``overlap``: in
-    PyTorch values made in the step are sent during compute, as in a simulation with
-    ``Overlap(sends=True)``, except that a loop over layers waits where it gathers again what its
-    forward pass kept; XLA orders collectives itself.
+    With ``programs`` the file calls the programs of more than one collective; their modules must be
+    in the same folder. A program with microbatches needs the plan itself (``schedule``).
+    ``overlap``: in PyTorch, values computed in the step are sent during compute, as in a simulation
+    with ``Overlap(sends=True)``. The exception is a loop over layers, which waits where it gathers
+    again what its forward pass kept. XLA orders collectives itself.
 
     Raises InputError for primitives that the runtime lacks, with their line of the model, for
-    inputs that are partial, and for inputs that are keys.
+    partial inputs, and for inputs that are keys.
     """
     language = LANGUAGES[runtime]
     called = use_collective if programs is None else programs.call
@@ -109,17 +109,17 @@ def write(
 
 
 def add_statement(text: str, statement: str) -> str:
-    """Replaces ``NOT_EXECUTED`` in a file's heading by how the file was executed."""
+    """Replaces ``NOT_EXECUTED`` in a file's heading by a statement of how the file was executed."""
     return text.replace(NOT_EXECUTED, "\n".join(wrap(statement, WIDTH)), 1)
 
 
 def write_operations(
     runtime: str, section: ProgramSection, sizes: Mapping[str, int], sent: Collection[str] = ()
 ) -> str:
-    """Writes operations of a step with the same helpers, to be called and not to be run.
+    """Writes operations of a step with the same helpers, to be called rather than run.
 
-    Values have the section's shardings, and partial ones stay partial; values named ``sent`` are
-    returned as a collective needs them. Raises InputError as ``write`` does.
+    Values have the section's shardings, and partial values stay partial. Values named ``sent`` are
+    returned in the form that a collective needs. Raises InputError as ``write`` does.
     """
     language = LANGUAGES[runtime]
     listing = build_partial_listing(section, sizes, language, sent)
@@ -163,7 +163,7 @@ def _fill_template(
 
 
 def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> list[str]:
-    """The sets of axes over which groups exchange something, in the order of the axes."""
+    """Returns the sets of axes over which groups communicate, each in the order of the axes."""
     sending = (
         MoveKind.ALL_GATHER,
         MoveKind.ALL_TO_ALL,
@@ -177,7 +177,7 @@ def _list_exchanges(moves: Sequence[ShardingMove], sizes: Mapping[str, int]) -> 
 def _describe_value(
     language: TargetLanguage, name: str, kind: Type, sharding: Sharding
 ) -> dict[str, Any]:
-    """An input or output as templates use it."""
+    """Returns an input or output in the form that templates use."""
     return {
         "name": name,
         "dtype": _spell_dtype(language, kind.dtype),
@@ -189,12 +189,13 @@ def _describe_value(
 
 
 def _spell_dtype(language: TargetLanguage, dtype: str) -> str:
-    """The element type of arrays in the file."""
+    """Returns the element type of arrays in the file."""
     return language.spelling.dtypes.get(dtype, dtype).rpartition(".")[2].rstrip("_")
 
 
 def _encode_constant(language: TargetLanguage, dtype: str, data: bytes) -> bytes:
-    """The bytes of an array with the runtime's elements: PyTorch keeps u32 in 64 bits."""
+    """Returns the bytes of an array in the runtime's elements: PyTorch stores u32 in 64 bits."""
+    # Other element types have the same bytes in every runtime.
     if (dtype, _spell_dtype(language, dtype)) != ("u32", "int64"):
         return data
     return np.frombuffer(data, "<u4").astype("<i8").tobytes()

@@ -45,7 +45,7 @@ def _emit_all_to_all(text: str, move: ShardingMove) -> str:
 
 
 def _emit_reduce_scatter(text: str, move: ShardingMove, held: Type) -> str:
-    """JAX has no scatter of maxima: they are all-reduced, and each device takes its block."""
+    """Spells a reduce-scatter. JAX scatters no maxima: each device slices an all-reduced value."""
     axes = spell_words(move.entering)
     if move.kind is not ReductionKind.SUM:
         return f"own_block({_emit_reduction(text, move, held)}, {move.enters}, {axes})"
@@ -60,7 +60,7 @@ def _emit_reduction(text: str, move: ShardingMove, held: Type) -> str:
 
 
 def spell_partition(sharding: Sharding) -> str:
-    """The PartitionSpec of a sharding, without its partial axes.
+    """Returns the PartitionSpec of a sharding, without its partial axes.
 
     A flat value is an array of the pieces of all devices end to end: ``laid_flat`` in the template.
     """
@@ -68,7 +68,7 @@ def spell_partition(sharding: Sharding) -> str:
 
 
 def _spell_entry(axes: tuple[str, ...]) -> str:
-    """The entry of one dimension in a PartitionSpec."""
+    """Returns the entry of one dimension in a PartitionSpec."""
     if not axes:
         return "None"
     return f'"{axes[0]}"' if len(axes) == 1 else spell_words(axes)

@@ -1,4 +1,4 @@
-"""A runtime that steps are written for: calls of primitives, and its spelling of moves."""
+"""A runtime that steps are written for: its calls of primitives, and its spelling of moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFINED = re.compile(
     r"|^([A-Z]+)\b[^(\n=]* = (?:([A-Z]+) = )?",
     re.MULTILINE,
 )
-"""The names that a template defines at the top of a file: functions, imports, constants."""
+"""The names that a template defines at the top level of a file: functions, imports, constants."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class TargetLanguage:
     """A runtime that a step is written for.
 
     ``template`` has the helpers of the functions. ``empty``: an array without elements. ``writer``
-    selects how a primitive is called; ``move`` spells one move of a value whose part has a type.
-    ``gets_by_shape``: the receiver of a value must know its shape. ``word``: cuts a result to words
-    of 32 bits; empty where these are elements. ``sent``: a value that is to be sent as it lies in
-    memory. ``later``: turns the call of a collective into one that only begins it; empty where the
-    runtime orders work itself. ``apart``: keeps a value from being merged with an equal one; empty
-    where nothing does.
+    selects how a primitive is called; ``move`` spells one move of a value, given the type of its
+    part. ``gets_by_shape``: whether the receiver of a value must know its shape. ``word``:
+    truncates a result to 32-bit words; empty if elements are 32-bit words already. ``sent``: a
+    value in the memory layout that sends need. ``later``: turns the call of a collective into a
+    call that only begins it; empty if the runtime orders work itself. ``apart``: prevents a value
+    from being merged with an equal value; empty if the runtime merges none.
     """
 
     spelling: RuntimeSpelling
@@ -52,9 +52,9 @@ class TargetLanguage:
 
     @cached_property
     def reserved(self) -> frozenset[str]:
-        """The names that the file defines, and those that its functions give to operands."""
+        """The names that the file defines, and the names that its functions give to operands."""
         names, files = {"device_step", "values", "constants", "carried", "slices"}, [self.template]
-        for file in files:  # which grows by those that it includes
+        for file in files:  # The list grows by the included files during the loop.
             text = (_TEMPLATES / file).read_text("utf-8")
             files += _INCLUDED.findall(text)
             for found in filter(None, chain.from_iterable(_DEFINED.findall(text))):

@@ -1,4 +1,4 @@
-"""The functions of an emitted step, with what each reads and makes, and the step's outputs."""
+"""The functions of an emitted step, with the values that each reads and makes, and all outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Function:
 class StepOutput:
     """An output of the step, with its name and final sharding.
 
-    ``kept``: with microbatches, the name under which it is there once all is done.
+    ``kept``: with microbatches, the name under which it is available at the end of the step.
     """
 
     name: str
@@ -43,9 +43,9 @@ class StepOutput:
 class Listing:
     """The functions of a step, bodies of loops first, and its outputs.
 
-    ``moves``: those that the functions do. With microbatches there are several functions, one for
-    each of ``sections`` that makes something, with ``transfers`` between them; ``names`` are those
-    under which values are kept.
+    ``moves``: the moves that the functions execute. With microbatches there are several functions,
+    one for each section in ``sections`` that makes a value, with ``transfers`` between them.
+    ``names``: the names under which values are kept.
     """
 
     functions: tuple[Function, ...]
@@ -56,7 +56,7 @@ class Listing:
     names: Mapping[Key, str]
 
     def named(self, values: Iterable[tuple[Operand | str, Sharding]]) -> list[str]:
-        """The names of values; literals have none."""
+        """Returns the names of values; literals have none."""
         pairs = (pair for pair in values if not isinstance(pair[0], Literal))
         return [self.names[str(value), sharding] for value, sharding in pairs]
 
@@ -65,16 +65,16 @@ class Listing:
         return "\n\n\n".join(map(str, self.functions))
 
     def uses(self, name: str) -> bool:
-        """Whether a helper is called."""
+        """Returns whether a helper is called."""
         return re.search(rf"\b(?:{name})\(", self.text) is not None
 
 
 def list_outputs(
     step: Step, outputs: Sequence[tuple[Operand, Sharding]], names: Mapping[Key, str] | None
 ) -> Iterator[StepOutput]:
-    """Lists the outputs of a step; with microbatches ``names`` are those that values are kept by.
+    """Lists the outputs of a step; with microbatches, ``names`` has the name of each kept value.
 
-    Raises InputError for an output that is a literal, which then is kept nowhere.
+    Raises InputError for an output that is a literal, because a literal is not kept.
     """
     for name, (output, sharding) in zip(output_names(step), outputs, strict=True):
         if names is not None and isinstance(output, Literal):
@@ -86,7 +86,7 @@ def list_outputs(
 
 
 def output_names(step: Step) -> list[str]:
-    """Names outputs: by the input that they become next, a single number as the loss."""
+    """Names outputs: after the input that they become next, or ``loss`` for a single number."""
     back = {out: step.graph.inputs[place].name for out, place in step.updates}
     rest = [at for at in range(len(step.graph.outputs)) if at not in back]
     for number, at in enumerate(rest):

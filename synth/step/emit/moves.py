@@ -1,4 +1,4 @@
-"""What all languages need alike to spell a move."""
+"""Helpers that every language needs to spell a move."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from synth.step.redistribution import MoveKind, ShardingMove
 
 
 def find_senders(move: ShardingMove, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], list[int]]:
-    """A permute's axes in the order of ``sizes``, and the sender for each member of its group.
+    """Returns a permute's axes in the order of ``sizes``, and the sender for each group member.
 
-    Members are numbered along these axes, the first the slowest, as JAX does whatever the order of
-    the axes in a ``ppermute``: it sorts the members of a group by device. A permute keeps the block
-    number along all other axes, so these are taken to be at 0.
+    Members are numbered along these axes, the first axis slowest. JAX uses this order for any order
+    of axes in a ``ppermute``: it sorts the members of a group by device. A permute keeps the block
+    number along all other axes, so their index is taken as 0.
     """
     axes = tuple(axis for axis in sizes if axis in move.axes)
     members = list(product(*(range(sizes[axis]) for axis in axes)))
@@ -29,7 +29,7 @@ def find_senders(move: ShardingMove, sizes: Mapping[str, int]) -> tuple[tuple[st
 
 
 def spell_local_move(text: str, move: ShardingMove, held: Type, spelling: RuntimeSpelling) -> str:
-    """Spells a move that does not communicate, which both runtimes have as the same helpers."""
+    """Spells a move that does not communicate; both runtimes have the same helpers for it."""
     axes = spell_words(move.axes)
     if move.how is MoveKind.SLICE:
         return f"own_block({text}, {move.enters}, {axes})"

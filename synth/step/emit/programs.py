@@ -1,9 +1,9 @@
 """Programs of several collectives that replace a runtime's own collective in an emitted step.
 
-On a machine of several levels the best all-reduce over an axis may be three steps over parts of it.
-Such a program, proved and emitted as ``emit`` does, becomes a module beside the step, which calls
-it instead of the runtime's own collective. Ranks count along the axes of the plan: where these are
-placed as frameworks do by default, launchers number devices in the same way.
+On a machine of several levels the best all-reduce over an axis may be three instructions over parts
+of the axis. Such a program, proved and emitted as ``emit`` does, becomes a module next to the step,
+which calls it instead of the runtime's own collective. Ranks count along the axes of the plan. If
+the axes are placed as frameworks do by default, launchers number devices in the same way.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from synth.step.redistribution.requests import Communication, Rearrangement, lis
 from synth.step.sharding.microbatches import to_microbatch
 
 _TARGETS = {"torch": "torch", "jax": "jax-flat"}
-"""Targets that programs are emitted for. In JAX that for any mesh, as the mesh of a step has an
-axis for each axis of the plan, over however many levels."""
+"""Targets that programs are emitted for.
+
+JAX uses the target for any mesh, because the mesh of a step has one axis per axis of the plan, over
+any number of levels.
+"""
 
 
 @dataclass
 class Programs:
-    """The programs of a step so far: ``modules`` by their names.
+    """The programs of a step so far. ``modules``: by their names.
 
-    ``names``: by request and program.
+    ``names``: the name of a module, by request and program.
     """
 
     runtime: str
@@ -46,10 +49,10 @@ class Programs:
     libraries: dict[str, Library] = field(default_factory=dict)
 
     def call(self, text: str, move: ShardingMove, value: Type) -> str | None:
-        """The call that does a move; None to leave it to the runtime's own collective.
+        """Returns the call that executes a move, or None to use the runtime's own collective.
 
-        That is where nothing is sent, or whole parts from device to device; where the best program
-        is one step; and where the runtime cannot express it.
+        None is returned if nothing is sent, or whole parts go from device to device; if the best
+        program is a single instruction; and if the runtime cannot express the program.
         """
         microbatch = to_microbatch(move, value, self.parts)
         if microbatch is None:
@@ -101,20 +104,20 @@ class Programs:
 
     @property
     def reordered(self) -> bool:
-        """Whether the ranks of the step number devices in another order than the machine."""
+        """Whether the ranks of the step number devices in a different order than the machine."""
         devices = mesh(self.placement, RankOrder.AXES).devices.tolist()
         return bool(devices != sorted(devices))
 
     @property
     def texts(self) -> dict[str, str]:
-        """The programs by the names of their modules."""
+        """The programs, by the names of their modules."""
         return {name: program for (_, program), name in self.names.items()}
 
 
 def programs_for(
     runtime: str, system: System, placement: Placement, parts: Mapping[str, int], made_by: str
 ) -> Programs:
-    """Begins without programs, on a placement of a plan's axes; ``parts`` includes time."""
+    """Returns an empty set of programs on a placement of a plan's axes; ``parts`` includes time."""
     options = EmitOptions(rank_order=RankOrder.AXES, made_by=made_by)
     return Programs(runtime, system, placement, options, parts)
 

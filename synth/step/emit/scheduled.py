@@ -1,4 +1,4 @@
-"""The passes of a step with microbatches, and their order, as the emitted file spells them."""
+"""Spells the passes of a step with microbatches, and their order, for the emitted file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNSCHEDULED: Mapping[str, Any] = {
     "part_of": "part_of",
     "reports": 0,
 }
-"""The words for templates where there are no microbatches."""
+"""The template variables of a step without microbatches."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ScheduleText:
 
     @property
     def order(self) -> PipelineSchedule:
-        """The plan's schedule; on one stage each microbatch goes forward and back."""
+        """The plan's schedule; on one stage each microbatch runs forward, then backward."""
         if self.plan.order is not None:
             return self.plan.order
         kinds = (Pass.FORWARD, Pass.BACKWARD)
@@ -47,7 +47,7 @@ class ScheduleText:
         return PipelineSchedule((tuple(Action(0, kind, n) for n in numbers for kind in kinds),))
 
     def words(self, step: Step, listing: Listing, language: TargetLanguage) -> dict[str, Any]:
-        """The words for templates."""
+        """Returns the template variables."""
         return {
             "stages": self.order.stages > 1,
             "order": [_break_row(row) for row in str(self.order).splitlines()],
@@ -72,7 +72,7 @@ class ScheduleText:
             yield "\n".join(spell_statement(f"Transfer({', '.join(arguments)}),", comment))
 
     def _lies(self, listing: Listing) -> Mapping[str, str]:
-        """The sharding of one microbatch of each value between passes, as JAX spells it."""
+        """Returns the sharding of one microbatch of each value between passes, as JAX spells it."""
         spelled: dict[str, str] = {}
         for section in listing.sections:
             pairs = [
@@ -86,7 +86,7 @@ class ScheduleText:
         return spelled
 
     def _reports(self, step: Step, listing: Listing) -> int:
-        """The rank that reports: the first of the stage of the first result that is no input."""
+        """Returns the reporting rank: the first rank of the stage of the first computed result."""
         stages = {
             name: section.phase.stage
             for section in listing.sections
@@ -103,7 +103,7 @@ class ScheduleText:
 
 
 def _spell_pass(section: ProgramSection, listing: Listing) -> list[str]:
-    """Spells an entry of the table of passes; one that makes nothing is there to send."""
+    """Spells an entry of the table of passes; a pass that makes nothing only sends."""
     phase = section.phase
     assert phase is not None
     lists = {
@@ -128,7 +128,7 @@ def _spell_argument(lines: list[str]) -> str:
 
 
 def _break_row(row: str) -> str:
-    """Spells a row of a schedule as a string, on several lines where it is long."""
+    """Spells a row of a schedule as a string, on several lines if it is long."""
     lines = wrap(row, WIDTH - len('        " "'))
     return (
         f"\n{' ' * 4}".join(f'"{line} "' for line in lines[:-1])

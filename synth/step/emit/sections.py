@@ -1,8 +1,9 @@
 """Divides a program into sections, each the content of one function of an emitted file.
 
 A program without places is one section. With microbatches there is a section for each pass of each
-stage, and for what a stage does once, before or after all microbatches. Microbatches are summed as
-they end, so the sum over microbatches with which a gradient's path begins is no move.
+stage, and for the work that a stage does once, before or after all microbatches. Microbatches are
+summed as they end. The sum over microbatches at the start of a gradient's path is therefore no
+move.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from synth.step.sharding.program import (
 ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 _LETTERS = {StepPhase.FORWARD: "F", StepPhase.BACKWARD: "B", StepPhase.WEIGHT: "W"}
 _LATER_PHASES = {when: MICROBATCH_PHASES[at:] for at, when in enumerate(MICROBATCH_PHASES)}
-"""For each pass, the passes of a microbatch that are not over when it begins."""
+"""For each pass, the passes of a microbatch that have not ended when it begins."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """When a stage does something. What is done once has turns, as transfers come in between."""
+    """When a stage does something. Transfers divide work that is done once into turns."""
 
     stage: int
     when: StepPhase
     turn: int = 0
 
     def __str__(self) -> str:
-        """``1F`` is the forward pass of stage 1, as in a schedule; ``1 after`` is done once."""
+        """Returns ``1F`` for stage 1's forward pass, or ``1 after`` for work done once."""
         letter = _LETTERS.get(self.when)
         if letter:
             return f"{self.stage}{letter}"
@@ -73,8 +74,8 @@ class Phase:
 class ProgramSection:
     """The instructions of one function, with the values that it reads and makes.
 
-    Of what it makes, ``adds`` are sums over microbatches; ``keeps``: what later sections of the
-    same microbatch need. ``phase`` is None where a program is one section.
+    ``adds``: the values it makes that are sums over microbatches. ``keeps``: the values that later
+    sections of the same microbatch need. ``phase`` is None if the program is a single section.
     """
 
     phase: Phase | None
@@ -91,14 +92,14 @@ class ProgramSection:
 
     @property
     def sentence(self) -> str:
-        """What it does, as a sentence."""
+        """Its work, as a sentence."""
         whole = "What every device does of a step, on its parts of the inputs."
         return self.phase.sentence if self.phase else whole
 
 
 @dataclass(frozen=True)
 class SectionTransfer:
-    """A value handed from a section, once it is done, to the first one elsewhere that needs it."""
+    """A value sent from a section, once it is done, to the first section elsewhere to read it."""
 
     value: Value
     sharding: Sharding
@@ -108,7 +109,7 @@ class SectionTransfer:
 
 @dataclass(frozen=True)
 class Sections:
-    """All sections, in an executable order; ``outputs``: those of the step, not partial.
+    """All sections, in an executable order; ``outputs``: the outputs of the step, not partial.
 
     ``sums``: for each sum over microbatches, the value that is summed.
     """
@@ -122,7 +123,7 @@ class Sections:
 def split_sections(step: Step, program: StepProgram, parts: Mapping[str, int]) -> Sections:
     """Divides a program into sections; ``parts``: sizes of the plan's axes, time included.
 
-    Raises InputError for outputs of which each microbatch has its own.
+    Raises InputError for an output that differs between microbatches.
     """
     finished, outputs = _complete_outputs(step, program, parts)
     if not program.places:
@@ -146,7 +147,7 @@ def _as_local(
 def _complete_outputs(
     step: Step, program: StepProgram, parts: Mapping[str, int]
 ) -> tuple[_Placed, tuple[tuple[Operand, Sharding], ...]]:
-    """The instructions, with partial outputs reduced: nobody else can complete them."""
+    """Returns the instructions, with partial outputs reduced: no later step can complete them."""
     always = InstructionPlace(EVERYWHERE, StepPhase.BEFORE)
     places = program.places or (always,) * len(program.instructions)
     placed = list(zip(program.instructions, places, strict=True))
@@ -199,6 +200,7 @@ class _SectionBuilder:
             if (target := self._reader(sent, source)) is not None
         ]
         for transfer in transfers:
+            # Creates both phases in the defaultdict: an empty phase may relay a value.
             _ = self.instructions[transfer.source], self.instructions[transfer.target]
         order = list(StepPhase)
         phases = sorted(self.instructions, key=lambda p: (order.index(p.when), p.turn, p.stage))
@@ -213,7 +215,7 @@ class _SectionBuilder:
     def _added(
         self, instruction: LocalOperation | RedistributedValue, place: InstructionPlace
     ) -> LocalOperation | RedistributedValue | None:
-        """The instruction without the sum over microbatches that it begins with; None if empty."""
+        """Returns the instruction without its initial sum over microbatches, None if empty."""
         if isinstance(instruction, LocalOperation) or not accumulates(instruction.path):
             return instruction
         first, *rest = instruction.path.moves
@@ -238,7 +240,7 @@ class _SectionBuilder:
     def _turn(
         self, instruction: LocalOperation | RedistributedValue, place: InstructionPlace
     ) -> int:
-        """The turn of what is done once: the latest of what it reads from other stages."""
+        """Returns the turn of work done once: the latest turn of its inputs from other stages."""
         made = (self._made(place.stage, key) for key in keys_read_by(instruction))
         turns = [phase.turn for phase in made if phase and phase.when is place.when]
         return max(turns, default=0) if place.when in ONCE_PHASES else 0
@@ -253,7 +255,7 @@ class _SectionBuilder:
         )
 
     def _reader(self, sent: SentValue, source: Phase) -> Phase | None:
-        """The section before which a value must have arrived."""
+        """Returns the section before which a value must have arrived."""
         if source.when in ONCE_PHASES:
             return Phase(sent.target, source.when, source.turn + 1)
         [key] = keys_read_by(sent)
@@ -264,7 +266,7 @@ class _SectionBuilder:
         return None
 
     def _wanted(self) -> set[Key]:
-        """What is read in another section than makes it, or is an output of the step."""
+        """Returns values that another section reads, and the outputs of the step."""
         keys = {(v.name, sharding) for v, sharding in self.outputs if isinstance(v, Value)}
         keys.update(key for sent, _ in self.sent for key in keys_read_by(sent))
         keys.update(self.sums.values())
@@ -294,7 +296,7 @@ class _SectionBuilder:
         )
 
     def _kept(self, phase: Phase) -> Iterable[Key]:
-        """What is of one microbatch, and read or sent on by a later pass of it."""
+        """Yields values of one microbatch that a later pass of it reads or sends on."""
         later = [] if phase.when in ONCE_PHASES else _LATER_PHASES[phase.when][1:]
         keys: dict[Key, None] = {}
         for when in later:
@@ -312,7 +314,7 @@ class _SectionBuilder:
 
 
 def _list_reads(instructions: Iterable[LocalOperation | RedistributedValue]) -> list[Key]:
-    """What a section reads from others, in the order in which it reads it."""
+    """Returns the values a section reads from others, in the order of reading."""
     own: set[Key] = set()
     reads: dict[Key, None] = {}
     for instruction in instructions:

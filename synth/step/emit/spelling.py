@@ -12,17 +12,17 @@ from grammar.tensors.sharding import Sharding
 from synth.primitives.calls.spelling import spell_tuple
 
 WIDTH = 100
-"""The longest line of emitted files, where lines can be broken at a comma."""
+"""The longest line of emitted files, if lines can be broken at a comma."""
 
 
 @dataclass
 class Identifiers:
-    """The identifiers of one function, each given once: ``layers/up`` becomes ``layers_up``."""
+    """The identifiers of one function, each assigned once: ``layers/up`` becomes ``layers_up``."""
 
     taken: set[str] = field(default_factory=set)
 
     def made(self, wanted: str) -> str:
-        """Returns the free identifier most like ``wanted``."""
+        """Returns the free identifier closest to ``wanted``."""
         plain = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         plain = f"value_{plain}" if plain[0].isdigit() else plain
         identifier, number = plain, 1
@@ -34,15 +34,15 @@ class Identifiers:
 
 
 def _is_free(name: str) -> bool:
-    """Whether a name is no keyword or builtin, nor that of a loop's function."""
+    """Returns whether a name is no keyword or builtin, and not the name of a loop's function."""
     reserved = keyword.iskeyword(name) or hasattr(builtins, name)
     return not reserved and not re.fullmatch(r"loop_\d+", name)
 
 
 def trim_uncut(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
-    """The axes of each dimension up to the last that is cut, as an array has them.
+    """Returns the axes of each dimension up to the last cut dimension, as an array has them.
 
-    In a flat sharding the dimension after the leading ones has the axes of all others, too.
+    In a flat sharding, the dimension after the leading dimensions also has the axes of all others.
     """
     if sharding.flat:
         return ((),) * sharding.lead + (sharding.cutting,)
@@ -51,7 +51,7 @@ def trim_uncut(sharding: Sharding) -> tuple[tuple[str, ...], ...]:
 
 
 def spell_statement(text: str, comment: str = "", indent: str = "    ") -> list[str]:
-    """Spells a statement as lines: the comment after it, or above it where that is too long."""
+    """Spells a statement as lines, with the comment after it, or above if the line is too long."""
     one_line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
     if len(one_line) <= WIDTH:
         return [one_line]
@@ -69,7 +69,7 @@ def spell_unpacking(names: Mapping[str, str], source: str, indent: str = "    ")
 
 
 def _break_text(text: str, indent: str) -> list[str]:
-    """Breaks a line at the commas of its last bracket that reaches the end, and again if needed."""
+    """Breaks a line at the commas of the last bracket that reaches the end, then its parts."""
     inner = text[:-1].rstrip(",")
     begin = _find_opening(text)
     if len(indent) + len(text) <= WIDTH or begin is None:
@@ -86,7 +86,7 @@ def _break_part(part: str, indent: str) -> list[str]:
 
 
 def _find_opening(text: str) -> int | None:
-    """The index of the bracket that the last character closes; None without one, or if empty."""
+    """Returns the index of the bracket that the last character closes; None if absent or empty."""
     if not text.endswith((")", "]", "}")):
         return None
     depth = 0

@@ -1,4 +1,4 @@
-"""PyTorch: a step as plain collectives over process groups, its primitives as torch calls."""
+"""PyTorch: writes a step as plain collectives over process groups, primitives as torch calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synth.step.emit.moves import find_senders, spell_local_move
 from synth.step.redistribution import MoveKind, ShardingMove
 
 CONTIGUOUS = "{0}.contiguous()"
-"""A transposed value is copied into order first, which is this rank's own work."""
+"""Copies a transposed value into row-major order first, which is this rank's own work."""
 
 
 def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int]) -> str:
@@ -42,7 +42,7 @@ def emit_move(text: str, move: ShardingMove, held: Type, sizes: Mapping[str, int
 
 
 def _reduce_operation(kind: ReductionKind, held: Type) -> str:
-    """How a collective reduces: a sum of 32-bit words, kept in 64 bits, is cut to its 32."""
+    """Returns how a collective reduces: a sum of u32, kept in 64 bits, is cut to 32 bits."""
     return "words" if kind is ReductionKind.SUM and held.dtype == "u32" else kind.value
 
 

@@ -1,7 +1,7 @@
-"""The values of a function of the emitted file by their shardings, and the lines that make them.
+"""The values of a function of the emitted file, by sharding, and the lines that compute them.
 
-Redistributions of a bucket go as one request. Overlapped communication is begun as soon as its
-value is made, and waited for where the result is first read.
+Redistributions of a bucket are sent as one request. Overlapped communication begins as soon as its
+value is computed, and is waited for where its result is first read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOVE_SUFFIXES = {
 
 
 MoveCall = Callable[[str, ShardingMove, Type], str | None]
-"""Returns, for a value's text, a move and the value's type, the call that does it, or None."""
+"""Returns the call that executes a move, or None; takes a value's text, the move, and its type."""
 
 
 def use_collective(text: str, move: ShardingMove, value: Type) -> str | None:
@@ -44,7 +44,7 @@ def use_collective(text: str, move: ShardingMove, value: Type) -> str | None:
 
 @dataclass
 class EmittedBucket:
-    """Redistributions that go as one; ``begun``: the name of the handle to wait for, if begun."""
+    """Redistributions sent as one request; ``begun``: the handle to wait for, if it was begun."""
 
     members: list[RedistributedValue] = field(default_factory=list)
     begun: str = ""
@@ -52,9 +52,9 @@ class EmittedBucket:
 
 @dataclass
 class MoveContext:
-    """How values of a file are sent; ``moves``: those written so far.
+    """How values of a file are sent; ``moves``: the moves written so far.
 
-    ``overlap``: values made in a step are sent early. ``buckets``: see ``members_of``.
+    ``overlap``: whether values computed in a step are sent early. ``buckets``: see ``members_of``.
     """
 
     language: TargetLanguage
@@ -67,9 +67,9 @@ class MoveContext:
 
 @dataclass
 class FunctionValues:
-    """The values of one function so far, by name and sharding, and the lines that make them.
+    """The values of one function so far, by name and sharding, and the lines that compute them.
 
-    ``known``: names that values have in other functions, too.
+    ``known``: names that values also have in other functions.
     """
 
     sending: MoveContext
@@ -90,7 +90,7 @@ class FunctionValues:
         return self.sending.sizes
 
     def read(self, operand: Operand, sharding: Sharding) -> str:
-        """The text of an operand where it is read."""
+        """Returns the text of an operand where it is read."""
         if isinstance(operand, Literal):
             return self.language.spelling.literal(operand)
         return self.held[operand.name, sharding]
@@ -102,7 +102,7 @@ class FunctionValues:
         return name, value.type.sharded(sharding)
 
     def hold(self, value: Value, sharding: Sharding, text: str) -> None:
-        """Holds a value under a name; begins what is to be sent of it early."""
+        """Holds a value under a name, and begins its early sends."""
         self.held[value.name, sharding] = text
         for bucket in self.bucketed.values():
             self._begin(bucket)
@@ -120,7 +120,7 @@ class FunctionValues:
     def expect(
         self, instructions: Sequence[LocalOperation | RedistributedValue | SentValue]
     ) -> None:
-        """Notes what will be sent, to begin it as soon as it is made."""
+        """Notes upcoming sends, to begin each as soon as its value is computed."""
         for instruction in instructions:
             if not isinstance(instruction, RedistributedValue):
                 continue
@@ -136,7 +136,7 @@ class FunctionValues:
                 )
 
     def move(self, redistributed: RedistributedValue) -> None:
-        """Writes a redistribution, with all of its bucket if it is in one."""
+        """Writes a redistribution, with its whole bucket if it is in a bucket."""
         if (redistributed.value.name, redistributed.path.target) in self.held:
             return
         number = self._bucket(redistributed)
@@ -199,7 +199,7 @@ class FunctionValues:
         self.lines += spell_statement(f"{made} = {call}", f"{move}")
 
     def _flat(self, bucket: EmittedBucket, at: int, texts: list[str], names: list[str]) -> None:
-        """Writes a request of all members, which a device concatenates and takes apart."""
+        """Writes a request of all members, which a device concatenates and splits again."""
         made = bucket.begun or self._sent_flat(bucket, at, texts)
         if bucket.begun:
             self.lines += spell_statement(f"{made} = {made}()")
@@ -244,16 +244,16 @@ class FunctionValues:
     def _calls(
         self, value: Value, path: RedistributionPath, text: str, made: str
     ) -> Iterator[tuple[str, str]]:
-        """Yields the call of each move with its comment; all but the first are of ``made``.
+        """Yields the call of each move with its comment; all calls but the first read ``made``.
 
-        What a flat value is gathered to still has its padding: ``_ended`` removes it.
+        A gathered flat value still has its padding, which ``_ended`` removes.
         """
         for move in path.moves:
             yield self._call(value, move, text), f"{move}: {value.type.sharded(move.after)}"
             text = made
 
     def _call(self, value: Value, move: ShardingMove, text: str) -> str:
-        """The call that does a move; for a flat value, the move of its padded block."""
+        """Returns the call that executes a move; for a flat value, the move of its padded block."""
         block, inside = pad_move(move, value.type, self.sizes)
         given = self._flattened(text, move)
         kind = Type(block.dtype, part_shape(block, inside.before, self.sizes))
@@ -261,19 +261,19 @@ class FunctionValues:
         return call or self.language.move(given, inside, kind, self.sizes)
 
     def _flattened(self, text: str, move: ShardingMove) -> str:
-        """A value as the padded block that a move sends, unless it is flat already."""
+        """Returns a value as the padded block that a move sends, unless it is flat already."""
         if move.before.flat or not move.after.flat:
             return text
         return f"flat_of({text}, {move.after.lead}, {self._parts(move)})"
 
     def _ended(self, call: str, value: Type, move: ShardingMove) -> str:
-        """A gathered flat value without its padding, in the shape of its block."""
+        """Returns a gathered flat value without its padding, in the shape of its block."""
         if not move.before.flat or move.after.flat:
             return call
         return f"unpadded({call}, {part_shape(value, move.after, self.sizes)})"
 
     def _begin(self, bucket: EmittedBucket) -> None:
-        """Begins a request once all members are made, if it is nothing but one collective."""
+        """Begins a request once all members are computed, if it is a single collective."""
         if not self.sending.overlap or bucket.begun:
             return
         keys = [(member.value.name, member.path.source) for member in bucket.members]
@@ -284,14 +284,14 @@ class FunctionValues:
             bucket.begun = self._sent_flat(bucket, 0, texts, self.language.later)
 
     def _name(self, key: Key, after: str = "") -> str:
-        """The name of a value, with a suffix if it comes of a move."""
+        """Returns the name of a value, with a suffix if a move computes it."""
         if key not in self.known:
             self.known[key] = self.names.made(f"{key[0]}_{after}" if after else key[0])
         return self.known[key]
 
 
 def members_of(program: StepProgram) -> Mapping[Key, int]:
-    """The bucket's number of each member of a bucket."""
+    """Returns the number of the bucket of each member."""
     return {
         (member.value.name, member.path.target): number
         for number, bucket in enumerate(program.buckets)
@@ -301,7 +301,7 @@ def members_of(program: StepProgram) -> Mapping[Key, int]:
 
 
 def _sends_last(path: RedistributionPath, sizes: Mapping[str, int]) -> bool:
-    """Whether the last move is the only collective, so that it can be begun and waited for."""
+    """Returns whether the last move is the only collective, so it can be begun and waited for."""
     if not path.moves or path.requests(sizes) != path.moves[-1:]:
         return False
     return path.moves[-1].how is not MoveKind.PERMUTE

@@ -1,8 +1,8 @@
-"""Writes a sharded step as Python functions: one walk, whatever the runtime.
+"""Writes a sharded step as Python functions, by one walk for all runtimes.
 
-The functions say line by line what each device does, with the type of every value in a comment and
-its line of the model above. A runtime is a ``TargetLanguage``: a table of primitives, its spelling
-of moves, and how it repeats a body. A body becomes a function of its own.
+The functions show line by line what each device executes. A comment gives the type of every value,
+and a comment above it the line of the user's model. A runtime is a ``TargetLanguage``: a table of
+primitives, its spelling of moves, and how it repeats a body. A body becomes a separate function.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def build_listing(
     called: MoveCall = use_collective,
     overlap: bool = False,
 ) -> Listing:
-    """Writes the functions of a sharded step; ``called`` has other calls for some of its moves.
+    """Writes the functions of a sharded step; ``called`` may replace the calls of some moves.
 
-    ``overlap``: values made in the step are sent as soon as they are made, and waited for where
-    they are first read. It has no effect in a runtime that orders work itself, nor where there are
-    other calls.
+    ``overlap``: whether values computed in the step are sent as soon as they are computed, and
+    waited for where they are first read. It has no effect in a runtime that orders work itself, nor
+    if ``called`` replaces calls.
 
-    Outputs that do not come back in the next step are reduced if they are partial, as nobody else
-    can complete them. Raises InputError for primitives and element types that the language lacks,
-    and for inputs that are partial.
+    Partial outputs that are not inputs of the next step are reduced, because nothing later
+    completes them. Raises InputError for primitives and element types that the language lacks, and
+    for partial inputs.
     """
     for label, sharding in zip(step.labels, program.inputs, strict=True):
         if sharding.partial:
@@ -77,8 +77,8 @@ def build_partial_listing(
 ) -> Listing:
     """Writes operations of a step as ``device_step``, of values with the section's shardings.
 
-    Partial values stay partial; values named ``sent`` are returned as a collective needs them.
-    Raises InputError as ``build_listing`` does.
+    Partial values stay partial; values named ``sent`` are returned in the form that a collective
+    needs. Raises InputError as ``build_listing`` does.
     """
     writer = _FunctionWriter(MoveContext(language, sizes))
     writer.section(program, {}, sent)
@@ -105,7 +105,7 @@ class _FunctionWriter:
     ) -> None:
         """Writes the function of a section. Values have the same name in all functions.
 
-        A sum over microbatches is named as what is summed.
+        A sum over microbatches has the name of the value that is summed.
         """
         self.shared |= {done: self.shared[key] for done, key in sums.items() if key in self.shared}
         values = FunctionValues(self.sending, self.names, self.shared)
@@ -219,10 +219,10 @@ class _Scope:
             values.hold(value, sharding, values.held[value.name, sharding])
 
     def _again(self, operation: Operation, operands: list[str]) -> list[str]:
-        """The operands, kept apart from those of an equal earlier operation, if there is one.
+        """Returns the operands, kept apart from those of an equal earlier operation.
 
-        A compiler that merged recomputed values with the first ones would keep these in memory.
-        Scalars may be kept.
+        A compiler that merged recomputed values with the originals would keep the originals in
+        memory. Scalars may be merged.
         """
         key = (operation.primitive, operation.parameters, operation.operands)
         if key not in self.done or not operation.results[0].type.shape:

@@ -1,9 +1,9 @@
-"""Factors of operations, and the rows that follow: how an operation may be sharded along an axis.
+"""Factors of operations, and their rows: the legal shardings of an operation along an axis.
 
 A *factor* of an operation is one index that it iterates over. ``dot_general`` of ``[i,k]`` and
 ``[k,j]`` has three: to cut ``i`` along an axis cuts the left operand and the result (free), to cut
 ``k`` cuts both operands and leaves a partial sum (contracted). A *row* has, for one axis, the
-shardings of all operands and those of the results that follow. An operation without a row for its
+shardings of all operands, and of the results that follow. An operation without a row for its
 operands' shardings needs communication before it. The design is that of Shardy's factors.
 
 >>> from grammar.tensors.operations import Operation, Value

@@ -20,10 +20,10 @@ SUM_PRIMITIVE = "reduce_sum"
 
 @cache_by_form
 def flat_rows(operation: Operation) -> tuple[Row, ...]:
-    """Returns the rows along an axis that cuts values flat, one for each number of lead dimensions.
+    """Returns the rows along an axis that cuts values flat, one per number of lead dimensions.
 
     All operands and results of an elementwise operation share one flat sharding; scalars are
-    replicated. A sum over every flattened dimension gives a partial sum, and padding adds nothing.
+    replicated. A sum over every flattened dimension gives a partial sum; padding adds nothing.
     """
     return tuple(_rows(operation))
 

@@ -1,4 +1,4 @@
-"""Caches by an operation's form: all but the names of its values.
+"""Caches by an operation's form: everything except the names of its values.
 
 Operations of all stages, and of the three projections of a layer, share their forms.
 """

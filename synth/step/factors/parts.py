@@ -1,7 +1,7 @@
-"""One device's part of an operation: its types, parameters, and how its number enters.
+"""One device's part of an operation: its types, its parameters, and the use of the part's number.
 
-Most parts have the parameters of the whole. Shapes among parameters are cut, too (``reshape`` of a
-block has another ``new_sizes``); some primitives also need the number of the part.
+Most parts have the parameters of the whole operation. Shapes among parameters are cut, too
+(``reshape`` of a block has another ``new_sizes``). Some primitives also need the part's number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T", Value, Operand)
 
 @dataclass(frozen=True)
 class OperationPart:
-    """The operation that each device runs, the same on all devices but for the offset."""
+    """The operation that each device runs, identical on all devices except for the offset."""
 
     operation: Operation
     offset: Offset | None = None
@@ -100,7 +100,7 @@ def _divide_parameter(value: Parameter, at: int | None, extent: int, size: int) 
 
 
 def _entry(operation: Operation, factor: Factor) -> int:
-    """Returns which entry of an index refers to the dimension that is cut."""
+    """Returns the entry of an index that refers to the cut dimension."""
     match factor.index:
         case Index.LOOK_UP:
             key = "start_index_map"

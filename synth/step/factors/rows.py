@@ -13,9 +13,9 @@ from synth.step.factors.table import factors_of
 
 @cache_by_form
 def list_rows(operation: Operation) -> tuple[Row, ...]:
-    """Returns the replicated row, a row for each factor, and those of partial operands.
+    """Returns the replicated row, a row for each factor, and the rows of partial operands.
 
-    ``dot_general`` with a batch, a left, a right and a contracting dimension has 1 + 4 + 2.
+    ``dot_general`` with a batch, a left, a right and a contracting dimension has 1 + 4 + 2 rows.
     Raises InputError as ``factors_of`` does.
     """
     factors = factors_of(operation)

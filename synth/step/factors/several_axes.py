@@ -1,8 +1,8 @@
 """Combines a row for each of several axes into the shardings of an operation's values.
 
-Rows of different axes combine freely. The product of the axes on one factor divides its size, and
-two axes on one factor have the same order in every operand and result: with contracted dimensions
-cut by ``[a,b]`` and ``[b,a]`` a device would multiply blocks that do not belong together.
+Rows of different axes combine freely. The product of the axes on one factor must divide its size.
+Two axes on one factor must have the same order in every operand and result: with contracted
+dimensions cut by ``[a,b]`` and ``[b,a]`` a device would multiply blocks that do not match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.step.factors.forms import cache_by_form
 from synth.step.factors.rows import list_all_rows, list_rows
 
 MOST_SHOWN = 8
-"""The number of rows that an error message lists if none fits."""
+"""The number of rows that an error message lists if no row fits."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def shard_operation(
 ) -> OperationSharding:
     """Returns the shardings that follow from a row for each axis; other axes replicate.
 
-    Of two axes on one factor the first in the mapping is the major one. Raises InputError if axes
-    do not divide a factor, if two factors need the number of the part, or if a value would be
-    partial of two kinds.
+    Of two axes on one factor, the first in the mapping is major. Raises InputError if axes do not
+    divide a factor, if two factors need the number of the part, or if a value would be partial of
+    two kinds.
     """
     legal = list_all_rows(operation) if by_axis else ()
     chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
@@ -60,7 +60,7 @@ def shard_operation(
 
 @cache_by_form
 def _cache_of(operation: Operation) -> dict[object, OperationSharding]:
-    """The shardings known so far, by indices of rows along axes and sizes of axes."""
+    """Returns the shardings known so far, by indices of rows along axes and sizes of axes."""
     return {}
 
 
@@ -84,7 +84,7 @@ def match_rows(
     results: Sequence[Sharding],
     sizes: Mapping[str, int],
 ) -> OperationSharding:
-    """Returns the rows by which operands of these shardings produce results of those.
+    """Returns the rows by which these operand shardings produce these result shardings.
 
     Raises InputError with the operation, its line and the axis if there is no such row, if two
     axes on one factor have different orders, and as ``shard_operation`` does.
@@ -94,7 +94,7 @@ def match_rows(
     legal = list_all_rows(operation) if flat else list_rows(operation)
     for value, sharding in zip(operation.values, shardings, strict=True):
         whole = replicated_sharding(len(sharding.dimensions))
-        check_type(value.type, whole, sizes, where=operation.line)  # rank only; more below
+        check_type(value.type, whole, sizes, where=operation.line)  # Rank only; more below.
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
         raise InputError(
@@ -141,7 +141,7 @@ def _match_row(
 
 
 def _masking_hint(operation: Operation, before: Sequence[object]) -> str:
-    """Explains that a replicated value added to a partial sum would count once for each part."""
+    """Returns a hint that a replicated value added to a partial sum would count once per part."""
     sums = operation.primitive in (
         "add",
         "add_any",
@@ -204,7 +204,7 @@ def _check_axes(operation: Operation, how: OperationSharding, sizes: Mapping[str
 
 
 def _places(factor: Factor) -> str:
-    """``dimension 0 of operand 1``: the first dimension of a factor."""
+    """Returns the first dimension of a factor: ``dimension 0 of operand 1``."""
     for word, places in (("operand", factor.operands), ("result", factor.results)):
         for at, place in enumerate(places):
             if place is not None:

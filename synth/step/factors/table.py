@@ -14,9 +14,9 @@ from synth.step.factors.forms import cache_by_form
 def factors_of(operation: Operation) -> tuple[Factor, ...]:
     """Returns the factors of an operation.
 
-    Raises InputError, with the user's line, for a primitive without a rule. One that runtimes can
-    compute has no factors if the step has ``replicated=true``, and every device computes it; other
-    primitives refuse that parameter.
+    Raises InputError, with the user's line, for a primitive without a rule. If runtimes can compute
+    such a primitive and the step has ``replicated=true``, it has no factors, and every device
+    computes it. Other primitives refuse that parameter.
     """
     primitive, row = operation.primitive, PRIMITIVES.get(operation.primitive)
     if row is not None and row.rule is not None and REPLICATED not in operation.parameter:

@@ -1,8 +1,8 @@
 """Configuration files of frameworks that run a recipe. The frameworks are not imported.
 
-A recipe, a model, a job and a machine give files for each framework that can express the recipe.
-If one cannot, an error says why. Where it does something else, a line that begins with
-``differs:`` says so, and the result has the recipe that the files express.
+From a recipe, a model, a job and a machine it writes files for each framework that can express the
+recipe. If a framework cannot, an error says why. If it runs something else, a line that begins with
+``differs:`` says so, and the result contains the recipe that the files express.
 
 >>> from hierarchies import Axis, load, row_major_placement
 >>> from synth.step.frameworks import TrainingSpec, PlacedSystem, ModelSpec, write_configurations

@@ -1,4 +1,4 @@
-"""DeepSpeed: its JSON, which has ZeRO, batches and dtypes; the rest is in a model's code.
+"""DeepSpeed: writes its JSON, which has ZeRO, batches and dtypes; model code holds the rest.
 
 Source: ``deepspeed`` 0.19.8 (2026-10; ``runtime/config.py``, ``runtime/zero/config.py``,
 ``runtime/tensor_parallel/config.py``, ``runtime/pipe/engine.py``), Apache 2.0, read on 2026-11-23.
@@ -7,11 +7,11 @@ How it expresses a recipe:
 
 * ``train_batch_size`` is micro batch x accumulation x ranks of data;
 * stages are a ``PipelineModule`` in the code, scheduled by 1F1B, whose microbatches are the
-  accumulation; they go with ZeRO up to stage 1;
-* experts are ``MoE(..., ep_size=...)`` in the code, over ranks of data, here over all of them;
+  accumulation; they work with ZeRO up to stage 1;
+* experts are ``MoE(..., ep_size=...)`` in the code, over ranks of data; here over all of them;
 * tensor parallelism is AutoTP (for models of Hugging Face), up to ZeRO stage 2, without stages;
-* tokens on an axis of their own are exchanged by all-to-all (Ulysses), which is another plan than
-  gathering keys and values, so refused.
+* tokens on an axis of their own are exchanged by all-to-all (Ulysses). That plan differs from
+  gathering keys and values, so the recipe is refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
 
 
 def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
-    """Puts experts over ranks of data, the only axis that DeepSpeed's order of ranks has."""
+    """Maps experts to ranks of data, the only axis in DeepSpeed's order of ranks."""
     seated, sizes = inputs.seated, inputs.sizes
     if sizes["expert"] == 1:
         return seated
@@ -117,7 +117,7 @@ def _check_stages(inputs: ConfigurationInputs) -> None:
 
 
 def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -> None:
-    """Notes what the JSON cannot express, and so does not carry."""
+    """Notes the parts of a recipe that the JSON cannot express and therefore omits."""
     recipe, stages = differs.recipe, inputs.sizes[PIPE]
     if stages > 1:
         differs.say(f"stages are code: PipelineModule(layers, num_stages={stages})")
@@ -134,6 +134,7 @@ def _zero(inputs: ConfigurationInputs) -> dict[str, Any]:
     if recipe.zero:
         settings["overlap_comm"] = True
     if recipe.bucket_bytes:
+        # DeepSpeed counts a bucket in elements, a recipe in bytes.
         element_bytes = 4 if inputs.job.numbers == "float32" else 2
         settings["reduce_bucket_size"] = max(1, recipe.bucket_bytes // element_bytes)
     return settings

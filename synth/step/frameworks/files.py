@@ -1,4 +1,4 @@
-"""The table of frameworks, and the files of all of them for one recipe."""
+"""The table of frameworks, and the files of all frameworks for one recipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synth.step.sharding.recipes import Recipe
 
 @dataclass(frozen=True)
 class FrameworkWriter:
-    """``title``: a framework's name, with the version that is written for."""
+    """The writer of a framework's files. ``title``: its name, with the version written for."""
 
     title: str
     write: Callable[[ConfigurationInputs], FrameworkFiles]
@@ -41,14 +41,14 @@ FRAMEWORKS: Mapping[str, FrameworkWriter] = {
 
 @dataclass(frozen=True)
 class Configurations:
-    """The files of each framework, and for each of the others why there are none."""
+    """The files of each framework, and the reason for each framework without files."""
 
     written: Mapping[str, FrameworkFiles]
     refused: Mapping[str, InputError]
 
     @property
     def files(self) -> Files:
-        """All files, in a folder for each framework: ``megatron/arguments.sh``."""
+        """All files, in one folder per framework: ``megatron/arguments.sh``."""
         return {
             f"{name}/{file}": text
             for name, written in self.written.items()
@@ -74,8 +74,9 @@ def write_configurations(
 ) -> Configurations:
     """Writes the files of every framework that can express the recipe.
 
-    Raises InputError where recipe, job and machine do not fit together, whatever the framework.
+    Raises InputError if recipe, job and machine do not fit together, whatever the framework.
     """
+    # Raises the errors that no framework causes, before they are reported once for each framework.
     ConfigurationInputs(recipe, model, job, machine)
     written: dict[str, FrameworkFiles] = {}
     refused: dict[str, InputError] = {}

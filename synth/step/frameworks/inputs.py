@@ -1,9 +1,9 @@
-"""The inputs of a configuration, a recipe, a model, a job and a machine, checked to fit together.
+"""The inputs of a configuration (a recipe, a model, a job and a machine), checked to fit together.
 
-Axes of a recipe have any names; what they cut says what they are for. Frameworks have a size for
-each of these *roles*, in one order: stages (``pipe``), samples (``data``), samples and experts
-(``expert``), tokens (``seq``), heads and widths (``tensor``). Anything else in a recipe only JAX
-can express.
+Axes of a recipe have arbitrary names; the values that an axis cuts show its purpose. Frameworks
+have a size for each of these *roles*, in a fixed order: stages (``pipe``), samples (``data``),
+samples and experts (``expert``), tokens (``seq``), heads and widths (``tensor``). Only JAX can
+express anything else in a recipe.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from synth.step.sharding.recipes import AND, Recipe
 from synth.step.zoo.sizes import Gpt2, Llama, Sizes
 
 ROLES = (PIPE, "data", "expert", "seq", "tensor")
-"""Roles in the order in which frameworks count ranks, the slowest first."""
+"""Roles in the order in which frameworks count ranks, slowest first."""
 
 NUMBERS = ("bfloat16", "float16", "float32")
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model of the zoo: its name and sizes, and the step that a JAX module is written from."""
+    """A model of the zoo: its name, its sizes, and the step that a JAX module is generated from."""
 
     name: str
     sizes: Sizes
@@ -41,7 +41,7 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """``batch``: samples of a step, of ``sequence`` tokens each. ``numbers``: its dtype.
+    """A training job: ``batch`` samples per step of ``sequence`` tokens each, in dtype ``numbers``.
 
     Parameters and moments are float32, as in the zoo.
     """
@@ -60,9 +60,10 @@ class TrainingSpec:
 
 @dataclass(frozen=True)
 class FrameworkFiles:
-    """Files of a framework, the recipe that they express, and how it differs from the given one.
+    """The files of a framework, the recipe they express, and its differences from the given recipe.
 
-    Each note is a sentence, which is in the files, too. ``order``: how ``launch.sh`` numbers ranks.
+    Each note is a sentence, which the files contain, too. ``order``: how ``launch.sh`` numbers
+    ranks.
     """
 
     files: Files
@@ -73,30 +74,30 @@ class FrameworkFiles:
 
 @dataclass
 class RecipeDifferences:
-    """What a framework does instead of a recipe, collected as it is found."""
+    """Differences between a recipe and the framework's behaviour, collected as they are found."""
 
     recipe: Recipe
     notes: list[str] = field(default_factory=list)
 
     def say(self, note: str, recipe: Recipe | None = None) -> None:
-        """Adds a sentence, and the recipe that the framework has instead, if there is one."""
+        """Adds a sentence, and the recipe that the framework runs instead, if there is one."""
         self.notes.append(note)
         self.recipe = recipe or self.recipe
 
     def note_first(self) -> None:
-        """Notes that no framework can be told to prefer fewer requests to fewer bytes."""
+        """Notes that no framework has a setting that prefers fewer requests to fewer bytes."""
         plain = replace(self.recipe, first=CostPriority.BYTES)
         if plain != self.recipe:
             self.say("no framework has a setting for 'fewest requests'", plain)
 
     def written(self, files: Files, order: RankOrder = RankOrder.MACHINE) -> FrameworkFiles:
-        """Returns files with all that was noted."""
+        """Returns the files together with all notes."""
         return FrameworkFiles(files, self.recipe, tuple(self.notes), order)
 
 
 @dataclass(frozen=True)
 class ConfigurationInputs:
-    """All inputs. Raises InputError where they do not fit together."""
+    """All inputs of a configuration. Raises InputError if they do not fit together."""
 
     recipe: Recipe
     model: ModelSpec
@@ -121,7 +122,7 @@ class ConfigurationInputs:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """The size of each role, 1 if no axis has it. Raises InputError as ``named`` does."""
+        """The size of each role, 1 if no axis has the role. Raises InputError as ``named`` does."""
         names, axes = self._roles, dict(self.recipe.axes)
         return {role: axes.get(names.get(role, ""), 1) for role in ROLES}
 
@@ -136,10 +137,10 @@ class ConfigurationInputs:
 
     @cached_property
     def named(self) -> Recipe:
-        """The recipe with axes named by roles, in order, without those of size 1.
+        """The recipe with axes named by roles, in the order of roles, without axes of size 1.
 
-        Raises InputError for what only JAX can express: an axis that cuts nothing, a clause for one
-        weight or input, experts on an axis along which samples are whole.
+        Raises InputError for anything that only JAX can express: an axis that cuts nothing, a
+        clause for a single weight or input, experts on an axis along which samples are whole.
         """
         names = {axis: role for role, axis in self._roles.items() if self.sizes[role] > 1}
         axes = tuple((role, size) for role, size in self.sizes.items() if size > 1)
@@ -162,7 +163,7 @@ class ConfigurationInputs:
 
     @cached_property
     def seated(self) -> PlacedSystem:
-        """The machine, with the placement's axes named by roles and in their order."""
+        """The machine, with the placement's axes named by roles and in the order of roles."""
         placement = self.machine.placement
         rows = {axis.name: row for axis, row in zip(placement.axes, placement.matrix, strict=True)}
         roles = [role for role in ROLES if self.sizes[role] > 1]
@@ -215,7 +216,7 @@ class ConfigurationInputs:
 
     @cached_property
     def decoder(self) -> Llama:
-        """The sizes of the model as a decoder, with a ``rope_base`` of 0 for learned positions.
+        """The sizes of the model as a decoder; ``rope_base`` is 0 for learned positions.
 
         Raises InputError for other models, and for too many tokens.
         """
@@ -242,7 +243,7 @@ class ConfigurationInputs:
         return self.named.layers or (self.decoder.layers // count,) * count
 
     def check_decoder(self) -> Llama:
-        """The decoder, if the recipe's sizes divide it. Raises InputError otherwise."""
+        """Returns the decoder if the recipe's sizes divide it. Raises InputError otherwise."""
         decoder, sizes, recipe = self.decoder, self.sizes, self.named
         if sum(recipe.layers) not in (0, decoder.layers):
             raise InputError(
@@ -264,7 +265,7 @@ class ConfigurationInputs:
 
     @property
     def head(self) -> tuple[str, ...]:
-        """What the files are for, in lines."""
+        """The heading of the files, in lines: model, job, machine, recipe and placement."""
         placement, job = self.machine.placement, self.job
         return (
             f"collsynth: {self.model.name}, {job.batch} samples of {job.sequence} tokens a step,",

@@ -1,8 +1,8 @@
-"""JAX: a mesh on the placement, and the sharding of every input of the step.
+"""JAX: writes a mesh on the placement, and the sharding of every input of the step.
 
-Source: ``jax.sharding.Mesh``, ``PartitionSpec`` and ``NamedSharding`` of jax 0.10 (2026), which is
-installed where this is tested. XLA finds the redistributions. Stages and their schedule are code,
-so they are refused here: ``collsynth train MODEL --plan ... -o FILE`` writes that code.
+Source: ``jax.sharding.Mesh``, ``PartitionSpec`` and ``NamedSharding`` of jax 0.10 (2026), which the
+tests install. XLA finds the redistributions. Stages and their schedule are code, so they are
+refused here; ``collsynth train MODEL --plan ... -o FILE`` writes that code.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
 
 
 def _unflatten(label: str, kind: Type, sharding: Sharding, plan: Plan) -> Sharding:
-    """The sharding without flat axes; these cut the block's first dimension if they divide it.
+    """Returns the sharding without flat axes, which cut the first dimension if they divide it.
 
-    Raises InputError for padded shards, which no partition spec expresses.
+    The dimension is the first one of the block with more than one element. Raises InputError for
+    padded shards, which no partition spec can express.
     """
     if not sharding.flat:
         return sharding
@@ -91,7 +92,7 @@ def _spell_specs(specs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list
 
 
 def _spec(sharding: Sharding) -> str:
-    """``P("data", None)``: the axes that cut each dimension; those over time are a loop's."""
+    """Returns ``P("data", None)``: the axes that cut each dimension, without axes over time."""
     parts = [tuple(axis for axis in axes if axis != TIME) for axes in sharding.dimensions]
     while parts and not parts[-1]:
         parts.pop()

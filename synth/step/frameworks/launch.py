@@ -1,9 +1,9 @@
-"""Starts the processes of a configuration so that each rank is where the plan places it.
+"""Starts the processes of a configuration, with each rank where the plan places it.
 
-A framework counts ranks by its own order of axes, and launchers count devices host by host. Where
-both agree ``torchrun`` suffices. Where they do not, Slurm or Open MPI is given the host of every
-rank (``synth.collective.emit.launchers``), or processes of ``torchrun`` take another rank than it
-gives them. Devices of a host are counted by their PCI bus, as in hierarchies.
+A framework counts ranks by its own order of axes, and launchers count devices host by host. If both
+agree, ``torchrun`` suffices. If they do not, Slurm or Open MPI is given the host of every rank
+(``synth.collective.emit.launchers``), or processes of ``torchrun`` override the rank that it
+assigns. Devices of a host are counted by their PCI bus, as in hierarchies.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _MOST_SHOWN = 4
 
 @dataclass(frozen=True)
 class Launch:
-    """``machine``: with ranks in the framework's order. ``default``: whether launchers agree with
-    that order; ``flag``: of the framework, if that makes them agree.
+    """How a configuration starts its processes.
+
+    ``machine``: with ranks in the framework's order. ``default``: whether launchers agree with that
+    order. ``flag``: the framework's option that makes them agree, if it has one.
     """
 
     machine: PlacedSystem
@@ -41,7 +43,7 @@ class Launch:
 
     @classmethod
     def of(cls, seated: PlacedSystem, order: RankOrder, able: Sequence[str] = ()) -> Launch:
-        """The launch of a framework; ``able`` are its flags for other orders of ranks."""
+        """Returns the launch of a framework; ``able`` has its flags for other orders of ranks."""
         machine = replace(seated, options=replace(seated.options, rank_order=order))
         title = FRAMEWORKS[order.value].title
         [convention] = [c for c in conventions(seated.placement) if c.framework == title]
@@ -50,14 +52,14 @@ class Launch:
 
     @property
     def order(self) -> RankOrder:
-        """How the processes that it starts are numbered."""
+        """How the processes it starts are numbered."""
         return RankOrder.MACHINE if self.default else self.machine.options.rank_order
 
 
 def write_launch(
     inputs: ConfigurationInputs, how: Launch, command: str, *, before: Sequence[str] = ()
 ) -> Files:
-    """Writes ``launch.sh``, and what launchers need where ranks are not in their order."""
+    """Writes ``launch.sh``, and the files that launchers need if ranks are not in their order."""
     names = hosts(how.machine)
     hierarchy = how.machine.placement.hierarchy
     text = templates("synth.step.frameworks").get_template("launch.sh.jinja")
@@ -77,9 +79,9 @@ def write_launch(
 
 
 def _write_rank_files(machine: PlacedSystem) -> Files:
-    """Writes the files that Slurm, Open MPI and processes of torchrun read; they agree.
+    """Writes the files that Slurm, Open MPI and torchrun processes read, with the same ranks.
 
-    The rankfile has no usage lines, as ``launch.sh`` says how it is used.
+    The rankfile has no usage lines, because ``launch.sh`` explains its use.
     """
     lines = str(rankfile(machine)["rankfile"]).splitlines(keepends=True)
     ranks = "".join(line for line in lines if not line.startswith("#"))

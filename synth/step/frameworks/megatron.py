@@ -7,13 +7,13 @@ schedules.py``; ``parallel_state.py``) and of ``megatron-bridge`` 0.6.2 (``train
 
 How they express a recipe:
 
-* stages are scheduled by 1F1B or interleaved 1F1B, whose rounds have
+* stages are scheduled by 1F1B or by interleaved 1F1B, whose rounds have
   ``microbatch-group-size-per-virtual-pipeline-stage`` microbatches: at least as many as stages;
-  stages of unequal numbers of layers are a ``pipeline-model-parallel-layout``, from which the flags
-  (``validate_args``) derive the chunks, and refuse to be given them;
+  stages with unequal numbers of layers are a ``pipeline-model-parallel-layout``; ``validate_args``
+  derives the chunks from it, and refuses a number of chunks given by a flag;
 * ``zero=1`` is the distributed optimizer, 2 and 3 are Megatron-FSDP, without stages here;
 * tokens along an axis of their own are its context parallelism with keys and values gathered,
-  where each rank has two slices, so that twice its size must divide them;
+  where each rank has two slices, so twice the axis's size must divide the tokens;
 * experts over an axis that also cuts the batch are ``expert-model-parallel-size``, a part of the
   data-parallel size in a grid without ``cp``: together with tokens along an axis of their own they
   would be placed along that axis;
@@ -46,7 +46,7 @@ Settings = dict[str, Value]
 
 SCHEDULES = ("1f1b", "interleaved-1f1b")
 PADDING_MULTIPLE = 128
-"""The parts of the vocabulary are a multiple of a power of two up to this one."""
+"""Each part of the vocabulary is a multiple of a power of two, at most this number."""
 SHARDING_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -119,8 +119,10 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("bf16", 'mixed_precision = "bf16_mixed"'),
     "fp16": ("fp16", 'mixed_precision = "fp16_mixed"'),
 }
-"""Every setting that is written, in this order: its flag, and its lines in a recipe of Bridge, with
-``{}`` for its value."""
+"""Every setting that is written, in this order: its flag, and its lines in a Bridge recipe.
+
+``{}`` stands for its value.
+"""
 
 _MAPPING = f"--{SPELLINGS['mapping'][0]}"
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
@@ -137,9 +139,9 @@ def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
 
 
 def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
-    """Writes ``collsynth_bridge.py``: a function that makes Megatron-Bridge's ConfigContainer.
+    """Writes ``collsynth_bridge.py``: a function that builds Megatron-Bridge's ConfigContainer.
 
-    Raises InputError as ``megatron`` does: it is the same engine.
+    Raises InputError as ``megatron`` does: both use the same engine.
     """
     settings, differs, how = _decide_settings(inputs)
     text = _template("bridge.py.jinja", inputs, differs, lines=[*_lines(settings, inputs)])
@@ -170,7 +172,7 @@ def _lines(settings: Settings, inputs: ConfigurationInputs) -> Iterator[str]:
     for name, value in settings.items():
         for line in SPELLINGS[name][1:]:
             yield f"cfg.{line.format(_literal(value))}"
-    if "distributed" not in settings:  # what either has, Bridge gives to both
+    if "distributed" not in settings:  # Bridge copies a true value of either field to both.
         yield "cfg.ddp.use_distributed_optimizer = False"
         yield "cfg.optimizer.use_distributed_optimizer = False"
     if inputs.job.numbers == "float32":
@@ -182,7 +184,7 @@ def _literal(value: Value) -> str:
 
 
 def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
-    """validate_args demands one queue of work before Blackwell; FSDP refuses it."""
+    """Returns exports: validate_args needs one work queue before Blackwell, and FSDP refuses it."""
     overlaps = inputs.sizes["tensor"] > 1 or inputs.sizes["seq"] > 1
     if "fsdp" in settings:
         return ["unset CUDA_DEVICE_MAX_CONNECTIONS"]
@@ -290,7 +292,7 @@ def _order(recipe: Recipe, ranks: int) -> Settings:
 def _layout(layers: Sequence[int]) -> str:
     """Spells stages: ``E`` for the table of words, ``t*8`` for layers, ``L`` for the loss.
 
-    Equal stages in turn are bracketed, with their number: ``Et*7|(t*8|)*14t*7L``.
+    Consecutive equal stages are bracketed, with their number: ``Et*7|(t*8|)*14t*7L``.
     """
     stages = [f"t*{size}|" for size in layers]
     stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1][:-1]}L"
@@ -344,6 +346,7 @@ def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> 
     if recipe.remat:
         settings |= {"remade": "full", "remade_by": "uniform", "remade_layers": 1}
     if recipe.bucket_bytes:
+        # Megatron counts a bucket in elements; its gradients are float32.
         settings["bucket"] = max(1, recipe.bucket_bytes // 4)
     if short := SHORT_DTYPES.get(inputs.job.numbers):
         settings[short] = True

@@ -1,17 +1,18 @@
-"""torchtitan: a Python configuration (0.3), or TOML (0.2).
+"""torchtitan: writes a Python configuration (0.3), or TOML (0.2).
 
 Source: the wheels ``torchtitan`` 0.3.0 (2026-09; ``config/configs.py``, ``config/README.md``,
 ``models/llama3/config_registry.py``, ``distributed/pipeline_parallel.py``) and 0.2.2, the last
-that reads TOML (``config/job_config.py``, ``models/llama3/infra/parallelize.py``), BSD 3-clause,
-read on 2026-11-23.
+version that reads TOML (``config/job_config.py``, ``models/llama3/infra/parallelize.py``), BSD
+3-clause, read on 2026-11-23.
 
 Its models have flavours, not sizes: Llama 3 of the zoo at its published sizes. How it expresses a
 recipe:
 
-* ``zero=0`` is ``dp_replicate``, 2 and 3 are ``dp_shard``, whose parameters are freed after the
-  forward pass (3) or not (2); moments alone are never sharded;
+* ``zero=0`` is ``dp_replicate``; 2 and 3 are ``dp_shard``, whose parameters are freed after the
+  forward pass (3) or kept (2); moments alone are never sharded;
 * tokens along an axis of their own are its context parallelism, over which FSDP shards, too;
-* tensor parallelism always cuts the vocabulary; 0.2 always shards activations between by tokens;
+* tensor parallelism always cuts the vocabulary; 0.2 always shards the activations between layers
+  by tokens;
 * layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names.
 """
 
@@ -43,7 +44,7 @@ FLAVOURS: Mapping[str, tuple[str, str]] = {
     "llama3-70b": ("70B", "llama3_70b"),
     "llama3-405b": ("405B", "llama3_405b"),
 }
-"""For models of the zoo the flavour, and the function that has it in 0.3."""
+"""The flavour of each zoo model, and the function that returns it in 0.3."""
 
 SCHEDULES: Mapping[str, str] = {
     "gpipe": "GPipe",
@@ -92,7 +93,7 @@ def torchtitan_toml(inputs: ConfigurationInputs) -> FrameworkFiles:
 
 
 def _toml(values: Mapping[str, Value]) -> list[str]:
-    """Numbers, strings and lists are the same in TOML as in JSON."""
+    """Returns lines of TOML, in which numbers, strings and lists are spelled as in JSON."""
     return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
 
 
@@ -105,7 +106,7 @@ def _python(values: Mapping[str, Value]) -> list[str]:
 
 
 def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
-    """The flavour of a model. Raises InputError for models that torchtitan has no flavour of."""
+    """Returns the flavour of a model. Raises InputError if torchtitan has none for it."""
     sizes = inputs.model.sizes
     for name, flavour in FLAVOURS.items():
         known = ZOO[name]
@@ -184,7 +185,10 @@ def _check_toml(inputs: ConfigurationInputs) -> None:
 
 
 def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
-    """With stages a device gets all its samples at once, else those of a microbatch."""
+    """Returns the training section; with stages a device receives all its samples at once.
+
+    Without stages it receives the samples of a microbatch.
+    """
     staged = inputs.sizes[PIPE] > 1
     at_once = inputs.recipe.microbatches if staged else 1
     return {
@@ -218,7 +222,7 @@ def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
 
 
 def _stages(inputs: ConfigurationInputs, last: str) -> list[list[str]]:
-    """The layers of each stage; the table of tokens on the first, the rest on the last."""
+    """Returns the layers of each stage: the table of tokens first, the output on the last."""
     ends = [0, *accumulate(inputs.layers)]
     stages = [[f"layers.{layer}" for layer in range(*bounds)] for bounds in pairwise(ends)]
     stages[0].insert(0, "tok_embeddings")

@@ -1,8 +1,8 @@
 """Measured seconds of a plan's local work: equal blocks once, composed for the simulation.
 
-``list_events`` cuts a program into blocks of operations without communication, and gives equal
-blocks one event, whose text is that of the emitted file; ``measure_events`` runs all of them in
-turn in separate processes, beside a reference; ``known`` looks up a program in such a profile, and
+``list_events`` cuts a program into blocks of operations without communication. Equal blocks share
+one event, whose text is part of the emitted file. ``measure_events`` runs all events in turn, in
+separate processes, together with a reference. ``known`` looks up a program in the profile and
 gives every operation its share. Communication is not measured: the planner and its calibration
 price it.
 

@@ -1,9 +1,10 @@
 """Cuts a sharded program into blocks: consecutive operations without communication.
 
-A block ends where a device may have to wait, before a redistribution that communicates, and where
-one may begin, after the operation that makes its value. So a block takes as long in a step that
-overlaps communication as in one that does not. Bodies of loops are cut likewise; a loop's own work,
-which is taking slices and stacking results, is a block of its own.
+A block ends before a redistribution that communicates, because a device may have to wait there. It
+also ends after the operation that computes the redistributed value, because communication may begin
+there. A block therefore takes as long in a step that overlaps communication as in a step that does
+not. Bodies of loops are cut likewise. A loop's own work, which is slicing inputs and stacking
+results, is a separate block.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _REDUCING = (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER)
 
 @dataclass(frozen=True)
 class OperationBlock:
-    """Instructions, the earlier values that they read, and those that are needed later.
+    """Instructions, the earlier values that they read, and their results that are needed later.
 
-    ``of`` are the operations of the program that it represents: for a loop's own work the loop,
-    for sums over microbatches none. ``sent`` are the values that are reduced over devices next.
+    ``of``: the operations of the program that the block represents: for a loop's own work the loop,
+    for sums over microbatches none. ``sent``: the values that are reduced over devices next.
     ``phase``: its pass and stage, if the program has microbatches.
     """
 
@@ -44,10 +45,10 @@ class OperationBlock:
 def split_blocks(
     step: Step, program: StepProgram, sizes: Mapping[str, int], keeps: bool = False
 ) -> Iterator[OperationBlock]:
-    """Yields all blocks of a program, those of bodies before their loop's own.
+    """Yields all blocks of a program; the blocks of a loop's body precede the loop's own block.
 
-    ``keeps``: all values made outside loops are needed to the end of their function, because
-    the runtime's variables live that long.
+    ``keeps``: whether all values made outside loops are needed until the end of their function,
+    because the runtime's variables live that long.
     """
     for section in split_sections(step, program, sizes).sections:
         yield from _blocks(section.instructions, section.makes, sizes, section.phase, keeps)
@@ -137,7 +138,7 @@ def _block(
 
 
 def _values(instruction: LocalOperation | RedistributedValue) -> dict[str, Value]:
-    """Returns all values that it reads and makes, by name."""
+    """Returns all values that an instruction reads or makes, by name."""
     if isinstance(instruction, RedistributedValue):
         return {instruction.value.name: instruction.value}
     touched = (*instruction.operation.operands, *instruction.operation.results)
@@ -145,7 +146,7 @@ def _values(instruction: LocalOperation | RedistributedValue) -> dict[str, Value
 
 
 def _accumulation_block(graph: Graph, section: ProgramSection) -> OperationBlock:
-    """Returns a microbatch's addition to the sums of earlier ones; the first adds nothing."""
+    """Returns a microbatch's addition to earlier sums; the first microbatch adds nothing."""
     done: list[LocalOperation] = []
     inputs: list[tuple[Value, Sharding]] = []
     outputs: list[tuple[Value, Sharding]] = []
@@ -162,7 +163,7 @@ def _accumulation_block(graph: Graph, section: ProgramSection) -> OperationBlock
 
 
 def _loop_block(instruction: LocalOperation, phase: Phase | None) -> OperationBlock:
-    """Returns a loop's own work: its iteration over a body that returns its inputs."""
+    """Returns a loop's own work, as a loop over a body that returns its inputs."""
     loop, body, program = instruction.operation, instruction.operation.body, instruction.body
     assert body is not None
     assert program is not None

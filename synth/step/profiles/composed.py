@@ -1,4 +1,4 @@
-"""Seconds of every operation of a program by its blocks, as input of the simulation."""
+"""Composes the seconds of every operation of a program from its blocks, for the simulation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synth.step.simulation.groups import weight
 
 @dataclass(frozen=True)
 class Kinds:
-    """How many events a program has, and how many of them a profile has."""
+    """The number of events of a program, and how many of them a profile has."""
 
     measured: int
     whole: int
@@ -25,7 +25,7 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Known:
-    """What a profile has of a program: seconds of operations, as in ``compose_seconds``."""
+    """The measured ``seconds`` of a program's operations, as in ``compose_seconds``."""
 
     seconds: Mapping[int, Estimate]
     kinds: Kinds
@@ -34,7 +34,7 @@ class Known:
 def known(profile: Profile, step: Step, program: StepProgram, sizes: Mapping[str, int]) -> Known:
     """Looks up the program of a prepared step in a profile; ``sizes`` are the plan's ``parts``.
 
-    Raises InputError for what the profile's runtime cannot express.
+    Raises InputError for a program that the profile's runtime cannot express.
     """
     written = list_events(profile.where.runtime, step, program, sizes)
     pairs = [(block, event) for block, event in written if block.of]
@@ -50,9 +50,9 @@ def compose_seconds(
 ) -> dict[int, Estimate]:
     """Returns each operation's share of its block's seconds, by ``id`` of its LocalOperation.
 
-    Shares are proportional to bytes, and only show in the timeline: a block begins and ends as
-    measured. A loop's share is of its own work. Sums over microbatches belong to no operation.
-    Operations of blocks without ``seconds`` are left out.
+    Shares are proportional to bytes. They only affect the timeline: a block begins and ends as
+    measured. A loop's share covers its own work. Sums over microbatches belong to no operation.
+    Operations of blocks without ``seconds`` are omitted.
     """
     found: dict[int, Estimate] = {}
     for block, event in pairs:

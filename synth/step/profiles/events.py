@@ -1,8 +1,8 @@
 """The measured events of a plan: its blocks as in the emitted file, equal ones once.
 
-Two blocks are equal if their text is, with values named by position: the same primitives with the
-same parameters on parts of the same shapes and types, in the same order. This text is what runs, so
-it is complete.
+Two blocks are equal if their texts are, with values named by position: the same primitives with the
+same parameters on parts of the same shapes and types, in the same order. The measured process runs
+this text, so the comparison misses nothing.
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.sharding import apply, parse_recipe, plan_of
@@ -40,8 +40,9 @@ _COMMENT = re.compile(r"^\s*#.*\n|  # .*$", re.MULTILINE)
 _FUNCTIONS = re.compile(r"^def (loop_\d+|device_step)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 KEEPING_RUNTIMES = ("torch",)
-"""Runtimes whose variables live to the end of a step, so that every result has its own memory;
-others free what is no longer read, or never materialise it.
+"""Runtimes whose variables live to the end of a step, so every result has its own memory.
+
+Other runtimes free values after their last read, or never materialise them.
 """
 
 
@@ -68,8 +69,8 @@ def list_events(
 ) -> Iterator[tuple[OperationBlock, ProfileEvent]]:
     """Yields every block of a program with its event; equal blocks have one event.
 
-    ``sizes`` are the plan's ``parts``, which include microbatches. Raises InputError for what
-    the runtime cannot express.
+    ``sizes`` are the plan's ``parts``, which include microbatches. Raises InputError for an
+    operation that the runtime cannot express.
     """
     known: dict[str, ProfileEvent] = {}
     for block in split_blocks(step, program, sizes, keeps=runtime in KEEPING_RUNTIMES):
@@ -123,7 +124,7 @@ def _name(primitives: list[str], line: str) -> str:
 
 
 def _rename_values(block: OperationBlock) -> ProgramSection:
-    """Returns the block alone, its values named by position."""
+    """Returns the block as a section of its own, with values named by position."""
     names: dict[str, str] = {}
 
     def renamed(operand: Operand) -> Operand:

@@ -1,9 +1,9 @@
 """Measures events in a separate process: ``python -m synth.step.profiles.measuring FOLDER N``.
 
-All events take turns, and their results are kept until their next one, so that each finds memory as
-in a step. Between them, about four times a second, the same reference is measured, so that changes
-of the machine's speed are detected and compensated. On a GPU (PyTorch with CUDA) the device's own
-clock is read; this has never run on one.
+The events take turns, and each event's results are kept until its next turn, so each event finds
+memory in the state that it has in a step. About four times a second a fixed reference is measured
+between events. It detects and compensates changes of the machine's speed. On a GPU (PyTorch with
+CUDA) the device's own clock is read; this has never been run on a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 REFERENCE_EVERY_SECONDS = 0.25
 WARM_UPS = 2
 _SIDE, _NUMBERS = 384, 2**20
-"""Sizes of the reference: a matrix product, and an array to copy; some milliseconds."""
+"""Sizes of the reference, a matrix product and an array to copy; both take some milliseconds."""
 
 Work = Callable[[], object]
 
@@ -40,12 +40,12 @@ class EventRuntime(Protocol):
         """Returns the seconds of one run, and its result."""
 
     def reference(self) -> Work:
-        """Returns the work that is measured between all others."""
+        """Returns the reference work, which is measured between events."""
 
 
 @dataclass
 class Samples:
-    """Each event's measured seconds with the number of the preceding reference. Mutable."""
+    """Seconds of each event, with the number of the preceding reference. Mutable."""
 
     events: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     reference: list[float] = field(default_factory=list)
@@ -109,10 +109,10 @@ def draw_numbers(dtype: str, shape: Sequence[int], draw: np.random.Generator) ->
 
 
 class Torch:
-    """PyTorch, eager: every operation is a call, as in the emitted file."""
+    """PyTorch in eager mode: every operation is a call, as in the emitted file."""
 
     def __init__(self, threads: int) -> None:
-        import torch  # Not at the top of the file: only who measures with it has it.
+        import torch  # Not at the top of the file: optional, and Jax runs without it.
 
         self._torch = torch
         torch.set_num_threads(threads)
@@ -130,6 +130,7 @@ class Torch:
 
         torch = self._torch
         space = _execute_text(text)
+        # A block has no communication, so the process stands in for rank 0 without a process group.
         space["dist"] = SimpleNamespace(get_rank=lambda: 0)
         given = [
             torch.as_tensor(draw_numbers(dtype, shape, self._draw)).to(
@@ -172,7 +173,7 @@ class Jax:
     def __init__(self, threads: int) -> None:
         if threads == 1 and "XLA_FLAGS" not in os.environ:
             os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-        import jax  # Not at the top of the file: only who measures with it has it.
+        import jax  # Not at the top of the file: optional, and XLA_FLAGS comes first.
 
         self._jax = jax
         self._draw = np.random.default_rng(0)
@@ -225,7 +226,7 @@ def _time_work(work: Work) -> tuple[float, object]:
 def _execute_text(text: str) -> dict[str, Any]:
     """Executes an emitted file as a module that is not ``__main__``; returns its names."""
     space: dict[str, Any] = {"__name__": "event"}
-    exec(compile(text, "<event>", "exec"), space)  # what we wrote ourselves
+    exec(compile(text, "<event>", "exec"), space)  # Safe: our own emitter wrote the text.
     return space
 
 

@@ -1,8 +1,8 @@
-"""A profile: seconds of a plan's events, with the machine and the versions they are valid for.
+"""A profile: seconds of a plan's events, and the machine and versions for which they are valid.
 
-It is stored as JSON, and refused when read back if its numbers do not apply: to another machine,
-other types, a framework version that files are not written for, or if the machine's speed drifted
-while it was measured. It says nothing about events that were not measured.
+It is stored as JSON. Reading it back fails if its numbers do not apply: to a different machine,
+different types, or a framework version that files are not written for, or if the machine's speed
+drifted during the measurement. It does not cover events that were not measured.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ FORMAT = "profile of local work, 2"
 """Format 1 had neither a format field nor a dtype."""
 
 MOST_DRIFT = 0.10
-"""Drift of the reference; beyond it nothing counts as measured."""
+"""The largest drift of the reference; beyond it nothing counts as measured."""
 
 MIDDLE_HALF = 1.22
 """From the interquartile range of a normal distribution to the half-width of its central 90 %."""
 
 CPU = "cpu"
-"""Runtimes' name of a device that is not an accelerator; the processor's name identifies it."""
+"""The runtimes' name for a device that is no accelerator; the processor's name identifies it."""
 
 LEAST_VERSIONS = {"torch": "2.4", "jax": "0.10"}
-"""The runtimes that files are written for, as in the package's extras."""
+"""The oldest runtime versions that files are written for, as in the package's extras."""
 
 _OF_RUNTIME = {"torch": ("torch",), "jax": ("jax", "jaxlib")}
 
 _TPUS = {"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "TPU v6 lite": "TPU v6e"}
-"""From JAX's names (``device_kind``) to the catalogue's."""
+"""JAX's names (``device_kind``) to the catalogue's names."""
 
 _GIGABYTES = re.compile(r"(\d+) ?GB\b")
 
 
 @dataclass(frozen=True)
 class ProfileConditions:
-    """What the seconds of a profile depend on besides the work."""
+    """The conditions on which the seconds of a profile depend, in addition to the work."""
 
     processor: str
     cores: int
@@ -79,9 +79,9 @@ class MeasuredEvent:
 
 @dataclass(frozen=True)
 class Profile:
-    """All measurements of one run. ``drift`` is how far the reference moved, as a share.
+    """All measurements of one run. ``drift``: how far the reference moved, as a share.
 
-    ``dtype`` is the element type in which the step multiplies most.
+    ``dtype`` is the element type of most of the step's multiplications.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -112,7 +112,7 @@ _FILE = TypeAdapter(Profile)
 
 
 def read_profile(text: str, where: str = "profile") -> Profile:
-    """Reads what ``profile_text`` wrote.
+    """Reads a profile that ``profile_text`` wrote.
 
     Raises InputError for other text, another format, and for a profile that drifted.
     """
@@ -138,10 +138,10 @@ def profile_text(profile: Profile) -> str:
 
 
 def check_machine(profile: Profile, device: Device, count: int, where: str = "profile") -> None:
-    """Checks that a profile is valid on ``count`` such devices.
+    """Checks that a profile is valid on ``count`` devices of this kind.
 
-    Raises InputError for another accelerator or processor, for more processes than there are
-    devices, and for a runtime version that files are not written for.
+    Raises InputError for a different accelerator or processor, for more processes than devices, and
+    for a runtime version that files are not written for.
     """
     there = profile.where
     named, field = there.device, "device"
@@ -163,7 +163,7 @@ def check_machine(profile: Profile, device: Device, count: int, where: str = "pr
 
 
 def check_dtype(profile: Profile, dtype: str, where: str = "profile") -> None:
-    """Raises InputError for a profile of a step that multiplies in another type."""
+    """Raises InputError for a profile of a step that multiplies in a different type."""
     if profile.dtype != dtype:
         problem = f"measured in {profile.dtype}, and the step multiplies in {dtype}"
         hint = "measure with the same --dtype"
@@ -171,9 +171,9 @@ def check_dtype(profile: Profile, dtype: str, where: str = "profile") -> None:
 
 
 def _is_same(named: str, device: str, *, cpu: bool) -> bool:
-    """Whether a runtime's or the system's name of a device is that of the catalogue.
+    """Returns whether a name from a runtime or the system is the catalogue's name of a device.
 
-    A processor is identified by its whole name; GPUs by model, form and memory, if both state
+    A processor is identified by its whole name; GPUs by model, form and memory, if both names state
     them.
     """
     if cpu or not model_words(named):

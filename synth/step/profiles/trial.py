@@ -29,21 +29,23 @@ from synth.step.profiles.profile import (
 )
 
 MOST_BYTES = 2**33
-"""For all that events read, in all processes."""
+"""The most bytes that events read, summed over all processes."""
 LEAST_ROUNDS = 5
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**33)}
-"""Used memory stays with the process, as in the steps of a long training. Otherwise the C library
-returns large arrays, and every step pays for getting them again.
+"""Makes the process keep freed memory, as it is kept in the steps of a long training.
+
+Otherwise the C library returns large arrays to the system, and every step pays for getting them
+again.
 """
 
 
 @dataclass(frozen=True)
 class ProfileTrial:
-    """How events are measured: in how many processes at once, with how many threads each.
+    """How events are measured: the number of processes at once, and of threads in each.
 
-    Processes are pinned to cores if they have one thread and there is a core for each. At most
-    ``rounds`` samples are taken of each event, fewer when ``most_seconds`` are over.
+    Processes are pinned to cores if they have one thread and there is a core for each. Each event
+    has at most ``rounds`` samples, and fewer if ``most_seconds`` have passed.
     """
 
     runtime: Literal["torch", "jax"]
@@ -64,8 +66,8 @@ def measure_events(
 ) -> Profile:
     """Measures the seconds of each distinct event, by its key.
 
-    Raises InputError if the runtime is not installed, if the inputs do not fit, and if the
-    machine drifted; RunError if a process fails, with its last output.
+    Raises InputError if the runtime is not installed, if the inputs do not fit in memory, and if
+    the machine drifted. Raises RunError, with its last output, if a process fails.
     """
     distinct = {event.key: event for event in events}
     _check(distinct.values(), trial)

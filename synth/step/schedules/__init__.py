@@ -1,7 +1,8 @@
-"""Pipeline schedules: the order in which each rank does its passes of microbatches.
+"""Pipeline schedules: the order in which each rank runs its passes of microbatches.
 
-A schedule is checked when it is made: one that exists can be carried out. It is written in
-PyTorch's notation, whose runtime carries it out: ``1F0`` is stage 1's forward pass of microbatch 0.
+A schedule is checked when it is constructed, so every schedule can be executed. It is written in
+the notation of PyTorch, whose runtime executes it: ``1F0`` is stage 1's forward pass of
+microbatch 0.
 
 >>> from synth.step.schedules import one_f_one_b, parse_schedule, time_schedule, Durations
 >>> order = one_f_one_b(ranks=2, microbatches=2)

@@ -1,11 +1,11 @@
-"""When each pass of a schedule begins and ends: longest paths, with transfers between ranks.
+"""Times a schedule: when each pass begins and ends, by longest paths, with transfers between ranks.
 
-A transfer takes its seconds and no resource. *Eager* transfers start when the value is ready; those
-by *rendezvous* also wait until the receiver has done what comes before the pass that reads it.
-Which of two schedules is faster may depend on that: four stages, eight microbatches, passes of 1
-and 2 s and transfers of 0.4 s take 35.4 s by GPipe and 39.4 s by 1F1B if eager, 41.0 and 40.6 s by
-rendezvous. The sender of a *blocking* transfer waits for it, too, before anything else: then 1F1B
-can deadlock, which raises an error that shows the circle.
+A transfer takes seconds but occupies no resource. *Eager* transfers start when the value is ready.
+A *rendezvous* transfer also waits until the receiver has finished everything before the pass that
+reads the value. Which of two schedules is faster may depend on the protocol: four stages, eight
+microbatches, passes of 1 and 2 s and transfers of 0.4 s take 35.4 s by GPipe and 39.4 s by 1F1B if
+eager, 41.0 and 40.6 s by rendezvous. The sender of a *blocking* transfer also waits for it before
+doing anything else: 1F1B can then deadlock, which raises an error that shows the cycle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TransferProtocol(Enum):
 
 @dataclass(frozen=True)
 class Transfers:
-    """Seconds of a transfer from rank to rank, and when it may start."""
+    """Seconds of a transfer between ranks, and the protocol that decides when it may start."""
 
     seconds: float = 0.0
     protocol: TransferProtocol = TransferProtocol.EAGER
@@ -44,8 +44,9 @@ class Transfers:
 class Durations:
     """Seconds of a microbatch on one rank's share of the model; all stages are alike.
 
-    ``backward_seconds``: the whole backward pass; ``weight_seconds``: its share for gradients of
-    weights, half by default. Raises InputError for durations that make no sense.
+    ``backward_seconds``: the whole backward pass. ``weight_seconds``: the part of it that computes
+    gradients of weights, half by default. Raises InputError for negative or infinite durations, and
+    for weight gradients that take longer than the backward pass.
     """
 
     forward_seconds: float
@@ -62,11 +63,11 @@ class Durations:
 
     @property
     def weight(self) -> float:
-        """Seconds of the gradients of weights."""
+        """Seconds spent on the gradients of weights."""
         return self.backward_seconds / 2 if self.weight_seconds is None else self.weight_seconds
 
     def on(self, order: PipelineSchedule) -> Callable[[Action], float]:
-        """Seconds of each action; several stages of a rank share the rank's time."""
+        """Returns a function from an action to its seconds; stages of a rank share its time."""
         seconds = {
             Pass.FORWARD: self.forward_seconds,
             Pass.BACKWARD: self.backward_seconds,
@@ -88,34 +89,34 @@ class ActionSpan:
 
 @dataclass(frozen=True)
 class ScheduleTimeline:
-    """For each rank its actions in order, with their times."""
+    """The actions of each rank in order, with their times."""
 
     ranks: tuple[tuple[ActionSpan, ...], ...]
 
     @property
     def seconds(self) -> float:
-        """The end of the last action."""
+        """When the last action ends."""
         return max(spans[-1].end_seconds for spans in self.ranks)
 
     @property
     def idle_shares(self) -> tuple[float, ...]:
-        """For each rank its bubble: the share of time in which it does nothing."""
+        """The bubble of each rank: the share of the time in which it is idle."""
         whole = self.seconds
         busy = (sum(s.end_seconds - s.begin_seconds for s in spans) for spans in self.ranks)
         return tuple(max(0.0, 1 - seconds / whole) if whole else 0.0 for seconds in busy)
 
     @property
     def idle_share(self) -> float:
-        """The share of all ranks' time in which they do nothing."""
+        """The share of all ranks' time in which they are idle."""
         return sum(self.idle_shares) / len(self.ranks)
 
 
 @dataclass(frozen=True)
 class TransferGraph:
-    """A schedule with its transfers as a graph: actions by their numbers, then transfers.
+    """A schedule and its transfers as a graph: actions by their numbers, then transfers.
 
-    ``before``: the predecessors of each; ``queues``: what each rank does in turn; ``transfers``:
-    from which action to which.
+    ``before``: the predecessors of each task. ``queues``: the tasks of each rank in order.
+    ``transfers``: the sending and the receiving action of each transfer.
     """
 
     order: PipelineSchedule
@@ -125,7 +126,7 @@ class TransferGraph:
 
     @cached_property
     def tasks(self) -> TaskOrder:
-        """An order of all tasks. Raises InputError with the circle of waits for a deadlock."""
+        """A topological order of all tasks. Raises InputError with the cycle of a deadlock."""
         try:
             return arrange_tasks(self.before, self.queues)
         except CircleError as circle:
@@ -138,7 +139,7 @@ class TransferGraph:
 
 
 def build_transfer_graph(order: PipelineSchedule, protocol: TransferProtocol) -> TransferGraph:
-    """Builds the graph of waits; stages that follow each other on one rank need no transfer."""
+    """Builds the graph of waits; consecutive stages on one rank need no transfer."""
     numbers = order.numbers
     queues = [[numbers[action] for action in row] for row in order.ranks]
     before: list[list[int]] = [[] for _ in order.actions]
@@ -158,9 +159,9 @@ def build_transfer_graph(order: PipelineSchedule, protocol: TransferProtocol) ->
 
 
 def _order_receives(graph: TransferGraph, *, blocking: bool) -> None:
-    """Makes transfers wait until the receiver is free; if ``blocking``, until the sender is, too.
+    """Makes transfers wait until the receiver is free; if ``blocking``, also until the sender is.
 
-    A blocked sender is free once what it sent has been received.
+    A blocked sender is free once its earlier sends have been received.
     """
     numbers, first = graph.order.numbers, len(graph.order.actions)
     pairs = [pair for queue in graph.queues for pair in pairwise(queue)]

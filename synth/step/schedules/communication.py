@@ -1,11 +1,11 @@
 """Schedules with sends and receives, in the format that PyTorch dumps (``compute_comms``).
 
-A rank does its sends and receives in order, one after the other, each after the passes before it,
-as NCCL does on one communicator. By *rendezvous*, the default, a send ends when it is received, as
-large ones do between nodes; *eager* sends are buffered, and nobody waits for them. A pass waits for
-the receive of what it reads; if ranks are *blocking*, for all communication before it. So the place
-of a receive decides how long ranks wait behind it, and whether they deadlock (pytorch/pytorch
-issues 172668 and 188833).
+A rank runs its sends and receives one after the other, each after the passes before it, as NCCL
+does on one communicator. By *rendezvous*, the default, a send ends when it is received, as large
+sends do between nodes; *eager* sends are buffered, and nothing waits for them. A pass waits for
+the receive of its input; on *blocking* ranks, it waits for all communication before it. The
+position of a receive therefore decides how long ranks wait behind it, and whether they deadlock
+(pytorch/pytorch issues 172668 and 188833).
 
 >>> from synth.step.schedules.communication import parse_comm_schedule
 >>> text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 / "
@@ -42,15 +42,15 @@ _SHARDED = re.compile(r"([0-9]{1,6})(UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
 def communicates(text: str) -> bool:
-    """Whether a text has anything besides passes."""
+    """Returns whether a text contains anything other than passes."""
     return any(word in text for word in ("SEND_", "RECV_", "SHARD", "REDUCE_GRAD"))
 
 
 @dataclass(frozen=True)
 class CommSchedule:
-    """A schedule, and the sends and receives among the passes of each rank.
+    """A schedule, with the sends and receives among the passes of each rank.
 
-    ``cells``: those of its text, a row for each rank.
+    ``cells``: the cells of its text, a row per rank.
     """
 
     order: PipelineSchedule
@@ -71,7 +71,7 @@ class CommSchedule:
         )
 
     def csv(self) -> str:
-        """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_comms``.
+        """Returns the file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_comms``.
 
         Raises InputError as ``to_csv`` does for a schedule.
         """
@@ -82,10 +82,10 @@ class CommSchedule:
 def parse_comm_schedule(
     text: str, protocol: TransferProtocol = TransferProtocol.RENDEZVOUS
 ) -> CommSchedule:
-    """Parses a schedule with its sends and receives, which end as ``protocol`` says.
+    """Parses a schedule with sends and receives; ``protocol`` decides when they end.
 
-    Raises InputError with line and cell for what is no action; for a deadlock; for a half that is
-    missing, or on the wrong side of its pass; and for passes that are no schedule.
+    Raises InputError with line and cell for an unknown action; for a deadlock; for a half that is
+    missing, or on the wrong side of its pass; and for passes that do not form a schedule.
     """
     cells = tuple(tuple(cells_of(line)) for line in text.rstrip().splitlines())
     rows = tuple(tuple(_row(row, number)) for number, row in enumerate(cells, 1))
@@ -121,7 +121,7 @@ def _hint(rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> str:
 
 
 def _check_each(rows: Sequence[Sequence[Item]]) -> None:
-    """Checks that each half is there once, on its stage's rank, on the right side of its pass."""
+    """Checks that each half occurs once, on its stage's rank, on the right side of its pass."""
     places = {item: (rank, at) for rank, row in enumerate(rows) for at, item in enumerate(row)}
     rank_of = {item.stage: rank for item, (rank, _) in places.items() if isinstance(item, Action)}
     if sum(map(len, rows)) > len(places):
@@ -165,7 +165,7 @@ def _check_half(
 
 
 def _check_received(rows: Sequence[Sequence[Item]]) -> None:
-    """Checks that the other half of each is there."""
+    """Checks that every half has its other half."""
     items = {item for row in rows for item in row}
     for rank, row in enumerate(rows):
         for item in row:
@@ -178,7 +178,7 @@ def _check_received(rows: Sequence[Sequence[Item]]) -> None:
 
 
 def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None:
-    """Checks that everything that a pass reads from another rank is received."""
+    """Checks that each pass has a receive for every value that it reads from another rank."""
     items = {item for row in rows for item in row}
     for action in order.actions:
         receive = receive_of(action)
@@ -192,7 +192,7 @@ def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None
 
 
 def _check_sharded(row: Sequence[Item]) -> None:
-    """Checks that parameters are whole where a pass reads them, if FSDP gathers them at all."""
+    """Checks that parameters are gathered where a pass reads them, if FSDP gathers them at all."""
     named = {item.stage for item in row if isinstance(item, FsdpAction) and item.word == "UNSHARD"}
     left = Counter(item.stage for item in row if isinstance(item, Action) and item.kind in _LAST)
     whole: set[int] = set()
@@ -212,4 +212,4 @@ def _check_sharded(row: Sequence[Item]) -> None:
 
 
 _LAST = (Pass.BACKWARD, Pass.WEIGHT)
-"""After these passes of all microbatches the gradients of a stage are complete."""
+"""Passes that, once done for all microbatches, complete the gradients of a stage."""

@@ -1,10 +1,10 @@
-"""The schedules that are known by name, each as a small function of a rank's number.
+"""The named schedules, each as a small function of a rank's number.
 
 Each follows its paper and equals PyTorch's class of the same schedule:
 GPipe (arXiv 1811.06965), 1F1B (PipeDream-flush, 2006.09503), interleaved 1F1B (Megatron-LM,
-2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953), and
-those in a V (``v_shaped``). Zero bubble by durations (``zero_bubble``) is no class of PyTorch; by
-its name it is that of usual durations.
+2104.04473), zero bubble H1 (2401.10241), looped BFS (breadth-first pipelines, 2211.05953), and the
+V-shaped schedules (``v_shaped``). Zero bubble by durations (``zero_bubble``) has no PyTorch class;
+under its name it uses ``DEFAULT_DURATIONS``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = Sequence[Action]
 
 
 def gpipe(ranks: int, microbatches: int) -> PipelineSchedule:
-    """All forward passes, then all backward passes."""
+    """Runs all forward passes, then all backward passes."""
     _check(ranks, microbatches)
     kinds = (Pass.FORWARD, Pass.BACKWARD)
     return PipelineSchedule.known(
@@ -35,7 +35,7 @@ def gpipe(ranks: int, microbatches: int) -> PipelineSchedule:
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Alternates forward and backward as soon as there is a gradient: holds few activations."""
+    """Alternates forward and backward passes once a gradient arrives: holds few activations."""
     _check(ranks, microbatches)
     return PipelineSchedule.known(
         tuple(
@@ -50,9 +50,9 @@ def one_f_one_b(ranks: int, microbatches: int) -> PipelineSchedule:
 
 
 def interleaved(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
-    """1F1B over several stages a rank: rank r has r, r + ranks, ...; bubbles fall with chunks.
+    """Returns 1F1B with several stages per rank, which shrink bubbles: rank r has r, r + ranks, ...
 
-    Microbatches go in rounds, each of as many as there are ranks if these divide them.
+    Microbatches go in rounds of equal size: the number of ranks, if it divides their number.
     """
     rounds = _Rounds(ranks, microbatches, chunks)
     return PipelineSchedule.known(
@@ -68,10 +68,10 @@ def interleaved(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
 
 
 def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> PipelineSchedule:
-    """1F1B with split backward passes: stages wait for I only, and W fills bubbles.
+    """Returns 1F1B with split backward passes: stages wait for I only, and W fills bubbles.
 
-    On rank r, W comes r microbatches after its I, so that no rank holds more than the first of
-    1F1B does.
+    On rank r, W runs r microbatches after its I. No rank then holds more activations than the first
+    rank of 1F1B.
     """
     rounds = _Rounds(ranks, microbatches, chunks)
     rows = []
@@ -83,7 +83,7 @@ def zero_bubble_h1(ranks: int, microbatches: int, chunks: int = 1) -> PipelineSc
 
 
 def looped_bfs(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
-    """Breadth first: all microbatches on a rank's first stage, then on its next; and back."""
+    """Runs all microbatches on a rank's first stage, then on its next, and backward in reverse."""
     _check(ranks, microbatches, chunks)
     rows = []
     for rank in range(ranks):
@@ -96,16 +96,16 @@ def looped_bfs(ranks: int, microbatches: int, chunks: int) -> PipelineSchedule:
 
 
 DEFAULT_DURATIONS = Durations(1.0, 2.0)
-"""Backward passes of twice the products of forward ones, half of them for weights."""
+"""A backward pass has twice the products of a forward pass, half of them for weights."""
 
 
 @dataclass(frozen=True)
 class NamedSchedule:
     """A schedule as a function of ranks, microbatches and chunks.
 
-    ``halves``: it splits some or all backward passes. ``stages``: stages of a rank whatever the
-    chunks; None if there are as many as chunks. ``folded``: a rank r of P has the stages r and
-    2P - 1 - r.
+    ``halves``: whether it splits some or all backward passes. ``stages``: the number of stages per
+    rank if it is fixed; None if it equals the number of chunks. ``folded``: whether rank r of P has
+    the stages r and 2P - 1 - r.
     """
 
     build: Callable[[int, int, int], PipelineSchedule]
@@ -151,19 +151,19 @@ HALVES = tuple(name for name, schedule in SCHEDULES.items() if schedule.halves)
 """Schedules that split some or all backward passes."""
 
 ONE_STAGE = tuple(name for name, schedule in SCHEDULES.items() if schedule.stages == 1)
-"""Schedules with one stage a rank, whatever the chunks."""
+"""Schedules with one stage per rank, whatever the chunks."""
 
 V_SHAPED = tuple(name for name, schedule in SCHEDULES.items() if schedule.folded)
-"""Schedules with two stages a rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
+"""Schedules with two stages per rank, whatever the chunks: r and 2P - 1 - r of P ranks."""
 
 
 def chunks_of(schedule: str, chunks: int = 1) -> int:
-    """Number of stages of a rank in a schedule, for the given chunks."""
+    """Returns the number of stages per rank in a schedule, for the given chunks."""
     return SCHEDULES[schedule].stages or chunks
 
 
 def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
-    """Raises InputError for sizes that a named schedule cannot have, without building it."""
+    """Raises InputError for sizes that a named schedule does not support, without building it."""
     match schedule:
         case "interleaved-1f1b" | "zero-bubble-h1":
             _Rounds(ranks, microbatches, chunks)
@@ -174,7 +174,7 @@ def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> No
 
 
 def count_held(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[int, ...]:
-    """Equals ``PipelineSchedule.held``, without building the schedules that are searched.
+    """Equals ``PipelineSchedule.held``, but builds only the schedules without a formula.
 
     A rank of 1F1B holds the microbatches ahead of its first backward pass, and one more.
     """

@@ -1,4 +1,4 @@
-"""Sends and receives among the passes of ranks: what waits for what, and whether it deadlocks."""
+"""Sends and receives among the passes of ranks: their waits for each other, and deadlocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synth.step.schedules.order import Action, Pass
 
 
 class Comm(Enum):
-    """Half of a transfer between stages, by PyTorch's word."""
+    """One half of a transfer between stages, by PyTorch's name."""
 
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
@@ -27,7 +27,7 @@ class Comm(Enum):
 
     @property
     def step(self) -> int:
-        """The step from the stage of this half to that of the other."""
+        """The difference from the stage of this half to the stage of the other half."""
         return 1 if self in (Comm.SEND_F, Comm.RECV_B) else -1
 
 
@@ -38,7 +38,7 @@ _OPPOSITE = {
     Comm.RECV_B: Comm.SEND_B,
 }
 _PASSES = {True: (Pass.FORWARD,), False: (Pass.BACKWARD, Pass.INPUT)}
-"""The kinds of passes of each direction, forward or not."""
+"""The kinds of passes in each direction; the key is whether it is forward."""
 
 
 class Half(NamedTuple):
@@ -53,7 +53,7 @@ class Half(NamedTuple):
 
     @property
     def other(self) -> Half:
-        """The half on the other rank."""
+        """The matching half on the other rank."""
         return Half(self.stage + self.kind.step, _OPPOSITE[self.kind], self.microbatch)
 
     @property
@@ -63,13 +63,13 @@ class Half(NamedTuple):
 
     @property
     def passes(self) -> tuple[Action, ...]:
-        """The passes of its stage that make what it sends, or read what it receives."""
+        """The passes of its stage that produce what it sends, or read what it receives."""
         kinds = _PASSES[self.kind in (Comm.SEND_F, Comm.RECV_F)]
         return tuple(Action(self.stage, kind, self.microbatch) for kind in kinds)
 
 
 def receive_of(action: Action) -> Half:
-    """The receive of what a pass reads from another rank."""
+    """Returns the receive of the value that a pass reads from another rank."""
     kind = Comm.RECV_F if action.kind is Pass.FORWARD else Comm.RECV_B
     return Half(action.stage, kind, action.microbatch)
 
@@ -88,9 +88,9 @@ Item = Action | Half | FsdpAction
 
 
 class CommGraph:
-    """Passes by their numbers, then halves, with what waits for what.
+    """A graph of waits: passes by their numbers, then halves.
 
-    By rendezvous the two halves of a transfer are one task, that of its send.
+    By rendezvous the two halves of a transfer are one task, numbered by its send.
     """
 
     def __init__(self, rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> None:
@@ -114,13 +114,13 @@ class CommGraph:
 
     @cached_property
     def tasks(self) -> TaskOrder:
-        """An order of all tasks. Raises CircleError for a deadlock."""
+        """A topological order of all tasks. Raises CircleError for a deadlock."""
         return arrange_tasks(self.before, self.queues)
 
     def _wait(self, row: Sequence[Item]) -> None:
-        """Adds the waits of a rank: a pass for its receive; a half for earlier passes and halves.
+        """Adds the waits of a rank: a pass for its receive, a half for earlier passes and halves.
 
-        Nothing waits for an eager send but its receive.
+        Nothing waits for an eager send except its receive.
         """
         eager, blocking = (
             self.protocol is known for known in (TransferProtocol.EAGER, TransferProtocol.BLOCKING)
@@ -142,9 +142,9 @@ class CommGraph:
                 last[type(item)] = task
 
     def on_one_rank(self, task: int, other: int) -> Iterator[_Wait]:
-        """Yields the rank on which a task waits for another, and its two items.
+        """Yields the rank on which a task waits for another task, and the two items.
 
-        Nothing for a receive that waits for an eager send on another rank.
+        Yields nothing for a receive that waits for an eager send on another rank.
         """
         ends = (
             [item for item, at in self.numbers.items() if at == number and item in self.places]
@@ -158,11 +158,11 @@ class CommGraph:
 
 
 _Wait = tuple[int, Item, Item]
-"""A rank, a later item of it, and the earlier one that it waits for."""
+"""A rank, an item on it, and the earlier item that it waits for."""
 
 
 def find_deadlock(graph: CommGraph) -> list[str]:
-    """Describes the waits of a deadlock, round a circle of ranks; empty if there is none."""
+    """Describes the waits of a deadlock along a cycle of ranks; an empty list means no deadlock."""
     try:
         _ = graph.tasks
     except CircleError as error:
@@ -170,6 +170,7 @@ def find_deadlock(graph: CommGraph) -> list[str]:
     else:
         return []
     edges = [edge for pair in pairwise(circle) for edge in graph.on_one_rank(*pair)]
+    # Start where the cycle changes ranks, so that no rank's run of waits is split at the ends.
     first = next(at for at, edge in enumerate(edges) if edge[1] != edges[at - 1][2])
     waits: list[_Wait] = []
     for rank, late, early in (*edges[first:], *edges[:first]):

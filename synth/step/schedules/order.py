@@ -1,9 +1,10 @@
-"""A pipeline schedule: what each rank does in turn, checked so that all of it can be done.
+"""A pipeline schedule: the actions of each rank in order, checked to be free of deadlocks.
 
 A model is divided into stages 0, 1, ... and a batch into microbatches. A rank has one stage, or
-several (chunks, virtual stages). It does a forward pass of every microbatch on each of its stages,
-and a backward pass, which may be split: into the gradient of the stage's input, for which the stage
-before waits, and that of its weights, for which nobody waits (zero bubble).
+several (chunks, virtual stages). For every microbatch and each of its stages it runs a forward
+pass and a backward pass. A backward pass may be split in two: the gradient of the stage's input,
+for which the previous stage waits, and the gradients of its weights, for which no stage waits
+(zero bubble).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Pass(Enum):
     FORWARD = "F"
     BACKWARD = "B"
     INPUT = "I"
-    """The half of a backward pass that makes the gradient of the stage's input."""
+    """The half of a backward pass that computes the gradient of the stage's input."""
     WEIGHT = "W"
-    """The half that makes the gradients of its weights; it comes after the other."""
+    """The half that computes the gradients of the stage's weights; it follows the other half."""
 
     __hash__ = object.__hash__  # members are singletons, and schedules are full of lookups
 
@@ -47,18 +48,19 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineSchedule:
-    """For each rank its actions in order.
+    """The actions of each rank, in order.
 
-    Every stage is on one rank and does each microbatch once: F, then B or I and later W. Stage s
-    needs the activations of s - 1 and the gradients of s + 1; together with the order of each rank
-    these needs have no circle. Raises InputError otherwise.
+    Every stage is on one rank and processes each microbatch once: F, then B or I and later W. Stage
+    s needs the activations of s - 1 and the gradients of s + 1. These dependencies, together with
+    the order on each rank, must have no cycle. Raises InputError otherwise.
     """
 
     ranks: tuple[tuple[Action, ...], ...]
 
     @classmethod
     def known(cls, ranks: tuple[tuple[Action, ...], ...]) -> PipelineSchedule:
-        """A schedule that is not checked, of a kind that tests have checked."""
+        """Returns a schedule without checking it; for kinds of schedules that tests check."""
+        # Skips __post_init__, whose checks visit every action several times.
         schedule = object.__new__(cls)
         object.__setattr__(schedule, "ranks", ranks)
         return schedule
@@ -82,7 +84,7 @@ class PipelineSchedule:
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:
-        """The actions of all ranks, one rank after the other."""
+        """The actions of all ranks, rank by rank."""
         return tuple(action for actions in self.ranks for action in actions)
 
     @cached_property
@@ -109,7 +111,7 @@ class PipelineSchedule:
         return 1 + max(action.microbatch for action in self.actions)
 
     def needs(self, action: Action) -> tuple[Action, ...]:
-        """The actions whose results an action reads."""
+        """Returns the actions whose results an action reads."""
         stage, microbatch = action.stage, action.microbatch
         match action.kind:
             case Pass.FORWARD:
@@ -124,47 +126,48 @@ class PipelineSchedule:
 
     @cached_property
     def tasks(self) -> TaskOrder:
-        """The actions by their numbers, each after what it needs and what its rank does before."""
+        """The actions by number, each after its dependencies and its rank's earlier actions."""
         numbers = self.numbers
         before = [[numbers[need] for need in self.needs(action)] for action in self.actions]
         return arrange_tasks(before, [[numbers[action] for action in row] for row in self.ranks])
 
     def held(self) -> tuple[int, ...]:
-        """For each rank the most microbatches whose activations it holds, chunk by chunk.
+        """Returns for each rank the most microbatches whose activations it holds, chunk by chunk.
 
-        From a forward pass until the backward pass, or its half for the input, has ended. What
-        ``W`` still needs after that is counted by ``waiting``, as in the paper of zero bubble.
+        Activations are held from a forward pass until the end of the backward pass, or of its half
+        for the input. ``waiting`` counts what ``W`` still needs after that, as in the zero-bubble
+        paper.
         """
         return self._most({Pass.FORWARD: 1, Pass.BACKWARD: -1, Pass.INPUT: -1})
 
     def held_with(self, kept: float) -> tuple[float, ...]:
-        """The same if ``W`` reads a share ``kept`` of the activations, held until it ends."""
+        """Returns the same if ``W`` reads a share ``kept`` of the activations until it ends."""
         changes = {Pass.FORWARD: 1.0, Pass.BACKWARD: -1.0, Pass.INPUT: kept - 1, Pass.WEIGHT: -kept}
         return self._most(changes)
 
     def waiting(self) -> tuple[int, ...]:
-        """For each rank the most weight gradients that wait: I is done and W is not."""
+        """Returns for each rank the most weight gradients pending at once: I done, W not."""
         return self._most({Pass.INPUT: 1, Pass.WEIGHT: -1})
 
     def _most(self, changes: Mapping[Pass, N]) -> tuple[N, ...]:
         return self.most_held(lambda action: (changes.get(action.kind, 0),))
 
     def most_held(self, changes: Callable[[Action], Iterable[N]]) -> tuple[N, ...]:
-        """The peak of each rank's running total; ``changes`` returns those of an action."""
+        """Returns the peak of each rank's running total; ``changes`` yields an action's changes."""
         totals = (chain.from_iterable(map(changes, actions)) for actions in self.ranks)
         return tuple(max(accumulate(total, initial=0)) for total in totals)
 
     def forward(self, stage: int, microbatch: int) -> Action:
-        """The action that makes the activations of a stage."""
+        """Returns the action that computes the activations of a stage."""
         return Action(stage, Pass.FORWARD, microbatch)
 
     def gradient(self, stage: int, microbatch: int) -> Action:
-        """The action that makes the gradient of a stage's input."""
+        """Returns the action that computes the gradient of a stage's input."""
         whole = Action(stage, Pass.BACKWARD, microbatch)
         return whole if whole in self.numbers else Action(stage, Pass.INPUT, microbatch)
 
     def _check_once(self) -> None:
-        """Checks that every action is there once, all those of a stage on one rank."""
+        """Checks that no action occurs twice, and that all actions of a stage are on one rank."""
         seen: set[Action] = set()
         ranks: dict[int, int] = {}
         for rank, actions in enumerate(self.ranks):
@@ -180,7 +183,7 @@ class PipelineSchedule:
                 seen.add(action)
 
     def _check_complete(self) -> None:
-        """Checks that every stage does F of each microbatch, and B or its two halves."""
+        """Checks that every stage has F of each microbatch, and B or its two halves."""
         for stage in range(self.stages):
             if stage not in self.rank_of:
                 raise InputError(
@@ -193,7 +196,7 @@ class PipelineSchedule:
                     raise self._unlike(stage, microbatch, kinds)
 
     def _unlike(self, stage: int, microbatch: int, kinds: set[Pass]) -> InputError:
-        """The error for passes of a microbatch that are missing on a stage, or too many."""
+        """Returns the error for missing or surplus passes of a microbatch on a stage."""
         where = f"rank {self.rank_of[stage]}"
         most = f"microbatches are 0 to {self.microbatches - 1}"
         if Pass.FORWARD not in kinds:
@@ -210,7 +213,7 @@ class PipelineSchedule:
         return InputError(problem, where=where, hint=hint)
 
     def _check_each_stage(self) -> None:
-        """Checks that F is before its backward pass, and I before W, on the rank."""
+        """Checks that F precedes its backward pass, and I precedes W, on the rank."""
         for action in self.actions:
             for needed in self.needs(action):
                 if needed.stage == action.stage and self.numbers[needed] > self.numbers[action]:
@@ -221,7 +224,7 @@ class PipelineSchedule:
                     )
 
     def _stuck(self, circle: Iterable[Action]) -> InputError:
-        """The error for ranks that wait for each other, as a circle of actions."""
+        """Returns the error for ranks that wait for each other, given a cycle of actions."""
         chain = list(circle)
         waits = []
         for action, other in pairwise([*chain, chain[0]]):

@@ -1,7 +1,7 @@
 """Schedules as text, in PyTorch's notation: a line for each rank, ``0F0,0F1,,0B0`` or with spaces.
 
-``_PipelineScheduleRuntime`` reads and writes it as CSV. An empty cell is a time step in which the
-rank does nothing; that runtime ignores these, so they are left out here.
+``_PipelineScheduleRuntime`` reads and writes this format as CSV. An empty cell is a time step in
+which the rank is idle; that runtime ignores empty cells, so they are dropped here.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def parse_schedule(text: str) -> PipelineSchedule:
 
 
 def to_csv(order: PipelineSchedule) -> str:
-    """The file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_only``.
+    """Returns the file for ``_PipelineScheduleRuntime._load_csv``, format ``compute_only``.
 
-    Raises InputError if the last stage's forward passes are not in the order of microbatches:
-    that runtime looks a microbatch's loss up by its number in the order in which losses were made.
+    Raises InputError if the last stage's forward passes are not in the order of microbatches: that
+    runtime looks up a microbatch's loss by its number in the order in which losses were computed.
     """
     last = [action for action in order.actions if action.stage == order.stages - 1]
     forward = [action for action in last if action.kind is Pass.FORWARD]
@@ -56,12 +56,12 @@ def _row(line: str, number: int) -> Iterator[Action]:
 
 
 def cells_of(line: str) -> list[str]:
-    """The cells of a line that are not empty."""
+    """Returns the non-empty cells of a line."""
     return [*filter(None, re.split(r'[,\s"]+', line))]
 
 
 def actions_of(cell: str) -> Iterator[Action]:
-    """The passes of a cell: one, or a pair. Raises InputError if it is neither."""
+    """Yields the passes of a cell: one pass, or a pair. Raises InputError for any other cell."""
     if pair := _OVERLAPPED.fullmatch(cell):
         for action in pair[1].split(";"):
             yield _action(action)

@@ -1,6 +1,6 @@
 """Schedules whose stages go down the ranks and back up: rank r has stages r and 2P - 1 - r of 2P.
 
-The first and the last stage are on one rank, so no rank waits for the whole model before its first
+The first and the last stage share a rank, so no rank waits for the whole model before its first
 gradient. ``zbv`` is ZB-V of zero bubble (arXiv 2401.10241, section 6); ``dualpipev`` is the folded
 form of DeepSeek's DualPipe (arXiv 2412.19437), which pairs forward and backward passes. Both equal
 PyTorch's ``ScheduleZBVZeroBubble`` and ``ScheduleDualPipeV``, pass for pass.
@@ -17,14 +17,14 @@ from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 F, B, I, W = Pass.FORWARD, Pass.BACKWARD, Pass.INPUT, Pass.WEIGHT  # noqa: E741 - PyTorch's letters
 DOWN, UP = 0, 1
-"""The two stages of a rank: the one on the way to the last rank, and the one on the way back."""
+"""The two stages of a rank: on the way to the last rank, and on the way back."""
 
 
 def zbv(ranks: int, microbatches: int) -> PipelineSchedule:
-    """Zero bubble in a V: no bubble in the middle if F, I and W take equally long.
+    """Returns zero bubble in a V: no bubble in the middle if F, I and W take equally long.
 
-    A rank holds as much as 1F1B's first rank. For fewer microbatches than 2P - 1 it is the
-    schedule for 2P - 1 without the passes of the others.
+    A rank holds as many activations as 1F1B's first rank. With fewer than 2P - 1 microbatches the
+    result is the schedule for 2P - 1, without the passes of the surplus microbatches.
     """
     count = max(2 * ranks - 1, microbatches)
     rows = (_zbv(ranks, rank, count) for rank in range(ranks))
@@ -74,12 +74,12 @@ class _Row:
                 self._weights.append(side)
 
     def weight(self) -> None:
-        """Appends the weight gradients that wait longest, if any wait."""
+        """Appends the weight pass that has been pending longest, if there is one."""
         if self._weights:
             self.do((self._weights.popleft(), W))
 
     def count(self, side: int, kind: Pass) -> int:
-        """Number of passes of a kind on a stage so far."""
+        """Returns the number of passes of a kind on a stage so far."""
         return self._counts[side, kind]
 
 

@@ -1,12 +1,13 @@
-"""Zero bubble by durations: a free rank does first what others wait for.
+"""Zero bubble by durations: a free rank first runs the pass that other ranks wait for.
 
-The schedules that are drawn by hand (arXiv 2401.10241, section 2) fit passes of equal length; the
-authors search others for the durations of a model, within the memory (section 3). Here by list
-scheduling: of what a rank may begin first it takes the gradient of an input, else a forward pass
-for whose activations there is room, and gradients of weights where it would wait. Until its first
-gradient comes it does no more forward passes than end before that. Of a few such schedules the best
-is the one whose slowest rank needs least: a rank that has ended its weights may update them and
-begin the next step, whatever other ranks still do.
+The hand-drawn schedules (arXiv 2401.10241, section 2) fit passes of equal length; the authors
+search for others by a model's durations, within its memory (section 3). This module uses list
+scheduling. Among the passes that a rank could begin first, it prefers the gradient of an input,
+then a forward pass whose activations fit in memory; it runs gradients of weights where it would
+otherwise wait. Until its first gradient arrives, it runs only forward passes that end before that.
+Of a few such schedules the best is the schedule whose slowest rank takes least time: a rank that
+has finished its weight passes may update the weights and begin the next step, whatever other ranks
+still do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from synth.step.schedules.clock import Durations, Transfers
 from synth.step.schedules.order import Action, Pass, PipelineSchedule
 
 PATIENCE = (0.0, 0.1, 0.5)
-"""Shares of W's seconds for which a rank rather waits for F or I than begins W."""
+"""Shares of W's seconds that a rank waits for F or I before it begins W."""
 
 _SLACK = 1e-9
 
@@ -32,7 +33,7 @@ def zero_bubble(
     room: float | None = None,
     kept: float = 0.5,
 ) -> PipelineSchedule:
-    """Searches a schedule for these durations, with one stage a rank.
+    """Searches for a schedule for these durations, with one stage per rank.
 
     ``room``: the most microbatches whose activations a rank holds; by default two for each rank
     (ZB-2p; 1F1B's first rank holds one for each). ``kept``: the share of them that ``W`` still
@@ -56,7 +57,7 @@ def zero_bubble(
 
 
 class _ZeroBubbleSearch:
-    """The ranks, each with the F, I and W that it has begun, and when it is free again."""
+    """The state of a search: the F, I and W that each rank has begun, and when it is free again."""
 
     def __init__(
         self,
@@ -82,24 +83,25 @@ class _ZeroBubbleSearch:
 
     @property
     def slowest(self) -> float:
-        """Seconds of the rank that needs most from its first pass to its last."""
+        """Seconds of the slowest rank, from its first pass to its last."""
         first = self._seconds[0]
         begun = (ends[0] - first for ends in self._forward)
         return max(free - begin for free, begin in zip(self._free, begun, strict=True))
 
     def fill(self, patience: float) -> None:
-        """Appends one pass after the other, always the one that may begin first."""
+        """Appends passes one at a time, always the pass that may begin first."""
         ranks = range(len(self._rows))
         nexts = [self._next(rank, patience) for rank in ranks]
         for _ in range(3 * self._microbatches * len(nexts)):
             rank = min(ranks, key=lambda rank: nexts[rank][0])
             begin, kind = nexts[rank]
             self._do(rank, kind, begin)
+            # Only neighbours read what this pass makes, so other ranks' choices still hold.
             for near in range(max(0, rank - 1), min(len(nexts), rank + 2)):
                 nexts[near] = self._next(near, patience)
 
     def _next(self, rank: int, patience: float) -> tuple[float, Pass]:
-        """The next pass of a rank and its begin: the earliest, then the most urgent."""
+        """Returns the next pass of a rank and its start: the earliest, then the most urgent."""
         free, forward, inputs = self._free[rank], len(self._forward[rank]), len(self._input[rank])
         weights = self._weights[rank]
         options = [(inf, inf, Pass.WEIGHT)]
@@ -115,7 +117,7 @@ class _ZeroBubbleSearch:
         return (free if weights < inputs and kind is Pass.WEIGHT else begin), kind
 
     def _activation(self, rank: int, microbatch: int) -> float:
-        """When the activations of the rank before arrive."""
+        """Returns when the activations of the previous rank arrive."""
         if not rank:
             return 0.0
         made = self._forward[rank - 1]

@@ -1,8 +1,8 @@
 """Sharded steps: the program of a plan as text that every device runs.
 
-The text is a language of its own (``grammar.tensors``): ``write_sharded_step`` writes the program
-of a plan, ``check`` judges a program from any source, ``to_device_step`` returns what one device
-computes, and ``list_step_moves`` what it sends.
+The text has its own language (``grammar.tensors``): ``write_sharded_step`` writes the program of a
+plan, ``check`` checks a program from any source, ``to_device_step`` returns the operations of one
+device, and ``list_step_moves`` its communication.
 
 >>> from grammar.tensors.parser import parse_sharded
 >>> from synth.step.sharded_step import check, to_device_step, list_step_moves

@@ -1,9 +1,9 @@
 """Checks a sharded step from any source: every operation must have a row along each axis.
 
-Sharded steps of plans are correct by construction. Those that were written or edited by hand are
-checked operation by operation before they are used; errors name the line and the reason. So are
-stages and phases: a stage may read what it made or was sent; a pass what earlier passes of its
-microbatch made; and operations that run once only sums over microbatches.
+Sharded steps of plans are correct by construction. Steps that were written or edited by hand are
+checked operation by operation before use; errors name the line and the reason. Stages and phases
+are checked, too. A stage may read values that it computed or received; a pass may read values of
+earlier passes of its microbatch; operations that run once may read only sums over microbatches.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Sizes = Mapping[str, int]
 def check_known(step: Step) -> None:
     """Raises InputError for an operation without known factors, with its line.
 
-    A text may have any names and parameters, so an operation whose parameters are not those of
-    JAX's primitive is refused, too.
+    A text may have any names and parameters, so an operation is also refused if its parameters are
+    not the parameters of JAX's primitive.
     """
     for operation in step.graph.everywhere():
         if operation.body is None and operation.primitive not in MOVING:
@@ -55,15 +55,17 @@ def check_known(step: Step) -> None:
                 raise _located_error(operation, problem, hint) from error
 
 
+# Rules read parameters as JAX writes them; other parameters fail in any of these ways.
 _MALFORMED = (AssertionError, AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError)
 
 
 def check(sharded: ShardedStep) -> None:
     """Raises InputError for an illegal line, with the operation, the problem and its axis.
 
-    Illegal are an operation without a row for its shardings, a partial sum where none is allowed,
-    axes in different orders, a redistribution that is no single move, a loop whose carried values
-    change their sharding, and a value read on a stage that does not have it, or before it is made.
+    The following are illegal: an operation without a row for its shardings, a partial sum where
+    none is allowed, axes in different orders, a redistribution that is no single move, a loop whose
+    carried values change their sharding, and a value read on a stage that does not have it, or
+    before it is computed.
     """
     check_known(sharded.step)
     _check(sharded.step.graph, sharded.sizes)
@@ -97,7 +99,7 @@ def sharding_of(operand: Operand) -> Sharding:
 
 
 def _located_error(operation: Operation, problem: str, hint: str) -> InputError:
-    """Returns an error at the line of the user's code, else at the name of the first result."""
+    """Returns an error at the line of the user's code, or at the name of the first result."""
     result = operation.results[0].name if operation.results else ""
     return InputError(problem, where=operation.line or result, hint=hint)
 
@@ -159,7 +161,7 @@ def _check_send(operation: Operation) -> None:
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:
-    """Raises InputError unless carried values keep their sharding, and slices that of stacks."""
+    """Raises InputError unless carried values keep their sharding and slices match stacks."""
     divided = scan_operands_of(loop.parameter)
     inner = tuple(map(sharding_of, body.inputs))
     carry = divided.carry(inner)
@@ -209,9 +211,9 @@ def _check_places(sharded: ShardedStep) -> None:
 
 @dataclass
 class _PlaceJudge:
-    """``available`` has the phase in which each value becomes available on each stage.
+    """Checks places; ``available``: the phase in which a value becomes available on each stage.
 
-    Other inputs than those of ``_SHARED_ROLES`` are on the first stage that reads them.
+    Inputs whose roles are not in ``_SHARED_ROLES`` are on the first stage that reads them.
     """
 
     available: dict[str, dict[int, str]]
@@ -232,7 +234,7 @@ class _PlaceJudge:
             self.available[value.name] = {stage: at.when}
 
     def receiver(self, operation: Operation, at: PipelinePosition) -> int:
-        """Returns the stage to which a value is sent. Raises InputError against the pass."""
+        """Returns the stage that receives a value. Raises InputError for an illegal direction."""
         stage = int(str(operation.parameter["to"]))
         wrong_way = at.when in PASSES and (stage > at.stage) is not (at.when == "forward")
         if stage == at.stage or wrong_way:

@@ -1,7 +1,7 @@
-"""Requests of a sharded step to the network, and memory and FLOPs of its devices.
+"""Network requests of a sharded step, and the memory and FLOPs of its devices.
 
-Requests over the same axes for buffers of the same size have the same answer, so they are grouped:
-the 12 gradients of one shape are one request, 12 times.
+Requests over the same axes for buffers of the same size have the same price, so they are grouped:
+the 12 gradients of one shape are one request, repeated 12 times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StepRequest:
     """A request and the moves that need it; ``answered`` has its price on a machine, if any.
 
     ``size_bytes`` is the largest buffer of a device, ``least_bytes`` the least that a device sends
-    or receives; both are for one request, of which a step has ``times``.
+    or receives. Both are for one request; a step has ``times`` such requests.
     """
 
     how: MoveKind
@@ -54,7 +54,7 @@ class StepRequest:
 def list_step_requests(
     sharded: ShardedStep, network: NetworkPrices | None = None
 ) -> tuple[StepRequest, ...]:
-    """Returns the requests of a step, most bytes first; with answers if there is a machine."""
+    """Returns the requests of a step, most bytes first; with prices if ``network`` is given."""
     sizes, groups = sharded.sizes, dict[StepRequest, list[StepMove]]()
     for moved in list_step_moves(sharded):
         if _sends(moved.move, sizes):
@@ -76,7 +76,7 @@ def local_moves(sharded: ShardedStep) -> Counter[MoveKind]:
 
 
 def _sends(move: ShardingMove, sizes: Mapping[str, int]) -> bool:
-    """Whether a move communicates, which a move from microbatch to microbatch does not."""
+    """Returns whether a move communicates; a move between microbatches does not."""
     return bool(move.least({**sizes, TIME: 1}))
 
 
@@ -131,8 +131,8 @@ class DeviceMemory:
 class Share:
     """Memory and FLOPs of one device.
 
-    With microbatches it has all of the batch, and the values of one microbatch: how many are in
-    flight depends on the pipeline schedule.
+    With microbatches the memory has the whole batch, and the values of one microbatch: the number
+    of microbatches in flight depends on the pipeline schedule.
     """
 
     held: DeviceMemory
@@ -145,7 +145,7 @@ def unsharded_share(sharded: ShardedStep) -> Share:
 
 
 def list_shares(sharded: ShardedStep) -> tuple[Share, ...]:
-    """Returns the share of a device of each stage; without a pipeline there is one."""
+    """Returns the share of one device per stage; without a pipeline there is a single share."""
     shares = []
     for stage in split_stages(sharded):
         part = to_device_step(stage)

@@ -1,7 +1,7 @@
 """Derives from a sharded step the unsharded step, and the part of one device.
 
-The unsharded step is what remains without shardings and redistributions: a plan inserts nothing
-else. All devices run the same program, so one stands for all.
+The unsharded step remains after removing shardings and redistributions: a plan inserts nothing
+else. All devices run the same program, so the part of one device represents all.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def unshard(sharded: ShardedStep) -> Step:
 def to_device_step(sharded: ShardedStep) -> Step:
     """Returns the step with the shapes of one device's parts, including its redistributions.
 
-    Parameters of primitives are unchanged, as FLOPs and bytes depend on shapes only; use
+    Parameters of primitives are unchanged, because FLOPs and bytes depend on shapes only. Use
     ``synth.step.factors.part_of`` for operations to execute.
     """
     return replace(sharded.step, graph=_part(sharded.step.graph, sharded.sizes))
 
 
 def split_stages(sharded: ShardedStep) -> tuple[ShardedStep, ...]:
-    """Returns the sharded step of each stage, with the inputs it reads; one without stages."""
+    """Returns the sharded step of each stage, with its inputs; a single step without stages."""
     count = 1 + max((place.stage for place in sharded.places), default=0)
     return (sharded,) if count == 1 else tuple(_stage(sharded, at) for at in range(count))
 
@@ -73,7 +73,7 @@ def _stage(sharded: ShardedStep, stage: int) -> ShardedStep:
 
 @dataclass
 class _WholeValues:
-    """Unsharded values, by their own names and those of their redistributions."""
+    """Unsharded values, by their own names and the names of their redistributions."""
 
     values: dict[str, Value] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Adapts a program to a machine: each redistribution takes the path that is fastest there.
 
-The fewest bytes are not always the least time: a small value is not worth another request.
-Redistributions along time stay as the plan has them.
+The path with the fewest bytes is not always the fastest: a small value is not worth another
+request. Redistributions along time stay as the plan has them.
 """
 
 from __future__ import annotations

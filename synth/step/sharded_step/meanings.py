@@ -1,8 +1,8 @@
-"""Finds what values of a sharded step mean to its user: parameters and their gradients.
+"""Finds the meaning of a sharded step's values: parameters and their gradients.
 
-A step is a graph of primitives, in which nothing is called a gradient. But each new parameter is
-computed, element by element, from the old one, its moments and its gradient: so they are found by
-going back from the outputs through elementwise operations.
+A step is a graph of primitives, which marks no value as a gradient. But each new parameter is
+computed, element by element, from the old parameter, its moments and its gradient. Gradients are
+therefore found by walking back from the outputs through elementwise operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from synth.primitives import is_elementwise
 
 @dataclass(frozen=True)
 class Meaning:
-    """``role``: that of an input, or ``gradient``, or ``value``; ``label``: the input's.
+    """``role``: the role of an input, or ``gradient``, or ``value``; ``label``: the input's label.
 
     The new value of a parameter is a parameter, too.
     """
@@ -63,7 +63,7 @@ def find_meanings(graph: Graph, inputs: Meanings, ends: Mapping[str, str]) -> di
 
 
 def _label_sources(graph: Graph, ends: Mapping[str, str]) -> dict[str, str]:
-    """Returns the labels of ends for all values from which they are computed element by element."""
+    """Returns the labels of all values from which ends are computed element by element."""
     makers = {result.name: op for op in graph.operations for result in op.results}
     labels = {name: label for name, label in ends.items() if name in makers}
     pending = list(labels)
@@ -85,15 +85,15 @@ def _elementwise_operands(operation: Operation) -> Iterator[Value]:
 
 
 def _is_constant(operation: Operation) -> bool:
-    """Whether an operation has only scalar operands, such as a learning rate or a count."""
+    """Returns whether an operation has only scalar operands, such as a learning rate or a count."""
     return not any(isinstance(value, Value) and value.type.shape for value in operation.operands)
 
 
 def find_gradients(step: Step) -> tuple[Value, ...]:
     """Returns for each updated parameter the value that holds its complete gradient.
 
-    It is the last value through which all of the gradient passes: from ``g`` AdamW computes
-    ``0.1 g`` and ``g g``, neither of which is all of it. A parameter without an update has none.
+    This is the last value through which the entire gradient passes: from ``g`` AdamW computes ``0.1
+    g`` and ``g g``, neither of which is the whole gradient. A parameter without an update has none.
     """
     known = find_meanings(step.graph, input_meanings(step), ends_of(step))
     by_label: dict[str, list[tuple[Value, Operation]]] = {}
@@ -107,7 +107,7 @@ def find_gradients(step: Step) -> tuple[Value, ...]:
 
 
 def _find_bottleneck(values: Sequence[tuple[Value, Operation]]) -> Value | None:
-    """Returns the last value that every other one depends on, or is needed for."""
+    """Returns the last value that every other value depends on, or is needed for."""
     ancestors: dict[str, set[str]] = {}
     for value, operation in values:
         direct = {str(operand) for operand in operation.operands if str(operand) in ancestors}

@@ -28,9 +28,9 @@ from synth.step.work import length_of
 
 @dataclass(frozen=True)
 class StepMove:
-    """One move of one value, ``times`` a step: once for each iteration of loops around it.
+    """One move of one value, ``times`` per step: once for each iteration of the loops around it.
 
-    In the passes of microbatches it runs once for each, on that one's part.
+    In the passes of microbatches it runs once per microbatch, on the part of that microbatch.
     """
 
     value: Value
@@ -41,13 +41,13 @@ class StepMove:
 
 
 def list_step_moves(sharded: ShardedStep) -> tuple[StepMove, ...]:
-    """Returns every move in the order of the text, those of loops where the loop is."""
+    """Returns every move in the order of the text; the moves of a loop are at the loop's place."""
     step = sharded.step
     return tuple(_moves(step.graph, input_meanings(step), ends_of(step), times_of(sharded)))
 
 
 def times_of(sharded: ShardedStep) -> tuple[int, ...]:
-    """Returns how often each operation runs in a step: in passes once for each microbatch."""
+    """Returns how often each operation runs in a step: in passes once per microbatch."""
     if not sharded.places:
         return (1,) * len(sharded.step.graph.operations)
     microbatches = sharded.sizes.get(TIME, 1)
@@ -56,7 +56,7 @@ def times_of(sharded: ShardedStep) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class PipelineTransfer:
-    """A value sent from each device of a stage to its counterpart on another, ``times`` a step."""
+    """A value sent from each device of a stage to its counterpart, ``times`` per step."""
 
     value: Value
     source: int

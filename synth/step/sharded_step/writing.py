@@ -1,7 +1,7 @@
-"""Writes a plan's program as a sharded step, whose text has all that devices do.
+"""Writes a plan's program as a sharded step, whose text has everything that devices do.
 
-A value has a name for each of its shardings: ``v7`` as it was made, ``v7.1`` and so on after
-redistributions.
+A value has a name for each of its shardings: ``v7`` as it was computed, and ``v7.1``, ``v7.2`` and
+so on after redistributions.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from synth.step.sharding.program import EVERYWHERE, keys_made_by, keys_read_by
 def write_sharded_step(step: Step, plan: Plan, program: StepProgram) -> ShardedStep:
     """Writes the ``program`` of a plan for a step as a sharded step.
 
-    With microbatches these are the first axis, and operations are in the order of their phases,
-    those of a stage together unless they wait for another stage.
+    With microbatches these are the first axis, and operations are in the order of their phases. The
+    operations of a stage stay together unless they wait for another stage.
     """
     time = ((TIME, plan.microbatches),) if program.places else ()
     grouped, places = _group_by_stage(step, program)
@@ -65,6 +65,7 @@ def _group_by_stage(step: Step, program: StepProgram) -> tuple[StepProgram, list
     for when in StepPhase:
         remaining = [pair for pair in pairs if pair[1].when is when]
         while remaining:
+            # Gradients come down the stages, so this order needs the fewest rounds.
             for stage in stages[:: -1 if when in (StepPhase.BACKWARD, StepPhase.WEIGHT) else 1]:
                 waiting = []
                 for instruction, place in remaining:
@@ -123,7 +124,7 @@ class _StepWriter:
         return made
 
     def read(self, operand: Operand, sharding: Sharding, stage: int | None) -> Operand:
-        """Returns an operand as a stage has it; as any stage has it, for None."""
+        """Returns an operand as a stage has it; as any stage has it if ``stage`` is None."""
         if not isinstance(operand, Value):
             return operand
         values = self.held[operand.name, sharding]

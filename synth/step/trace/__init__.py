@@ -1,6 +1,6 @@
-"""The front end: converts what JAX traced to our graph. No other package reads jaxprs.
+"""The front end: converts a JAX trace to our graph. No other package reads jaxprs.
 
-A function is traced over shapes, so that nothing is allocated. Calls are inlined, loops keep their
+A function is traced over shapes, so nothing is allocated. Calls are inlined, loops keep their
 bodies, and unknown primitives are refused with the line of the user's code.
 
 >>> import jax, jax.numpy as jnp

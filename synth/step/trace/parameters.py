@@ -1,8 +1,9 @@
 """Converts parameters of primitives from JAX's objects to numbers, words and lists.
 
 ``GatherDimensionNumbers(offset_dims=(2,), ...)`` becomes named entries, ``float32`` becomes
-"f32", a mode its name in lower case. Parameters that are None are left out, and so are those that
-do not affect the computed value: on which devices JAX would put it, how a loop is unrolled.
+"f32", a mode becomes its name in lower case. Parameters that are None are omitted, and so are
+parameters that do not affect the computed value: JAX's choice of devices, or the unrolling of a
+loop.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def dtype_name(dtype: Any) -> str:
 def number_of(given: Any) -> bool | int | float:
     """Converts to the shortest Python number of the dtype: 0.9, not 0.8999999761581421.
 
-    nan is always ``math.nan``, so that containers of it equal those that were parsed from text.
+    A nan is always ``math.nan``, so that containers of it equal containers parsed from text.
     """
     exact: bool | int | float = np.asarray(given).item()
     if not isinstance(exact, float):

@@ -1,8 +1,8 @@
 """Dead code elimination, also in the bodies of loops.
 
-Tracing a gradient leaves results that are never used: a stacked result of a loop whose only reader
-was a mean, or half of a pair. An operation keeps all of its results if one is read; a loop loses
-its dead results, and then what they needed in its body.
+Tracing a gradient leaves unused results: a stacked result of a loop whose only reader was a mean,
+or half of a pair. An operation keeps all of its results if one of them is read. A loop loses its
+dead results, and then the operations in its body that only they needed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def _prune_loop(loop: Operation, alive: set[str]) -> Operation:
     consts = int(str(loop.parameter["num_consts"]))
     assert body is not None
     kept = [result.name in alive for result in loop.results]
+    # To a fixed point: a carry that stays alive may make other carries of the body alive.
     while True:
         smaller = prune(replace(body, outputs=tuple(compress(body.outputs, kept))))
         read = {name for operation in smaller.operations for name in _names(operation.operands)}

@@ -1,7 +1,7 @@
-"""Converts a jaxpr to our graph: inlines calls, keeps loops over layers or time.
+"""Converts a jaxpr to our graph: inlines calls, and keeps loops over layers or time.
 
-Nothing is merged or moved: what rematerialisation computes twice stays twice. Every error names the
-primitive and the line of the user's code.
+Operations are neither merged nor reordered: what rematerialisation computes twice stays twice.
+Every error names the primitive and the line of the user's code.
 """
 
 from __future__ import annotations
@@ -44,26 +44,30 @@ INLINED_CALLS: Mapping[str, str] = {
     "checkpoint": "jaxpr",
     "composite": "jaxpr",
 }
-"""Calls, and the parameter that holds their jaxpr, with names of several versions of JAX. They are
-listed, because other primitives have a jaxpr, too: that of ``scatter-add`` says how it adds.
+"""Calls, and the parameter that holds their jaxpr, by their names in several versions of JAX.
+
+The table is explicit because other primitives also have a jaxpr: ``scatter-add`` has the jaxpr of
+its addition.
 """
 
 IDENTITIES = frozenset(
     ("sharding_constraint", "reshard", "layout_constraint", "device_put", "name", "random_clone")
 )
-"""Primitives whose results are their operands. Hints where JAX should hold a value are dropped:
-shardings are for a plan to decide.
+"""Primitives whose results are their operands.
+
+JAX's hints for the sharding of a value are dropped: the plan decides shardings.
 """
 
 
 def read_jaxpr(
     closed: ClosedJaxpr, names: Sequence[str], unknown: Sequence[str] = ()
 ) -> tuple[Graph, tuple[Any, ...]]:
-    """Returns the graph of a jaxpr, with names for its inputs, and the arrays it captured.
+    """Returns the graph of a jaxpr, with names for its inputs, and the arrays that it captured.
 
-    Captured arrays (a mask made by numpy) become inputs after the named ones; a captured random key
-    becomes the words it is made of. Primitives that are ``unknown`` are kept, for every device to
-    compute whole. Raises InputError for any other unknown one, with its name and the user's line.
+    Captured arrays (such as a mask made by numpy) become inputs after the named inputs; a captured
+    random key becomes the words it consists of. Primitives in ``unknown`` are kept, for every
+    device to compute in full. Raises InputError for any other unknown primitive, with its name and
+    the user's line.
     """
     reader = _JaxprReader(count(), frozenset(unknown))
     inputs = reader.name_inputs(closed.jaxpr.invars, names)
@@ -75,14 +79,14 @@ def read_jaxpr(
 
 
 _KINDS_OF_KEYS = {"threefry2x32": "fry", "unsafe_rbg": "urbg"}
-"""Names of random number generators in ``random_wrap``, if they differ from those of keys."""
+"""Names of random number generators in ``random_wrap`` that differ from their names in keys."""
 
 
 @dataclass
 class _JaxprReader:
-    """Reads one graph, the whole step or the body of a loop; bodies share ``numbers``.
+    """Reads one graph, either the whole step or the body of a loop; bodies share ``numbers``.
 
-    ``line`` is that of the call that is being inlined: JAX records no line for its own functions.
+    ``line`` is the line of the call being inlined: JAX records no line for its own functions.
     """
 
     numbers: Iterator[int]
@@ -125,7 +129,7 @@ class _JaxprReader:
         if name in IDENTITIES:
             self.known.update(zip(equation.outvars, operands, strict=True))
         elif name == "platform_index" and None in platforms:
-            # The branch for every platform is right on each one; the others are only faster.
+            # The default branch is correct on every platform; other branches are only faster.
             self.known[equation.outvars[0]] = Literal(platforms.index(None), "i32")
         elif name == "cond" and isinstance(operands[0], Literal):
             branches = equation.params["branches"]
@@ -161,7 +165,7 @@ class _JaxprReader:
         operands: tuple[Operand, ...],
         variables: Sequence[Var] | None = None,
     ) -> None:
-        """Appends an operation that makes ``variables``, by default all of the equation's."""
+        """Appends an operation that computes ``variables``, by default all of the equation's."""
         name, where = equation.primitive.name, line_of(equation) or self.line
         row, is_allowed = PRIMITIVES.get(name), name in self.unknown
         if name != REPEATED and (row is None or not (row.rule or is_allowed)):
@@ -195,7 +199,7 @@ class _JaxprReader:
         self.known.update(zip(equation.outvars, results, strict=True))
 
     def _body(self, closed: ClosedJaxpr) -> tuple[Graph, list[Operand]]:
-        """Reads the body of a loop; also returns what it captured, its first constants."""
+        """Reads the body of a loop; also returns the arrays it captured, its first constants."""
         inside = _JaxprReader(self.numbers, self.unknown, self.line)
         names = [self._name() for _ in closed.jaxpr.invars]
         inputs = inside.name_inputs(closed.jaxpr.invars, names)
@@ -222,7 +226,7 @@ class _JaxprReader:
         return value
 
     def _key(self, given: Any) -> Operand:
-        """Returns a captured random key, made of its words where it is first read."""
+        """Returns a captured random key, built from its words where it is first read."""
         for key, value in self.keys:
             if key is given:
                 return value
@@ -252,7 +256,7 @@ def line_of(equation: JaxprEqn) -> str:
 def _add_constants(
     parameters: tuple[tuple[str, Any], ...], operands: tuple[Operand, ...], added: list[Operand]
 ) -> tuple[tuple[tuple[str, Any], ...], tuple[Operand, ...]]:
-    """Returns parameters and operands of a loop with ``added`` constants before its others."""
+    """Returns parameters and operands of a loop with ``added`` constants before the others."""
     count = {"num_consts": dict(parameters)["num_consts"] + len(added)}
     return tuple((key, count.get(key, value)) for key, value in parameters), (*added, *operands)
 
@@ -266,7 +270,7 @@ def _type(aval: Any, *, where: str) -> Type:
 
 
 def _check_update(equation: JaxprEqn, where: str) -> None:
-    """Raises InputError for a scatter with a function of its own: ``x.at[i].apply(f)``.
+    """Raises InputError for a scatter with a custom function: ``x.at[i].apply(f)``.
 
     Our graph keeps only the name of a scatter, not its function.
     """

@@ -1,8 +1,8 @@
 """Traces a step over abstract values: nothing is allocated, and nothing is computed.
 
 A step is ``step(parameters, moments, batch) -> (parameters, moments, loss)``, with any nested
-lists and dicts of values. Its arguments need only shapes and dtypes, so that the step of a model of
-any size can be traced on a laptop. Derivatives are JAX's, so that we need no rules for them.
+lists and dicts of values. Its arguments need only shapes and dtypes, so a laptop can trace a step
+of any size. JAX computes the derivatives, so this package needs no rules for them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def trace_step(
     unknown: Sequence[str] = (),
     kept: str = "moment",
 ) -> Step:
-    """Traces a step, whose inputs are named as in ``given``: parameters, moments and batch.
+    """Traces a step, with inputs named as in ``given``: parameters, moments and batch.
 
-    ``kept`` is the role of the second of these; inference keeps a ``cache``. Primitives that are
-    ``unknown`` are kept, for every device to compute whole. Raises InputError, with the line of the
-    user's code, for a step that cannot be traced and for other unknown primitives.
+    ``kept`` is the role of the second argument; inference keeps a ``cache``. Primitives in
+    ``unknown`` are kept, for every device to compute in full. Raises InputError, with the line of
+    the user's code, for a step that cannot be traced and for other unknown primitives.
     """
     abstract = shapes_of(given)
     try:
@@ -94,7 +94,7 @@ def _inputs(given: tuple[Tree, Tree, Tree], kept: str) -> Iterator[tuple[str, st
 
 
 def _make_distinct(roles: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """Makes labels unique and legal as names; the later of two equal labels gets its role."""
+    """Makes labels unique and legal as names; a later equal label is prefixed by its role."""
     names: list[str] = []
     for role, label in zip(roles, labels, strict=True):
         plain = re.sub(r"[^\w./-]", "_", label, flags=re.ASCII)

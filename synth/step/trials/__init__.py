@@ -1,7 +1,7 @@
 """Runs training steps in real processes, and compares them with the same steps on one device.
 
-What runs is the emitted file that users get. It is compared with the model's own function, which
-knows no plan. Each step has a batch of its own:
+It runs the emitted file that users get, and compares it with the model's own function, which
+is independent of the plan. Each step has its own batch:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.trials import draw_inputs

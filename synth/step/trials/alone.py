@@ -1,6 +1,6 @@
-"""Runs the steps on one device, to compare those on several with.
+"""Runs the steps on one device, as the reference for runs on several devices.
 
-They run twice, the second time in wider numbers. The difference shows the effect of rounding.
+The steps run twice, the second time in wider numbers. The difference shows the effect of rounding.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ WIDER_DTYPES = {"bfloat16": "float32", "float32": "float64"}
 
 @dataclass(frozen=True)
 class SingleDeviceRun:
-    """All outputs after each step, the first dimension of an array; ``what`` computed them."""
+    """All outputs after each step, stacked in the first dimension; ``what`` computed them."""
 
     what: str
     values: Values
     wider: Values
 
     def of(self, step: Step) -> SingleDeviceRun:
-        """The same for a step that is prepared for stages, whose layers are apart."""
+        """Returns the same for a step prepared for stages, whose stacks of layers are split."""
         values = split_stacks(step, self.values, 1)
         wider = split_stacks(step, self.wider, 1)
         return replace(self, values=values, wider=wider)
@@ -60,9 +60,9 @@ def run_in_jax(
 def run_own_function(
     step: Step, function: Function, inputs: Values, trial: TrialSettings
 ) -> SingleDeviceRun:
-    """Runs the function of a user's model in JAX, which knows nothing of its trace.
+    """Runs the function of a user's model in JAX, independently of its trace.
 
-    It may not run in wider numbers, so the effect of rounding is measured on the step's text.
+    It may not support wider numbers, so the effect of rounding is measured on the step's text.
     """
     values = _run_function(step, function, inputs, trial.steps, wide=False)
     emitted = run_text(step, inputs, trial)
@@ -78,7 +78,7 @@ def _run_function(
     *,
     wide: bool,
 ) -> Values:
-    import jax  # not at the top: the core runs without it
+    import jax  # Not at the top of the file: the core runs without it.
 
     called, shapes = function
     roles = {value.name: role for value, role in zip(step.graph.inputs, step.roles, strict=True)}
@@ -91,6 +91,7 @@ def _run_function(
     }
     outputs: dict[str, list[Array]] = {}
     with jax.enable_x64(wide):
+        # Only a few steps run, so compile time dominates.
         jitted = jax.jit(called, compiler_options={"xla_backend_optimization_level": 0})
         for turn in range(steps):
             now = {**inputs_held, **{name: inputs_held[name][turn] for name in batches}}
@@ -98,6 +99,7 @@ def _run_function(
             results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*tree))]
             inputs_held |= {names[place]: results[out] for out, place in step.updates}
             for name, array in zip(output_names(step), results, strict=True):
+                # NumPy lists bfloat16 as kind V (void), as it is no type of its own.
                 widened = array.astype(np.float32) if array.dtype.kind == "V" else array
                 outputs.setdefault(name, []).append(widened)
     return {name: np.stack(arrays) for name, arrays in outputs.items()}
@@ -108,7 +110,7 @@ def _widen(array: Array) -> Array:
 
 
 def run_text(step: Step, inputs: Values, trial: TrialSettings) -> SingleDeviceRun:
-    """Runs the step's own text, emitted for one device: nothing else is known of it."""
+    """Runs the step's own text, emitted for one device; used if there is no function to run."""
     wide = _widen_step(step)
     return SingleDeviceRun(
         "the step's text on one device",
@@ -121,7 +123,7 @@ _FROM_BITS = re.compile(r"^( *)(\S+): f32(\S*) = (bitcast_\S+) new_dtype=f32(.*)
 
 
 def _widen_step(step: Step) -> Step:
-    """The step in float64; values made of bits, as random numbers are, are made in float32."""
+    """Returns the step in float64; values built from bits, such as random numbers, stay float32."""
     names = tuple(value.name for value in step.graph.inputs)
     text = str(replace(step, labels=names, constants=()))
     from_bits = r"\1\2.bits: F32\3 = \4 new_dtype=F32\5"

@@ -1,6 +1,7 @@
-"""Compares values on all devices with those on one: the largest differences, and what is allowed.
+"""Compares values on all devices with values on one device, by the largest difference.
 
-Every part of every device is compared, so replicas are compared with each other, too.
+An allowed difference follows from rounding. Every part on every device is compared, so replicas are
+also compared with each other.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from synth.step.trials.inputs import Array
 from synth.step.trials.processes import RankOutputs
 
 TOLERANCES = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-5}
-"""Tolerances by dtype, as shares of an array's largest element: sums reordered differ by less."""
+"""Tolerances by dtype, as shares of an array's largest element: reordered sums differ by less."""
 ROUNDING = 10
-"""How many times the rounding of an array on one device is allowed on several."""
+"""The allowed difference on several devices, in multiples of the rounding on one device."""
 
 
 @dataclass(frozen=True)
 class StepDifference:
     """One step: losses, and the largest difference of a parameter, as a share of its array's size.
 
-    For a step that changes no parameters, of any output. ``rounding``: the difference of the same
-    step on one device in wider numbers. Losses are None if the step has none.
+    For a step that changes no parameters, the largest difference of any output. ``rounding``: the
+    difference to the same step on one device in wider numbers. Losses are None if the step has
+    none.
     """
 
     loss_alone: float | None
@@ -43,7 +45,7 @@ class StepDifference:
 
 @dataclass(frozen=True)
 class TrialComparison:
-    """All steps, and the names of arrays that are not equal, the worst first."""
+    """All steps, and the names of arrays that are not equal, worst first."""
 
     rows: tuple[StepDifference, ...]
     unlike: tuple[str, ...]
@@ -84,6 +86,7 @@ def compare_runs(
         name: float(np.max(difference / (tolerance + ROUNDING * rounding[name])))
         for name, difference in differences.items()
     }
+    # ``not <= 1`` rather than ``> 1``, so that NaN counts as different.
     unlike = sorted((name for name in excess if not excess[name] <= 1), key=lambda n: -excess[n])
     steps = len(next(iter(differences.values())))
     losses = next((part for (_, name), part in sharded.parts.items() if name == "loss"), None)
@@ -100,7 +103,7 @@ def compare_runs(
 
 
 def _dtypes(step: Step) -> set[str]:
-    """All dtypes in which something is computed."""
+    """Returns all dtypes in which a value is computed."""
     values = (value for graph in step.graph.graphs() for value in graph.values.values())
     return {value.type.dtype for value in values}
 
@@ -108,7 +111,7 @@ def _dtypes(step: Step) -> set[str]:
 def _max_difference(
     name: str, sharding: Sharding, sizes: Mapping[str, int], whole: Array, sharded: RankOutputs
 ) -> Array:
-    """The largest difference on any device in each step; infinite where something is NaN."""
+    """Returns the largest difference on any device in each step; infinite if a value is NaN."""
     size = _largest_element(whole)
     devices = product(*(range(size) for size in sizes.values()))
     positions = [dict(zip(sizes, at, strict=True)) for at in devices]
@@ -127,7 +130,7 @@ def _max_difference(
 
 
 def _largest_element(whole: Array) -> Array:
-    """The largest element in each step, 1 where all are zero."""
+    """Returns the largest element in each step, 1 if all are zero."""
     largest = np.max(np.abs(whole.astype(np.float64)).reshape(len(whole), -1), axis=1, initial=0.0)
     return np.where(largest == 0, 1.0, largest)
 
@@ -141,7 +144,7 @@ def _rounding(name: str, alone: SingleDeviceRun) -> Array:
 def _block(
     whole: Array, sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]
 ) -> Array:
-    """A device's block of an array whose first dimension is steps."""
+    """Returns a device's block of an array whose first dimension is steps."""
     numbers = block(sharding, sizes, at)
     for dimension, (number, parts) in enumerate(
         zip(numbers, sharding.parts(sizes), strict=True), 1
@@ -155,7 +158,7 @@ def _block(
 def _piece(
     block: Array, sharding: Sharding, sizes: Mapping[str, int], at: Mapping[str, int]
 ) -> Array:
-    """A device's elements of a flattened block, without padding: the last devices have fewer."""
+    """Returns a device's elements of a flattened block, unpadded: the last devices have fewer."""
     [number] = numbers_of([sharding.flat], sizes, at)
     rows = block.reshape(*block.shape[: sharding.lead + 1], -1)
     piece = -(-rows.shape[-1] // prod(sizes[axis] for axis in sharding.flat))

@@ -1,8 +1,8 @@
-"""Numbers to train on: small weights, scales near 1, a batch for each step.
+"""Draws numbers to train on: small weights, scales near 1, and a batch for each step.
 
-Moments are those of training under way. At its begin AdamW divides each gradient by its own size,
-so that one that should be zero, as that of a bias to all keys of an attention, moves its parameter
-as far as any other, and rounding decides where to.
+Moments have values as in the middle of training. At its start AdamW divides each gradient by its
+own size. A gradient that should be zero, such as that of a bias to all keys of an attention, would
+then move its parameter as far as any other gradient, in a direction decided by rounding.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _YES_OR_NO = ("sentences", "follows", "masked")
 def draw_inputs(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
     """Draws the same numbers in each call; integers in batches are below ``classes``.
 
-    Arrays that a model closes over are left out, as the step has their values. All batches differ,
-    and no two numbers of a weight are alike, so that a permutation does not go unnoticed.
+    Arrays that a model closes over are omitted, because the step has their values. All batches
+    differ, and no two numbers of a weight are equal, so a permutation is noticed.
     """
     draw = np.random.default_rng(seed)
     values: Values = {}
@@ -59,9 +59,9 @@ def draw_inputs(step: Step, steps: int, classes: int, seed: int = 0) -> Values:
 
 
 def split_stacks(step: Step, values: Values, axis: int = 0) -> Values:
-    """Splits stacks for a step whose layers are apart, into as many pieces as it has inputs.
+    """Splits stacks for a step whose layers are separate, into one piece per input of the step.
 
-    ``axis``: that of layers, 1 where there is a value for each step.
+    ``axis``: the dimension of layers; 1 if the first dimension is steps.
     """
     inputs = step.graph.values
     split: Values = {}

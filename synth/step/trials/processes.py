@@ -17,12 +17,12 @@ from synth.step.trials.inputs import Array, Values
 
 MOST_PROCESSES = 64
 MOST_BYTES = 2**33
-"""Bytes of all that is kept to be compared: what every device holds after every step."""
+"""The most bytes kept for the comparison: all values on every device after every step."""
 
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """How a step is tried: its runtime, number of processes, and number of steps."""
+    """How a step is run: its runtime, number of processes, and number of steps."""
 
     runtime: str
     processes: int
@@ -34,7 +34,7 @@ class TrialSettings:
 class RankOutputs:
     """Values of each rank after each step, by rank and name; steps are the first dimension.
 
-    ``seconds``: how long each rank took for each step, which all begin together.
+    ``seconds``: how long each rank took for each step; all ranks begin a step together.
     """
 
     parts: dict[tuple[int, str], Array]
@@ -42,11 +42,11 @@ class RankOutputs:
 
 
 def check(trial: TrialSettings, world: int, size_bytes: int, stages: int = 1) -> None:
-    """Checks a trial before anything runs.
+    """Checks a trial before it starts.
 
     Raises InputError for a runtime that is not installed, for a number of processes that does not
-    fit the plan (in JAX one has the devices of all stages), and for inputs that do not fit on this
-    machine.
+    fit the plan (in JAX a single process has the devices of all stages), and for inputs that do not
+    fit on this machine.
     """
     if find_spec(trial.runtime) is None:
         raise InputError(
@@ -87,8 +87,8 @@ def run_trial(
 ) -> RankOutputs:
     """Runs an emitted step on these inputs, in processes whose files are kept in a folder.
 
-    The first of ``files`` is run; the others lie beside it. Raises RunError if a process fails or
-    time runs out.
+    The first of ``files`` is run; the others are in the same folder. Raises RunError if a process
+    fails or time runs out.
     """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -113,7 +113,7 @@ def run_trial(
 def _jax_commands(
     words: tuple[str, ...], world: int, processes: int, folder: Path
 ) -> list[Command]:
-    """Compiles as quickly as possible, as the step runs only a few times."""
+    """Returns commands that compile as quickly as possible, as a step runs only a few times."""
     fake = f"--xla_force_host_platform_device_count={world // processes}"
     flags = f"{fake} --xla_backend_optimization_level=0"
     environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
@@ -135,6 +135,7 @@ def _free_port() -> int:
 def _torch_commands(
     words: tuple[str, ...], world: int, processes: int, folder: Path
 ) -> list[Command]:
+    # All ranks share this machine's cores, so each uses a single thread.
     shared = {"WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     more = ("--backend", "gloo", "--init-method", (folder / "rendezvous").as_uri())
     return [

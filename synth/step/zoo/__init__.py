@@ -1,7 +1,7 @@
-"""The zoo: well-known models, each in a page of plain JAX, with the sizes of their papers.
+"""The zoo: well-known models, each a page of plain JAX, with the sizes of its paper.
 
-``sizes`` has the names and needs no JAX; a model is the shapes of its parameters and of a batch,
-and a loss; an optimizer turns it into a step, which is traced.
+``sizes`` has the names and needs no JAX. A model consists of the shapes of its parameters and of a
+batch, and a loss. An optimizer turns it into a step, which is traced.
 
 >>> from synth.step.zoo.models import ModelOptions
 >>> from synth.step.zoo.sizes import sizes_of

@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018): an encoder for masked tokens and next sentence prediction.
 
 Layers are post-norm. Every token has a target; ``masked`` is 1 for tokens that count in the loss,
-else 0.
+and 0 for all others.
 """
 
 from __future__ import annotations

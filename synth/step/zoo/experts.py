@@ -1,11 +1,11 @@
-"""Mixture of experts in place of a layer's MLP: each token is processed by a few of the experts.
+"""Mixture of experts in place of a layer's MLP: a few of the experts process each token.
 
 There are two ways to route tokens. *Dispatched*: in each group of tokens, a sample or a part of a
-long one, every expert has a fixed capacity, which is filled in the order of tokens; overflowing
+long sample, every expert has a fixed capacity, which is filled in the order of tokens; overflowing
 tokens skip the expert (GShard, Lepikhin et al. 2020, but with gathers instead of one-hot products).
-One all-to-all turns a sharding by samples into one by experts. *Dropless*: all tokens of the batch
-are sorted by expert and go through one ragged product (MegaBlocks, Gale et al. 2022), so no token
-is dropped; the sorted dimension cannot be sharded.
+One all-to-all turns a sharding by samples into a sharding by experts. *Dropless*: all tokens of the
+batch are sorted by expert and go through one ragged product (MegaBlocks, Gale et al. 2022), so no
+token is dropped; the sorted dimension cannot be sharded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from synth.step.zoo.models import Tree, shape_struct
 from synth.step.zoo.sizes import Llama
 
 CAPACITY = 1.0
-"""The capacity of an expert, in multiples of its fair share of a group's tokens. With a balanced
-router, for which it is trained, no token is dropped, and no work is wasted on padding."""
+"""The capacity of an expert, in multiples of its fair share of a group's tokens.
+
+With a balanced router, the goal of its training, no token is dropped, and no work is wasted on
+padding.
+"""
 
 GROUP = 4096
 """Longer samples are dispatched in several groups, if powers of 2 divide their length."""
@@ -58,8 +61,8 @@ def _count_groups(length: int) -> int:
 def _dispatch(tokens: Array, chosen: Array, share: Array, weights: Tree) -> Array:
     """Dispatches ``[sample, group, token, ...]`` to ``room`` slots of each expert.
 
-    A choice is a pair of a token and one of its experts. Slots hold the index of a choice; empty
-    ones hold an index out of bounds, which is read as zero and dropped when written.
+    A choice is a pair of a token and one of its experts. Slots hold the index of a choice. Empty
+    slots hold an index out of bounds, which reads as zero and is dropped on writes.
     """
     experts, (*groups, count, top) = weights["router"].shape[1], chosen.shape
     room = -(-int(CAPACITY * count * top) // experts)

@@ -1,7 +1,7 @@
-"""GPT-2 (Radford et al. 2019), and GPT-3, which is larger: a decoder-only language model.
+"""GPT-2 (Radford et al. 2019), and its larger successor GPT-3: a decoder-only language model.
 
-It has learned positions, pre-norm layers, GELU, and the token embedding is shared with the last
-matrix. GPT-3's sparse attention in every second layer is left out.
+It has learned positions, pre-norm layers and GELU, and the last matrix is the token embedding.
+GPT-3's sparse attention in every second layer is omitted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def gpt2(name: str, sizes: Gpt2, how: ModelOptions) -> Model:
 
 
 def gpt2_inference(name: str, sizes: Gpt2, how: ModelOptions, new: int) -> Inference:
-    """Returns a pass over ``new`` tokens after those in the cache, with logits of the next one.
+    """Returns a pass over ``new`` tokens after the cached tokens, with the next token's logits.
 
     With an empty cache it processes a prompt; with ``new`` 1 it generates token by token. The cache
     has room for ``sequence`` tokens; its first dimension is samples, as in a batch.

@@ -1,7 +1,7 @@
 """Llama 3 (Grattafiori et al. 2024), and with experts Mixtral 8x7B (Jiang et al. 2024).
 
 It has rotary positions, grouped-query attention, RMS normalisation, SwiGLU, no biases, and a last
-matrix of its own. In Mixtral, each token goes to the best two of eight experts.
+matrix of its own. In Mixtral, the best two of eight experts process each token.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ def _swiglu(x: Array, weights: Tree) -> Array:
 
 
 def _rms_norm(x: Array, scale: Array) -> Array:
+    # The mean of squares loses too much in bfloat16.
     wide = x.astype(jnp.float32)
     wide = wide * lax.rsqrt((wide**2).mean(-1, keepdims=True) + 1e-5)
     return wide.astype(x.dtype) * scale
 
 
 def _attention(x: Array, weights: Tree, base: float) -> Array:
-    """Grouped-query attention: a group of query heads shares one head of keys and values."""
+    """Computes grouped-query attention: a group of query heads shares a head of keys and values."""
     query = _rotate(jnp.einsum("btd,dgqe->btgqe", x, weights["query"]), base)
     key = _rotate(jnp.einsum("btd,dge->btge", x, weights["key"])[:, :, :, None], base)
     value = jnp.einsum("btd,dge->btge", x, weights["value"])
@@ -90,8 +91,8 @@ def _attention(x: Array, weights: Tree, base: float) -> Array:
 def _rotate(x: Array, base: float) -> Array:
     """Rotates pairs of elements by an angle that grows with the position (``[b, t, ..., e]``).
 
-    Elements of the first half are paired with those of the second, as in the published checkpoints
-    of Hugging Face.
+    Elements of the first half are paired with elements of the second half, as in the published
+    checkpoints of Hugging Face.
     """
     length, half = x.shape[1], x.shape[-1] // 2
     rate = base ** (-jnp.arange(half, dtype=jnp.float32) / half)

@@ -48,7 +48,7 @@ def lstm(name: str, sizes: Lstm, how: ModelOptions) -> Model:
 
 
 def _layer(x: Array, weights: Tree) -> Array:
-    """Scans a layer over time; each cell gets the output and the state of the one before."""
+    """Scans a layer over time; each cell reads the output and the state of the previous cell."""
     read = jnp.einsum("btd,dge->tbge", x, weights["read"]) + weights["bias"]
 
     def cell(before: tuple[Array, Array], at: Array) -> tuple[tuple[Array, Array], Array]:

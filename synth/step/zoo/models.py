@@ -1,4 +1,4 @@
-"""The types of models of the zoo, and the building blocks that several of them share."""
+"""The types of models of the zoo, and building blocks that several models share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tree = Any
 class ModelOptions:
     """How a model is written: with ``batch`` samples, and layers ``unrolled`` or in a loop.
 
-    ``remat``: only the input of a layer is kept, the rest is computed again. ``dtype``: the type of
+    ``remat``: only the input of a layer is kept, and the rest is recomputed. ``dtype``: the type of
     activations and computation; parameters and moments are float32.
     """
 
@@ -30,7 +30,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Inference:
-    """Shapes of the parameters, of the cache of earlier tokens, and of new tokens; and a pass.
+    """Shapes of the parameters, of the cache of earlier tokens, and of new tokens; and the pass.
 
     ``step(parameters, cache, batch)`` returns the parameters, the cache, and the next logits.
     """
@@ -106,7 +106,7 @@ def norm_shapes(width: int) -> Tree:
 def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -> Array:
     """Returns the mean cross entropy of logits and classes, in float32.
 
-    ``counted``: the weight of each of them, equal by default.
+    ``counted``: the weight of each class in the mean, equal by default.
     """
     logits = logits.astype(jnp.float32)
     logits = logits - lax.stop_gradient(logits.max(-1, keepdims=True))
@@ -116,7 +116,7 @@ def cross_entropy(logits: Array, classes: Array, counted: Array | None = None) -
 
 
 def attention_shapes(width: int, heads: int) -> Tree:
-    """Returns shapes with separate query, key and value; a fused ``[d, 3d]`` prevents cuts."""
+    """Returns shapes with separate query, key and value; a fused ``[d, 3d]`` could not be cut."""
     head = width // heads
     into = {name: shape_struct(width, heads, head) for name in ("query", "key", "value")}
     biases = {f"{name}_bias": shape_struct(heads, head) for name in ("query", "key", "value")}
@@ -129,7 +129,7 @@ def attention_shapes(width: int, heads: int) -> Tree:
 
 
 def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
-    """Multi-head attention of each token to all others, or (``causal``) to earlier ones."""
+    """Returns multi-head attention of each token to all tokens, or (``causal``) to earlier ones."""
     return merge_heads(attend(**project(x, weights), causal=causal), weights)
 
 
@@ -176,5 +176,5 @@ def two_layers_shapes(width: int, hidden: int) -> Tree:
 
 
 def two_layers(x: Array, weights: Tree, act: Callable[[Array], Array]) -> Array:
-    """Two linear layers with an activation function between them."""
+    """Applies two linear layers with an activation function between them."""
     return act(x @ weights["up"] + weights["up_bias"]) @ weights["down"] + weights["down_bias"]

@@ -29,7 +29,7 @@ def _adamw_moments(parameters: Tree) -> Tree:
 
 
 def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> StepFunction:
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+    """Returns a step by Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
         value, gradients = jax.value_and_grad(loss)(parameters, batch)
@@ -49,7 +49,7 @@ def _adamw(loss: Loss, rate: float = 1e-3, decay: float = 0.1) -> StepFunction:
 
 
 def _sgd(loss: Loss, rate: float = 0.1) -> StepFunction:
-    """Stochastic gradient descent without momentum."""
+    """Returns a step by stochastic gradient descent without momentum."""
 
     def step(parameters: Tree, moments: Tree, batch: Tree) -> tuple[Tree, Tree, Array]:
         value, gradients = jax.value_and_grad(loss)(parameters, batch)

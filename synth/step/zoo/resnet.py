@@ -1,9 +1,9 @@
 """ResNet-50 (He et al. 2015): bottleneck blocks of three convolutions with a residual connection.
 
-Batch normalisation is that of training; running means, which only inference needs, are left out.
-Each of ``groups`` parts of the batch is normalised by its own samples, as each replica does under
-PyTorch's DDP, Horovod or MXNet; with one group the statistics are those of all samples, which
-replicas must exchange (``SyncBatchNorm``). The stride is in the 3x3 convolution, as in frameworks.
+Batch normalisation is in training mode; running means, which only inference needs, are omitted.
+The batch is divided into ``groups``, each normalised by its own samples, as each replica does under
+PyTorch's DDP, Horovod or MXNet. With one group the statistics are over all samples, and replicas
+must exchange them (``SyncBatchNorm``). The stride is in the 3x3 convolution, as in frameworks.
 Equal blocks of a stage are a loop, unless layers are unrolled.
 """
 

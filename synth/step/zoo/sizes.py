@@ -1,7 +1,7 @@
 """Sizes of the models of the zoo: as published, by name, or changed by flags.
 
-The numbers are those of papers and published configurations; a test checks the resulting counts of
-parameters. This module does not import JAX, so that names can be listed without it.
+The numbers are from papers and published configurations; a test checks the resulting counts of
+parameters. This module does not import JAX, so names can be listed without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hierarchies import InputError
 
 @dataclass(frozen=True)
 class Mlp:
-    """A perceptron with layers of one width, the last one to classes."""
+    """A perceptron with hidden layers of one width; the last layer maps to classes."""
 
     layers: int
     width: int
@@ -25,7 +25,7 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Gpt2:
-    """A decoder; ``sequence`` tokens are its longest context, and the length of samples."""
+    """A decoder; ``sequence`` is its longest context, and the number of tokens of a sample."""
 
     layers: int
     width: int
@@ -38,8 +38,8 @@ class Gpt2:
 class Llama:
     """A decoder with fewer heads of keys than of queries.
 
-    With ``experts`` it is Mixtral: in every layer each token goes to ``chosen`` of them.
-    ``dropless``, 0 or 1: experts process all tokens that choose them, however many these are.
+    With ``experts`` it is Mixtral: in every layer ``chosen`` of them process each token.
+    ``dropless``, 0 or 1: whether experts process all tokens that choose them, however many.
     """
 
     layers: int
@@ -70,8 +70,8 @@ class Bert:
 class ResNet:
     """Bottleneck blocks in stages, each with half the image size and twice the channels.
 
-    ``groups``: parts of the batch that are normalised by their own samples: 1, or as many as there
-    are replicas, as in data parallelism of frameworks.
+    ``groups``: the number of parts of the batch that are normalised separately: 1, or the number of
+    replicas, as in data parallelism of frameworks.
     """
 
     blocks: tuple[int, ...]
@@ -132,11 +132,11 @@ ZOO: Mapping[str, Sizes] = {
     "vit-base": ViT(12, 768, 12),
     "vit-large": ViT(24, 1024, 16),
 }
-"""The models by name. Those named tiny are for tests and first steps."""
+"""The models by name. The models named tiny are for tests and first steps."""
 
 
 def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
-    """Returns the sizes of a model, with changes. Raises InputError for unknown or bad ones."""
+    """Returns the sizes of a model, with changes. Raises InputError for unknown or bad sizes."""
     if name not in ZOO:
         raise InputError(f"no model {name!r}", hint=f"there are: {', '.join(ZOO)}")
     sizes = ZOO[name]
@@ -151,10 +151,10 @@ def sizes_of(name: str, changes: Mapping[str, int]) -> Sizes:
 
 
 def apart(name: str, changes: Mapping[str, int], replicas: int) -> dict[str, int]:
-    """Returns the changes, with ``groups`` set to ``replicas`` if a model has them and none is set.
+    """Returns the changes, with ``groups`` set to ``replicas`` for a model with unset groups.
 
-    Each replica then normalises by its own samples, as under PyTorch's DDP, Horovod or MXNet, where
-    statistics of all samples (``groups=1``) need ``SyncBatchNorm``.
+    Each replica then normalises by its own samples, as under PyTorch's DDP, Horovod or MXNet, in
+    which statistics of all samples (``groups=1``) need ``SyncBatchNorm``.
     """
     whole = replicas == 1 or "groups" in changes or not isinstance(sizes_of(name, changes), ResNet)
     return {**changes} if whole else {**changes, "groups": replicas}

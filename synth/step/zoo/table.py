@@ -28,7 +28,7 @@ MODELS: Mapping[type[Any], Callable[[str, Any, ModelOptions], Model]] = {
     Lstm: lstm,
     ViT: vit,
 }
-"""Functions that make a model from its name, sizes and options."""
+"""Functions that build a model from its name, sizes and options."""
 
 
 def model_of(name: str, sizes: Sizes, how: ModelOptions) -> Model:
@@ -39,11 +39,11 @@ def model_of(name: str, sizes: Sizes, how: ModelOptions) -> Model:
 INFERENCES: Mapping[type[Any], Callable[[str, Any, ModelOptions, int], Inference]] = {
     Gpt2: gpt2_inference
 }
-"""Functions that make a pass of inference over a number of new tokens."""
+"""Functions that build a pass of inference over a number of new tokens."""
 
 
 def inference_of(name: str, sizes: Sizes, how: ModelOptions, new: int) -> Inference:
-    """Returns inference by a model of the zoo. Raises InputError for one that only trains."""
+    """Returns inference by a model of the zoo. Raises InputError for a model that only trains."""
     if type(sizes) not in INFERENCES:
         known = ", ".join(kind.__name__ for kind in INFERENCES)
         raise InputError(f"{name} has no inference", hint=f"written for it: {known}")
