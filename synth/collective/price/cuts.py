@@ -1,9 +1,9 @@
-"""Lower bounds where links and groups need not be alike: what must cross each unit's links.
+"""Lower bounds for unequal links or groups, by the bytes that must cross each unit's links.
 
 ``bound`` lets one child stand for all children of its level. Here every unit of every level is a
 part of its own, with the links by which its devices can leave it, each at its own speed; groups are
-lists of devices with any number of members in any unit. Of the counts in ``bound`` this module uses
-one part alone, for any goal, and all parts of a level together, for an all-reduce.
+lists of devices with any number of members in any unit. This module uses two of the counts in
+``bound``: one part alone, for any goal, and all parts of a level together, for an all-reduce.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ def defaults(
     """Returns the runtime's options for a goal on a placement, and its choice.
 
     ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. All options are priced,
-    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime is
-    held to it: without a tree it takes a ring, and without a ring what it has. Any other choice
-    leaves the runtime's own.
+    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime must
+    use it; without a tree it falls back to a ring, and without a ring to any algorithm that exists.
+    With any other choice the runtime decides.
     """
     if not reduction.tree.digits:
         return RuntimeDefaults({RING: ()}, RING)
@@ -132,7 +132,7 @@ def choose_default(
     """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm.
 
     The protocol is the fastest by NCCL's model; short sends and receives take LL. On a calibrated
-    system the fastest line counts.
+    system the fastest line is chosen.
     """
     measured = ranks.system.calibration
     short = goal.apart and payload_bytes / ranks.ranks <= MOST_LL_BYTES
@@ -183,7 +183,7 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
     """Yields the available algorithms by NCCL's names; the first of those that tie is chosen.
 
-    ``later``: those of NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    ``later``: those of NCCL after 2.28, which also has NVLS for two GPUs of a node.
     """
     if goal.apart:
         known = offered_algorithms(

@@ -4,7 +4,7 @@ With overlap, a path's price is not the sum of its moves' prices, but a formula 
 below, whichever algorithms its steps take. All paths are bounded at once, for each number of
 segments. Then the lowest bound is refined repeatedly: first into one bound for each choice of
 algorithms, then by simulation. So paths appear in the order of their prices, each with the choice
-of algorithms that makes the whole fastest, and dearer ones are never simulated.
+of algorithms that makes the whole fastest, and dearer paths are never simulated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLACK = 1e-9
 """Bounds are lowered by this share, which exceeds any rounding error."""
 
 _MANY = 512
-"""Number of simulated choices after which a limit is sought: below it, seeking costs more."""
+"""After this many simulated choices a limit is computed; with fewer it costs more than it saves."""
 _AHEAD = 8
 """Number of paths then simulated ahead, for each number of segments."""
 

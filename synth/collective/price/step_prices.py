@@ -2,7 +2,7 @@
 
 Every algorithm puts bytes on the links of each level; all replicas of a group run at once and share
 links; the slowest link sets the bandwidth term. Steps wait for each other. Devices of a hierarchy
-look alike, so one port stands for all, and a price costs the same for 16 devices as for 100,000.
+look alike, so one port stands for all, and pricing takes as long for 16 devices as for 100,000.
 Where the system has slower or missing links, ``algorithms.slowest_links`` examines every link.
 """
 
@@ -227,7 +227,7 @@ class Simulator:
     ) -> tuple[PriceLine, ...]:
         """The price lines of one algorithm, by each protocol that a group's links support.
 
-        Where groups wait differently, the one that waits longest decides.
+        Where groups wait differently, the group that waits longest decides.
         """
         if isinstance(groups, GroupList):
             ways = uneven_ways(self._slowest.loads(collective, algorithm, groups))

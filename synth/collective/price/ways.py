@@ -51,8 +51,8 @@ class PriceLine:
 
     ``loads``: for each resource (level names and ``memory``), the seconds it is busy per byte of
     buffer. ``bytes_per_port``: the bytes its busiest port or link then carries, flags included. In
-    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which passes while
-    bytes are on the wire, so the line is flat for small buffers. ``members`` is that of the
+    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which elapses
+    while bytes are in transit, so the line is flat for small buffers. ``members`` is that of the
     ``AlgorithmWay``. ``one_way``: where the directions of a level's ports are separate, the seconds
     of each per byte. ``resources``: the loads, with both directions where they are separate.
     """
@@ -247,8 +247,8 @@ def pick_leanest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
 def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line that keeps links busy for the least time in sum, each direction counted.
 
-    A reduce-scatter through a reducing switch sends more than a ring and receives almost nothing;
-    an all-gather beside it does the opposite.
+    A reduce-scatter through a reducing switch sends more than a ring and receives almost nothing; a
+    concurrent all-gather does the opposite.
     """
 
     def load(line: PriceLine) -> float:
