@@ -127,6 +127,8 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
                 *_seconds_of_parts(turned, level),
             )
             seconds = payload_bytes * max(cuts, default=0.0)
+            # Several orders of a torus repeat a cut: without the margin rounding would choose the
+            # level.
             if seconds > best.seconds * (1 + _ROUNDED):
                 best = Bound(seconds, name)
     if system.faults:

@@ -34,6 +34,7 @@ def select_undominated(lines: Sequence[PriceLine], size_bytes: float) -> list[Pr
         demand = _demands_of(line, size_bytes)
         if any(_dominates(other, demand) for other in demands):
             continue
+        # The fastest line stays first even if dominated: callers rely on its place.
         still = [i for i, other in enumerate(demands) if i == 0 or not _dominates(demand, other)]
         kept, demands = [*(kept[i] for i in still), line], [*(demands[i] for i in still), demand]
     return kept

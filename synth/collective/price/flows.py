@@ -160,6 +160,7 @@ class _Course:
             pace = (carried / network.bandwidths)[loads.link]
             np.maximum.at(claims, first + loads.group, pace)
         numbered = zip(firsts, footprints, strict=False)
+        # The empty arrays serve schedules without phases: np.concatenate refuses an empty list.
         flow = np.concatenate([np.arange(0), *(first + loads.group for first, loads in numbered)])
         link = np.concatenate([np.arange(0), *(loads.link for loads in footprints)])
         carried = np.concatenate([np.zeros(0), *(loads.carried_bytes for loads in footprints)])

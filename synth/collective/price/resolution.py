@@ -184,6 +184,7 @@ def _percent(share: float) -> int:
 
 def is_beyond(ticks: int, other: int, share: float = FINEST) -> bool:
     """Whether the other price is higher by more than a share of this one, in whole percent."""
+    # In whole numbers, so that this agrees with ``largest_near`` and ``most_below`` to the tick.
     return 100 * (other - ticks) > _percent(share) * ticks
 
 

@@ -57,6 +57,8 @@ def price_ticks(phases: Sequence[PhaseWork], segments: int) -> int:
 def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int | None:
     """The price in ticks if it does not exceed ``limit``; otherwise None or the price."""
     if segments == 1:
+        # Rounded phase by phase, as in ``Simulator.prices``: both must rank the same programs as
+        # ties.
         return sum(ticks_of(phase.alone_seconds) for phase in phases)
     lane = Lane(tuple(phases), segments)
     seconds = makespan_within([lane], limit / TICKS_PER_SECOND)
@@ -126,6 +128,7 @@ class _ChoiceSearch:
         ticks = self._price(place, limit)
         if ticks is None:
             if limit < self.ticks:
+                # Prices are whole ticks, so a price above the limit is at least limit + 1.
                 heappush(self._postponed, (int(limit) + 1, place))
         elif ticks < self.ticks:
             self.ticks, self.best = ticks, self._choice(place)
@@ -219,7 +222,7 @@ class PathRanking:
             if search.settled:
                 yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
-                # Once many combinations were simulated, others only up to the limit.
+                # After many simulations, further combinations are simulated only up to the limit.
                 limited = self.looked >= _MANY and search.bound <= self._limit
                 looked = search.looked
                 search.follow(self._limit if limited else inf)
@@ -325,7 +328,7 @@ def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
     These are how long the resource is busy, and how long phases last before and after they use it:
     infinite where no phase does.
     """
-    if len(phases) == 1:  # a short cut, as most steps have one
+    if len(phases) == 1:  # a shortcut, as most steps have one phase
         [phase] = phases
         single = [phase.alone_seconds, phase.alone_seconds]
         for name in names:

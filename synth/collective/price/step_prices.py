@@ -80,6 +80,7 @@ class Simulator:
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
         self.system = system
         self.choice = choice
+        # One cache per simulator: a decorator on the methods would keep every simulator alive.
         self.lines = cache(self._lines)
         self.by = cache(self._algorithm_lines)
 
@@ -162,6 +163,8 @@ class Simulator:
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, grid, payload_bytes)
             offered, size = lines[instruction], sizes[move.buffers]
+            # An id is a safe key here: ``lines`` keeps every tuple alive. Hashing its lines is
+            # slow.
             step = id(offered), size
             if step not in steps:
                 steps[step] = [line.work(size) for line in worth(offered, size)]
@@ -236,6 +239,7 @@ class Simulator:
         fitted = self.system.calibration and self.system.calibration.protocols
         lines: list[PriceLine] = []
         for protocol in ways[0].protocols:
+            # A calibrated system is priced by the protocols that were measured, and by no others.
             if not fitted or protocol.value in fitted:
                 by_group = [way.line(self.system, protocol) for way in ways]
                 lines.append(max(by_group, key=_waiting_time))
