@@ -193,7 +193,7 @@ def _in_network_passed(at: GroupPlace) -> float:
 
 
 def _around_passed(at: GroupPlace) -> float:
-    """Each piece of an all-to-all takes the shorter way around a ring: k²/4 hops for each member."""
+    """Each piece of an all-to-all goes the shorter way around a ring: k²/4 hops for each member."""
     k = at.group
     return k * k // 4 / k * at.edges / at.child
 
