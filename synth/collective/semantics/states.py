@@ -53,7 +53,7 @@ def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
 
 
 def _holdings(tables: TruthTables, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
-    """One holding per setting, zero or not, of the digits that make a difference."""
+    """One holding for each combination, zero or not, of the digits that make a difference."""
     depth = tables.depth
     scattered = kinds(tables, state)
     summed = _summed_digits(tables, state)
