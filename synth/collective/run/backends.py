@@ -182,6 +182,7 @@ def check_trial(name: str, devices: int, trial: TrialRequest) -> None:
 
 
 def _parse_result(printed: str) -> TrialResult:
+    # The report is the last JSON line: libraries may print lines of their own before it.
     for line in reversed(printed.splitlines()):
         if line.startswith("{"):
             return _RESULT.validate_python(json.loads(line))
