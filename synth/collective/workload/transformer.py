@@ -1,7 +1,6 @@
-"""Derives a job from the shape of a transformer and how it is trained.
+"""Derives a job from the shape of a transformer and its training settings.
 
-The formulas are written into the job as in the papers, with names, so that the file can be read and
-changed:
+The job contains the formulas of the papers, with names, so that its file can be read and changed:
 
 * tensor and pipeline parallelism, the number of parameters: Narayanan et al., "Efficient
   Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, arXiv 2104.04473;
