@@ -23,7 +23,8 @@ NO_CHOICE = Infeasible("no choice is allowed by all that it is put together with
 
 @dataclass(frozen=True, eq=False)
 class Pairwise:
-    """``alone[v]`` has the cost of each state of a variable, ``pairs[v, w]`` of each pair; v < w.
+    """``alone[v]`` has the cost of each state of a variable, ``pairs[v, w]`` that of each pair; v <
+    w.
 
     Costs are not negative, and may be infinite.
     """
@@ -38,7 +39,7 @@ class Pairwise:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For each variable, those that it shares an edge with, in order."""
+        """For each variable, the variables that share an edge with it, in order."""
         found: list[list[int]] = [[] for _ in self.alone]
         for first, second in sorted(self.pairs):
             found[first].append(second)
