@@ -1,8 +1,8 @@
 """Writes schedules as versioned JSON documents, and reads them.
 
 ``docs/schedule.md`` explains the document, ``docs/schedule.schema.json`` is its schema. The models
-in ``schema.py`` define it; documents are written without them, because validating long lists of
-groups takes longer than writing them.
+in ``schema.py`` define the document; documents are written without the models, because validating
+long lists of groups takes longer than writing them.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ a segment too, because a proxy does it later. The past of a segment is a bit set
 two accesses to one chunk, one of them a write, one must be in the other's past.
 
 The plan is launched twice, with new input that the rank's user writes as soon as its own kernel has
-ended; the output then belongs to the user, too. So anything still in flight, a peer's late write or
-a proxy's late read, is a race, and so is a write to the output of a rank whose user still reads it.
+ended; the output then belongs to the user as well. So any access still in flight, such as a peer's
+late write or a proxy's late read, is a race, and so is a write to the output of a rank whose user
+still reads it.
 """
 
 from __future__ import annotations
@@ -255,7 +256,7 @@ class _PlanExecutor:
                 assert_never(op)
 
     def _settle(self, block: BlockState) -> None:
-        """Makes what all threads of a block did or saw past: they have met at a barrier."""
+        """Moves everything that the threads of a block did or saw into the past, at a barrier."""
         block.past |= block.segment | block.coming
         block.coming = 0
         for channel, bit in block.puts:

@@ -46,7 +46,7 @@ class TraceSlice:
 
 @dataclass(frozen=True)
 class Track:
-    """A row of the trace. Viewers take ids for those of an operating system, so all differ."""
+    """A row of the trace. Viewers treat ids as those of an operating system, so all differ."""
 
     pid: int
     tid: int
