@@ -1,7 +1,8 @@
 """A lower bound on the seconds of a request, which no schedule can beat: counting cuts.
 
-A *part* is a subset of the devices, such as a node. What must cross its border is counted in
-buffers of the request, for groups of k members that all work at once. There are two ways to count.
+A *part* is a subset of the devices, such as a node. The data that must cross its border is counted
+in buffers of the request, for groups of k members that all work at once. There are two ways to
+count.
 
 One part that holds p members of a group must send and receive this many buffers:
 
@@ -22,7 +23,7 @@ for an all-reduce; for an all-to-all, the sum of what each part sends.
 An all-reduce needs 2 (M - 1) where nothing between the parts reduces: M - 1 buffers must come
 together and M - 1 go back out. With switches that reduce, the same holds if each switch is counted
 as part of one of the parts it joins: links from switches to other parts then count as well. (Such
-switches also copy, but what enters a part is what its own devices get.)
+switches also copy, but only the data for its own devices enters a part.)
 
 Nothing completes before one message has arrived. Launches belong to the library rather than the
 machine and are not counted, so the bound holds for any number of calls. For one group of all
@@ -163,7 +164,7 @@ def _best_case_system(system: System) -> System:
     """Returns the machine with the faster of description and measurement for every link.
 
     A bound must not exceed a measurement, and a description may be wrong. Slower measurements are
-    ignored: they show what a runtime reached, not what a link can carry.
+    ignored: they show the rate that a runtime reached, not the rate of a link.
     """
     measured = system.calibration
     if measured is None or measured.families:
@@ -295,9 +296,10 @@ def _seconds_of_parts(grouped: GroupedGoal, level: int) -> Iterator[float]:
 def _seconds_of_calls(grouped: GroupedGoal, level: int) -> float:
     """Seconds per byte of buffer of an all-reduce in which every child is a part.
 
-    Counts what leaves and what enters parts together, over both directions of all links. The M
-    parts of a group are reduced to one sum and get it back, each in M - 1 merges. A message moves 2
-    buffers for one merge; a call through a switch that joins s parts moves s + 1 for s - 1 merges.
+    Counts the data that leaves and enters all parts together, over both directions of all links.
+    The M parts of a group are reduced to one sum and get it back, each in M - 1 merges. A message
+    moves 2 buffers for one merge; a call through a switch that joins s parts moves s + 1 for s - 1
+    merges.
     """
     system = grouped.system
     reducing = [j for j in range(level + 1) if is_crossed(system, j) and system.links[j].reduces]

@@ -1,8 +1,8 @@
 """Chooses each step's algorithm to minimise the time of a program whose segments overlap.
 
 Alone, a step takes the algorithm that is fastest for its buffer. Where segments overlap, other
-segments hide a step's waiting, and what counts is how long it keeps links busy: a ring may beat a
-tree, and an in-network sum may beat both. The best choice depends on the other steps, so all
+segments hide a step's waiting, and only the time for which it keeps links busy counts: a ring may
+beat a tree, and an in-network sum may beat both. The best choice depends on the other steps, so all
 combinations are tried, except for algorithms that another dominates: it waits no longer and keeps
 no link busy for longer.
 """

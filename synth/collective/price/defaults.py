@@ -1,13 +1,14 @@
-"""What the runtime does by default: NCCL's algorithms for one collective, and its choice.
+"""The default of the runtime: NCCL's algorithms for one collective, and its choice.
 
 Each algorithm is priced by our simulator, like any step of a program: rings and trees over all
 rails, switches that reduce (NVLS), and over several nodes these with trees between (NVLS-tree). An
 algorithm runs by the protocol that NCCL's model finds fastest for it, and the model chooses among
 the algorithms; the model's own seconds are never shown. A program's step may take any algorithm and
-protocol at the same prices, so the program of the plain collective alone is never dearer. Over
-several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``); that
-is the runtime's choice there and may beat any program. On a calibrated system the runtime chooses
-as its rows show: the fastest algorithm or that of NCCL's model, and the fastest protocol.
+protocol at the same prices, so the program that is the plain collective alone never has a higher
+price. Over several dimensions of a torus XLA uses the links of all, in several phases
+(``torus_default``); that is the runtime's choice there and may beat any program. On a calibrated
+system the runtime chooses as its rows show: the fastest algorithm or that of NCCL's model, and the
+fastest protocol.
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ def choose_default(
             picked[name] = pick_fastest(candidates, payload_bytes)
         elif goal.apart:
             fit = (line for line in candidates if short and line.protocol is Protocol.LL)
+            # The first candidate is the line of the Simple protocol.
             picked[name] = next(fit, candidates[0])
         else:
             modelled = [ranks.seconds(goal, name, c.protocol, payload_bytes) for c in candidates]

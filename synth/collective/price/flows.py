@@ -53,7 +53,8 @@ class FlowResult:
 
     ``seconds``: when the last flow ended, or where the simulation stopped. ``begins`` and ``ends``,
     shape (flows, segments), have NaN where nothing began or ended; flow f is group ``groups[f]`` of
-    phase ``phases[f]``. ``carried_bytes``, shape (links,): what a segment puts on each link.
+    phase ``phases[f]``. ``carried_bytes``, shape (links,): the bytes that a segment puts on each
+    link.
     """
 
     network: Network
@@ -132,7 +133,7 @@ def simulate(
 
 
 class _Course:
-    """All flows of a schedule: what they wait for, the links they use, and their rates.
+    """All flows of a schedule: their predecessors, the links they use, and their rates.
 
     ``uses`` and ``ceilings`` are shares of the rate of a flow's step alone, which carries a segment
     in ``claims`` seconds.

@@ -30,7 +30,7 @@ class Interval:
     """The range of seconds in which a price is expected to lie.
 
     ``among_machines``: the range covers other machines. All prices of one machine then err
-    together, and the range does not say which of two is lower.
+    together, and the range does not order two prices.
     """
 
     low_seconds: float

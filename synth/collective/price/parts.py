@@ -119,6 +119,7 @@ def _outward_rate(
         whole = system.hierarchy.devices_in_child(outer)
         if link.domain is Domain.SWITCH:
             reached = count_busy_blocks(grouped.roles[outer + 1 :], block)
+            # Neighbours that begin inside a block may reach a part of one more block.
             blocks = min(reached, -(-devices // block) + (not aligned))
             total += blocks * system.port_bytes_per_second(outer)
             continue

@@ -1,12 +1,13 @@
-"""What prices can resolve: two programs whose prices differ by less are one answer.
+"""The resolution of prices: two programs whose prices differ by less are one answer.
 
 Two prices of one machine err together. Both count bytes over the same links, so a program that
-sends the same bytes twice is slower at any speed of the links. So a price is split into what it
-*owes* to each source of error: an algorithm by a protocol, and what it waits for (messages, a
-level's links, memory). Within one source the error is one unknown, the same for both programs,
-between the lowest and the highest truth that measurements allow; different sources are independent.
-3 ms by rings over the nodes' NICs can be distinguished from 4 ms by rings over the same NICs,
-though each may be off by 40%; 3 ms by rings cannot be distinguished from 4 ms through switches.
+sends the same bytes twice is slower at any speed of the links. So a price is split into the parts
+that it *owes* to each source of error: an algorithm by a protocol, and the resource that it waits
+for (messages, a level's links, memory). Within one source the error is one unknown, the same for
+both programs, between the lowest and the highest truth that measurements allow; different sources
+are independent. 3 ms by rings over the nodes' NICs can be distinguished from 4 ms by rings over the
+same NICs, though each may be off by 40%; 3 ms by rings cannot be distinguished from 4 ms through
+switches.
 
 So the speed-up of one program over another lies in an interval over all values of the unknowns. As
 a function of one unknown (the others held) it is a quotient (p + q z) / (r + s z), which is
@@ -156,7 +157,7 @@ def _quotient(above: float, below: float) -> float:
 
 
 def sum_estimates(weighted: Iterable[tuple[float, PriceEstimate]]) -> PriceEstimate:
-    """The weighted sum of several prices as one; what they owe to the same source adds up."""
+    """The weighted sum of several prices as one; their parts owed to the same source add up."""
     ticks, owed, finest = 0.0, dict[PriceErrorSource, Ends](), FINEST
     for weight, estimate in weighted:
         ticks += weight * estimate.ticks
@@ -194,7 +195,7 @@ def largest_near(ticks: int, share: float = FINEST) -> int:
 
 
 def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice]) -> PriceEstimate:
-    """A price and what it owes to each source, from the phases of all segments.
+    """A price and the parts that it owes to each source, from the phases of all segments.
 
     Where phases overlap, the price of the whole owes each source the share that the source has in
     the sum of the phases, as in an interval.
@@ -218,8 +219,8 @@ def estimate_as_shown(
 ) -> PriceEstimate:
     """The estimate that separates shown answers: without a calibration, the seconds alone.
 
-    A single factor for a whole machine does not say which of two programs is faster. ``prices``, of
-    all segments, are read only on a calibrated system.
+    A single factor for a whole machine does not order two programs. ``prices``, of all segments,
+    are read only on a calibrated system.
     """
     if system.prices == "calibrated":
         return estimate_price(system, ticks, prices)

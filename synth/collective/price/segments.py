@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Phases = tuple[PhaseWork, ...]
 Choices = Sequence[Phases]
-"""What a step may do: its phases by each of several algorithms, the fastest alone first."""
+"""The options of a step: its phases by each of several algorithms, the fastest alone first."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int
 
 
 def bound_ticks(seconds: float | Floats) -> Floats:
-    """Lower bounds in ticks from seconds; rounding never lifts one above a price."""
+    """Lower bounds in ticks from seconds; rounding never lifts a bound above a price."""
     return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
@@ -82,7 +82,7 @@ class _ChoiceSearch:
     """Simulates the choices of all steps of a program in the order of their bounds. Mutable.
 
     ``best`` holds the choice of each step in the cheapest combination so far, the first in that
-    order among ties; ``looked`` counts the combinations that have had their turn.
+    order among ties; ``looked`` counts the combinations tried.
     """
 
     def __init__(self, choices: Sequence[Choices], segments: int) -> None:
@@ -154,10 +154,10 @@ class _ChoiceSearch:
 class PathRanking:
     """Prices of paths in segments, the cheapest first. Mutable.
 
-    ``paths`` are lists of labels. ``moves`` holds, for each number of segments, what every label
-    may do in one segment: its phases by one algorithm, or by each of several. ``enough`` is the
-    number of paths the caller expects to need at most: dearer ones are simulated only until that is
-    known. ``looked`` counts the combinations that have had their turn, simulated to the end or not.
+    ``paths`` are lists of labels. ``moves`` holds, for each number of segments, the options of
+    every label in one segment: its phases by one algorithm, or by each of several. ``enough`` is
+    the most paths that the caller expects to need: dearer paths are simulated only until they are
+    known to be dearer. ``looked`` counts the combinations tried, simulated to the end or not.
     """
 
     def __init__(

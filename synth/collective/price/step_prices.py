@@ -86,7 +86,7 @@ class Simulator:
 
     @cached_property
     def of_runtimes(self) -> Simulator:
-        """This simulator if the runtime can follow its choice, else one that chooses by itself."""
+        """This simulator if the runtime can follow its choice, else one with ``Choice.AUTO``."""
         runtime_has = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
         return self if runtime_has else Simulator(self.system)
 
@@ -253,7 +253,7 @@ class Simulator:
         )
 
     def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> AlgorithmWay:
-        """What one algorithm does on every level, before a protocol gives it a price."""
+        """The work of one algorithm on every level, before a protocol gives it a price."""
         self.system.check_even()
         counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)

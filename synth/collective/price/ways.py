@@ -1,4 +1,4 @@
-"""What an algorithm does on every level, and its price as a line in the size of the buffer."""
+"""The work of an algorithm on every level, and its price as a line in the size of the buffer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PriceLine:
         )
 
     def work(self, size_bytes: float) -> PhaseWork:
-        """What a buffer of ``size_bytes`` demands of the machine."""
+        """The demands of a buffer of ``size_bytes`` on the machine."""
         busy = {name: size_bytes * load for name, load in self.resources}
         return PhaseWork(self.waiting_seconds(size_bytes), busy)
 
@@ -90,7 +90,7 @@ class PriceLine:
 
 @dataclass(frozen=True)
 class AlgorithmWay:
-    """One algorithm for one collective among given groups: what it does at every level.
+    """One algorithm for one collective among given groups: its work at every level.
 
     For each level: the bytes on its busiest link and their seconds at the described bandwidth, per
     byte of buffer; the hops of a message; how many messages wait for each other. The cheapest
@@ -181,7 +181,7 @@ class AlgorithmWay:
     def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
         """How many messages over each level keep a gap to the one before.
 
-        Those that wait for each other; where all are sent at once, those that one member sends.
+        The messages that wait for each other; where all are sent at once, those of one member.
         """
         return self.peers if self.at_once else tuple(counted)
 
