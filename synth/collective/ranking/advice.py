@@ -189,13 +189,13 @@ def top(
 ) -> Report:
     """Returns the k best programs for a request, proved, with the placement to run them on.
 
-    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
-    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is
-    the whole tensor on each device; ``segments`` is the one number of segments to try beside 1,
-    None for several; ``request`` is a ``Goal``, as "all-reduce".
+    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System; ``axes``
+    maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the whole
+    tensor on each device; ``segments`` is the only number of segments to try in addition to 1, None
+    for several; ``request`` is a ``Goal``, as "all-reduce".
 
-    Where all axes are reduced over, all placements are ranked. Otherwise the one given is used,
-    else the one that frameworks lay out, the last axis innermost; the report's
+    Where all axes are reduced over, all placements are ranked. Otherwise the given placement is
+    used, or else the frameworks' placement, the last axis innermost; the report's
     ``faster_elsewhere`` has others. Raises InputError for arguments that do not fit together.
     """
     for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):

@@ -183,7 +183,7 @@ def answer_of_parts(
 ) -> Answer:
     """Returns the answer, of rank 1, for given programs, with defaults, bound and intervals.
 
-    ``ticks``: their price side by side, if a search has found it.
+    ``ticks``: their concurrent price, if a search has found it.
     """
     prices = price_parts(simulator, parts, reduction)
     judged = verdicts or [_NOT_PROVED] * len(parts)
@@ -253,7 +253,7 @@ def _all_phases(stripes: Iterable[PricedStripe]) -> Iterator[InstructionPrice]:
 
 
 def _price_side_by_side(stripes: Sequence[PricedStripe]) -> int:
-    """Returns the price in ticks of programs run side by side."""
+    """Returns the price in ticks of concurrent programs."""
     lanes = [
         Lane(tuple(price.work for price in stripe.prices), stripe.part.segments)
         for stripe in stripes

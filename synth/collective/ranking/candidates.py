@@ -49,13 +49,13 @@ from synth.search.best_first import Path
 _Slice = tuple[Labels, int, int]
 """The labels of a path, its bytes, and its number of segments."""
 _Priced = tuple[int, tuple[_Slice, ...]]
-"""The price in ticks of paths run side by side, and the paths."""
+"""The price in ticks of concurrent paths, and the paths."""
 _SEEDS = 4
 """How many of the best single programs are tried together with others."""
 _MOST_FOLLOWED = 2000
 """After this many algorithm choices, the programs known are grouped into answers."""
 _FARTHEST = 2
-"""No answer stands for programs dearer than its least price by more than this factor."""
+"""No answer stands for programs whose prices exceed its least price by more than this factor."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class CandidatePart:
 
 @dataclass(frozen=True)
 class CandidatePrograms:
-    """Programs for a reduction that run side by side, most often one.
+    """Programs for a reduction that run concurrently, most often a single program.
 
     Concurrent programs use the algorithms that keep links busy for the least time. ``key`` is the
     sort key: ticks, number of steps, canonical spellings.
@@ -117,7 +117,7 @@ class CandidateSearch:
     def best(
         self, reduction: Reduction, count: int, limit: int | None = None
     ) -> list[CandidatePrograms]:
-        """Returns the ``count`` best programs by key, none dearer than ``limit`` ticks.
+        """Returns the ``count`` best programs by key, with prices of at most ``limit`` ticks.
 
         If ``go_on`` returns False, returns the best seen so far. The search is exact among single
         programs; of the splits over several programs only the best found is included.
@@ -132,9 +132,8 @@ class CandidateSearch:
     ) -> list[DistinctAnswer[CandidatePrograms]]:
         """Returns the ``count`` best answers that prices can order.
 
-        Each is shown as its simplest member; those dearer than ``limit`` are left out. If
-        ``go_on`` returns False, or after a fixed effort, the programs known so far are
-        grouped.
+        Each is shown as its simplest member; members above ``limit`` are left out. If ``go_on``
+        returns False, or after a fixed effort, the programs known so far are grouped.
         """
         candidates = _Candidates(self, reduction)
         grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(candidates.reach)
@@ -302,7 +301,7 @@ class _Candidates:
         return reducing and not goal.apart and (goal.rounds > 1 or goal.rooted)
 
     def _phases_by(self, pick: LinePicker) -> PhasesOf:
-        """Returns a function of path and bytes to phases, for programs side by side."""
+        """Returns a function from path and bytes to phases, for concurrent programs."""
         kinds, paths, reduction = self._kinds, self._by_kind, self._reduction
         # Segments of the whole payload recur for every path, so all moves are priced at once for
         # these sizes; other sizes are rarely seen twice.

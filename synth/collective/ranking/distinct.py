@@ -142,7 +142,7 @@ class AnswerGrouping(Generic[T]):
         return self._open[self._cheapest[0][2]] if self._cheapest else None
 
     def _count_in(self, number: int, keys: Iterable[int]) -> None:
-        """Adds members to an answer; those that it is surely faster than stay open."""
+        """Adds members to an answer; members that it is surely faster than stay open."""
         shown = self._shown[number].estimate
         for key in keys:
             member = self._open.get(key)

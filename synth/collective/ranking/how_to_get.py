@@ -211,7 +211,7 @@ def _emit_command(answer: Answer) -> str:
 
 
 def _file(answer: Answer) -> str:
-    """Returns the file's name, which depends on the program, so that two rows never share one."""
+    """Returns the file's name, which depends on the program: two rows never share a file."""
     parts = [stripe.part for stripe in answer.stripes]
     slices = [(str(part.program), part.size_bytes, part.segments) for part in parts]
     stamped = stamp(answer.candidate.reduction, answer.goal, slices)
@@ -229,7 +229,7 @@ def _target(answer: Answer) -> str:
 
 
 def environment_line(answer: Answer) -> str:
-    """Returns the settings that get one call of the runtime's own.
+    """Returns the settings that select one call of the runtime's own.
 
     Empty if the runtime makes the call that way by itself or has no such way; also for programs,
     whose settings depend on the size and are in the file.

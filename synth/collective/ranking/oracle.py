@@ -107,7 +107,7 @@ class ProgramPrices:
         return self._bounds[key]
 
     def default(self, placed: PlacedGoal) -> RuntimeDefaults:
-        """Returns what the runtime does by itself."""
+        """Returns the default of the runtime."""
         key = self._key(placed)
         if key not in self._defaults:
             size, goal = placed.payload_bytes, placed.goal

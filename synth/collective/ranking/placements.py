@@ -183,7 +183,7 @@ class PlacementSearch:
         return self._request.per_placement
 
     def _many(self, kinds: Sequence[_PlacementClass]) -> bool:
-        """Whether there are so many programs that searching them takes long."""
+        """Whether there are enough programs for a long search."""
         depths = sorted(kind.depth for kind in kinds)
         sums = accumulate(map(self._library.count, depths))
         return any(programs > _MANY_PROGRAMS for programs in sums)

@@ -58,7 +58,7 @@ class Request:
 
     @property
     def goal(self) -> Goal:
-        """What the collective must achieve."""
+        """The goal of the collective."""
         return self.language.goal
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The program; where several run side by side, all of them."""
+        """The program, or all programs where several run concurrently."""
         return programs_text(str(part.program) for part in self.parts)
 
     @property
@@ -149,10 +149,11 @@ class Answer:
     """A ranked candidate with its prices, the runtime's default, its bound and its proof.
 
     ``defaults`` is what the runtime would do for the plain collective on the same placement, each
-    of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound`` is below
-    every schedule; ``limited_by`` is the resource waited for longest. ``barrier_seconds`` is the
-    price of the first stripe's program for the whole payload in one segment. ``interval`` and
-    ``baseline_interval`` are the expected ranges of measurements; None without a calibration.
+    of its options priced by name, ``baseline_seconds`` the price of the option it would choose;
+    ``bound`` is below every schedule; ``limited_by`` is the resource waited for longest.
+    ``barrier_seconds`` is the price of the first stripe's program for the whole payload in one
+    segment. ``interval`` and ``baseline_interval`` are the expected ranges of measurements; None
+    without a calibration.
 
     The answer stands for ``others`` that prices cannot order; ``least_seconds`` is the least price
     among all of them. ``estimate`` and ``baseline_estimate`` attribute the prices to sources of
@@ -320,7 +321,7 @@ class Watcher:
 class QuietWatcher(Watcher):
     """Stops when another watcher does, and reports nothing to it.
 
-    It allows as many ``processes``, if given, else as many as the other.
+    It allows ``processes`` processes if given, else as many as the other watcher.
     """
 
     def __init__(self, watcher: Watcher, processes: int | None = None) -> None:
@@ -335,7 +336,7 @@ class QuietWatcher(Watcher):
 class UnrankedWatcher(QuietWatcher):
     """Passes on the progress of one of several questions, but not the best so far.
 
-    A ranking of one system is not a ranking of all that are compared. Forks of this process report
+    A ranking of one system is not a ranking of all systems compared. Forks of this process report
     nothing: its pipes and screens belong to it alone.
     """
 
@@ -396,5 +397,5 @@ class StopFlag:
 
 
 def programs_text(programs: Iterable[str]) -> str:
-    """Returns programs that run side by side in one line, for display."""
+    """Returns concurrent programs in one line, for display."""
     return " | ".join(programs)

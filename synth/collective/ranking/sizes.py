@@ -54,7 +54,7 @@ Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 
 @dataclass(frozen=True)
 class SizeSummary:
-    """What users see of a size's answer, without its figures.
+    """The parts of a size's answer that users see, without its figures.
 
     ``line``: its environment setting; ``against``: comparison with the default; ``worth``:
     whether a deciding run is worthwhile. Where the default is kept, ``choice`` has no steps,

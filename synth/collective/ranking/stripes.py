@@ -57,7 +57,7 @@ class PathStripe:
 
 @dataclass(frozen=True)
 class StripeSplit:
-    """Stripes whose bytes sum to the payload, and their price in ticks when run side by side."""
+    """Stripes whose bytes sum to the payload, and their price in ticks when run concurrently."""
 
     stripes: tuple[PathStripe, ...]
     ticks: int
@@ -106,7 +106,7 @@ def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
 def price_of(
     stripes: Sequence[PathStripe], phases_of: PhasesOf, limit: int | None = None
 ) -> int | None:
-    """Returns the price of stripes run side by side in ticks, or None if it exceeds ``limit``.
+    """Returns the price of concurrent stripes in ticks, or None if it exceeds ``limit``.
 
     A single stripe is priced as any other program.
     """
@@ -196,7 +196,7 @@ class _Mixes:
         self.least_seconds = self._best.seconds
 
     def choices(self, singles: Sequence[int]) -> list[tuple[int, ...]]:
-        """Returns paths to run side by side: twins, those of the linear program, and pairs."""
+        """Returns paths to run concurrently: twins, those of the linear program, and pairs."""
         first = singles[0]
         found: list[tuple[int, ...]] = [(first,) * many for many in (2, 3)]
         quick = mix(self._loads[self._kinds], self._alone[self._kinds]).shares.tolist()
