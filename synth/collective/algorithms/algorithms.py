@@ -9,12 +9,12 @@ over its members, as in a runtime with several channels.
 
 In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
 reads it from all m members, and writes a result once, which the switch copies to every member. An
-all-reduce does both, each member for its own piece: (m + 1)/m buffers leave a port and as many
-enter it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
-NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
-the other way round. Ports carry both directions at once, so only the larger counts: a ring is
-slower there only in latency (NVIDIA/nccl issue 1083). A pull waits for two messages, because all
-members must first report that they are ready; a copy waits for one.
+all-reduce does both, each member for its own piece: (m + 1)/m buffers leave a port and the same
+number enter it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8
+GPUs in NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an
+all-gather the other way round. Ports carry both directions at once, so only the larger counts: a
+ring is slower there only in latency (NVIDIA/nccl issue 1083). A pull waits for two messages,
+because all members must first report that they are ready; a copy waits for one.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class AlgorithmRecipe:
     bytes that the busiest sends. ``waited(place)``: the number of messages between the children of
     one parent that wait for each other. ``spared``: the number of these, neighbours in a ring, that
     are not waited for; the cheapest are taken. ``in_turn``: messages under different parents wait
-    for each other too, as a ring goes from one to the next. ``at_once``: messages across different
-    levels do not wait for each other. ``linear``: every member sends and receives each piece at
-    most once, across any level, so a port that carries the bytes of several levels is not loaded by
-    their sum. ``memory(k)``: bytes read or written in a device's memory.
+    for each other too, as a ring goes from one parent to the next. ``at_once``: messages across
+    different levels do not wait for each other. ``linear``: every member sends and receives each
+    piece at most once, across any level, so a port that carries the bytes of several levels is not
+    loaded by their sum. ``memory(k)``: bytes read or written in a device's memory.
     """
 
     passed: Callable[[GroupPlace], float]
@@ -433,4 +433,4 @@ def offered_algorithms(
 
 
 _FALLBACKS = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
-"""The one algorithm that libraries have for a collective, whatever the caller chooses."""
+"""The only algorithm that libraries have for a collective, whatever the caller chooses."""

@@ -153,7 +153,7 @@ class Ranks:
 
     @cached_property
     def _on_nvlink(self) -> bool:
-        """Whether nodes have NVLink: LL128 requires it, so links with LL but no LL128 are not."""
+        """Whether nodes have NVLink: LL128 requires it, so links with LL but no LL128 are PCIe."""
         supported = protocols(self.system.links[level] for level in self.inside)
         return Protocol.LL not in supported or Protocol.LL128 in supported
 

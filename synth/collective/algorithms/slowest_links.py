@@ -1,7 +1,7 @@
 """How long the slowest link of each level is busy, where links or groups are not alike.
 
 The simulator lets one port stand for all ports of a level. Where links are slower or missing, or
-devices are missing, every link is loaded by itself (``link_loads``) and the slowest one stands for
+devices are missing, every link is loaded by itself (``link_loads``) and the slowest link stands for
 its level.
 """
 

@@ -30,7 +30,8 @@ class GroupPlace:
 
     The group has ``group`` members, ``parent`` of them under this parent, spread over ``children``
     of its children, and ``child`` of them in the child at hand: for 16 GPUs on two nodes, seen from
-    one node, 16, 16, 2 and 8. Where pieces are not ``equal``, one may be nearly the whole buffer.
+    one node, 16, 16, 2 and 8. Where pieces are not ``equal``, a piece may be nearly the whole
+    buffer.
     """
 
     group: int
