@@ -78,6 +78,7 @@ def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:
     own = coordinates(placement)
     place = np.ravel_multi_index([own[name] for name in names], shape)
     wanted = np.ravel_multi_index([at[name] for name in names], shape)
+    # ``place`` is a permutation, and argsort inverts a permutation.
     return np.asarray(np.argsort(place)[wanted])
 
 

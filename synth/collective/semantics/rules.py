@@ -1,4 +1,4 @@
-"""What a program means: the rules of the reduction language, and the derivation of a program.
+"""The meaning of programs: the rules of the reduction language, and derivations by them.
 
 The rules are those of grouped collectives on a state "chunk x contributor" per device, as in P²
 (Xie et al., MLSys 2022, arXiv 2110.10548), on digits instead of counts. They are applied on the
@@ -50,10 +50,10 @@ class Setting:
 
 
 class InstructionContext:
-    """An instruction together with the state before it: what its preconditions inspect.
+    """An instruction together with the state before it, as its preconditions inspect them.
 
-    ``held`` is what the participants hold. ``rows`` is a table over devices and chunks: which
-    chunks each participant holds, from any contributor.
+    ``held`` is the part of the state that the participants hold. ``rows`` is a table over devices
+    and chunks: which chunks each participant holds, from any contributor.
     """
 
     __slots__ = ("_together", "held", "rows", "setting", "space")
@@ -72,7 +72,7 @@ class InstructionContext:
         return self._together
 
     def first(self) -> State:
-        """What the first member of each group holds, given to all of them."""
+        """The contents of the first member of each group, given to all its members."""
         return self.space.some(self.held & self.setting.leaders, self.setting.members)
 
     def rows_alike(self) -> bool:
@@ -311,8 +311,7 @@ class Rulebook:
         return state & self._watched == self.end
 
     def at_least(self, state: State) -> int:
-        """A lower bound on the remaining steps: 0 at the goal, 1 where one step may reach it, else
-        2.
+        """A lower bound on the remaining steps: 0 at the goal, 1 if one may reach it, else 2.
 
         One step may be enough where every row is present (a last all-reduce, reduce, reduce-scatter
         or all-to-all adds none), where all present rows are finished (a last all-gather finishes
@@ -356,7 +355,7 @@ def derive(
 
 
 def derive_on(derivation: Derivation, tree: Tree) -> Derivation:
-    """The same program, derived again on another tree with as many digits."""
+    """The same program, derived again on another tree with the same number of digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
     derived = derive(Program(steps), tree, derivation.goal)
     if isinstance(derived, Refusal):

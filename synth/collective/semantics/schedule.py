@@ -76,15 +76,15 @@ Phase = Exchange | Transpose
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What every device does, phase by phase, to execute a program for a reduction.
+    """The work of every device, phase by phase, to execute a program for a reduction.
 
     The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts,
     and each of these into ``pieces`` equal pieces. Every segment goes through all phases, whose
     sizes are those of one segment. Phase j of a segment waits for phase j-1 of the same segment and
     for phase j of the segment before.
 
-    Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
-    the last of which may be shorter. Each piece is padded by itself, and a segment is a part of
+    Where the ``goal`` is ``in_pieces``, as an all-gather's is, there is a piece for each member,
+    and the last piece may be shorter. Each piece is padded by itself, and a segment is a part of
     every piece, so the caller's pieces do not depend on the segments.
 
     ``op`` is the reduction operation. The operation must not depend on the order of operands, and
