@@ -85,8 +85,8 @@ def prove_groups(
 ) -> Verdict:
     """Decides whether steps over explicit groups are sound and reach a goal for all the devices.
 
-    The payload is cut in ``chunks``, by default as many as devices. Groups may be uneven and need
-    not cover all devices; devices outside keep what they have. In a refutation devices and chunks
+    The payload is cut in ``chunks``, by default one chunk per device. Groups may be uneven and need
+    not cover all devices; devices outside keep their contents. In a refutation devices and chunks
     are plain numbers. Raises InputError for a device that does not exist or is in two groups of one
     step, an empty group, pieces that do not match the groups, a collective that is not one of the
     goal's, and a goal in pieces without exactly one chunk per device.

@@ -67,8 +67,8 @@ def replay(
 
     Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
     pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
-    each of k members, of which the last may be shorter; results have whole pieces, the shorter ones
-    padded with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. A
+    each of k members, and the last pieces may be shorter; results have whole pieces, the shorter
+    pieces padded with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. A
     broadcast reads only the buffers of first members; after a reduce all others hold zeros.
     ``before`` is called with each phase before it runs, and may raise to stop.
     """
