@@ -10,7 +10,7 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 
 NAME = "step"
-"""The name of such a job."""
+"""The name of a job without a file."""
 
 
 @dataclass(frozen=True)

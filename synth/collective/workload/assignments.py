@@ -77,8 +77,8 @@ def assignments(job: Workload, devices: int) -> tuple[Sizes, ...]:
 
     For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2. Sizes
     follow the order of the job file, the last axis fastest; an axis of any size takes the divisors
-    of the number of devices. Raises InputError if no sizes fit, with a hint at what would, and for
-    more than ``MOST_ASSIGNMENTS``.
+    of the number of devices. Raises InputError if no sizes fit, with a hint at sizes that fit, and
+    for more than ``MOST_ASSIGNMENTS``.
     """
     names = [axis.name for axis in job.axes]
     divisors = _divisors(devices)

@@ -1,4 +1,4 @@
-"""One placement for a whole job: the one with the least exposed communication time.
+"""One placement for a whole job: the placement with the least exposed communication time.
 
 A choice is one size for each axis that the job leaves open, and one placement. Each collective gets
 its best program on that choice; its seconds are multiplied by its calls per step and by the share

@@ -25,7 +25,7 @@ class TransformerShape:
     network has ``feed_forward`` inner columns (by default 4 times ``hidden``) and a gate if
     ``gated``. ``classic`` means biases and LayerNorm, as in GPT. ``tied`` means one matrix for
     embedding and logits; ``positions`` counts learned positions. With ``experts`` every layer's
-    feed-forward network is that many experts, ``experts_per_token`` of which process a token.
+    feed-forward network is that many experts, and ``experts_per_token`` of them process a token.
     Raises InputError for inconsistent numbers.
     """
 

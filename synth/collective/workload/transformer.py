@@ -195,6 +195,8 @@ class _JobBuilder:
         else:
             yield "layer_parameters", f"attention_parameters + network_parameters + {norms}"
         positions = " + positions * hidden" if shape.positions else ""
+        # A single stage has both the embedding and the logits; the busiest of several has one of
+        # them.
         yield "ends", "max(1, 2 / pipeline)" if self._has("pipeline") else 2
         copies = "" if shape.tied else "ends * "
         yield "embedding_parameters", f"{copies}vocabulary * hidden{positions}"
