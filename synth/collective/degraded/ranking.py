@@ -178,7 +178,7 @@ def judge_program(program: GroupProgram, ranks: int) -> Verdict:
 
 
 def only_axis(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
-    """The one axis, of all present devices. Raises InputError for any others."""
+    """The only axis, of all present devices. Raises InputError for any other axes."""
     if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
         given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
         raise InputError(
