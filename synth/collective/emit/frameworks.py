@@ -82,6 +82,7 @@ class FrameworkRankOrder:
                 f"the name of axis {axis.name!r} does not say what it splits",
                 hint=f"names that do: {', '.join(KINDS)}",
             )
+        # Without an axis of its own, sharding uses the axis of the data, as ZeRO does.
         if kind is Parallelism.SHARD and kind not in self.order:
             kind = Parallelism.REPLICATE
         if kind not in self.order:

@@ -48,6 +48,7 @@ def write(source: EmitSource) -> Files:
     try:
         return _write_stripes("jax", source, explicit=False)
     except CannotExpressError:
+        # Groups by axis names cannot leave devices out; explicit groups can.
         return _write_stripes("jax", source, explicit=True)
 
 

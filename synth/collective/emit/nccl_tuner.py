@@ -9,7 +9,7 @@ all-to-all of sends, for which it asks no tuner.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
-* names are lower case, unknown ones silently become allreduce, ring and simple; lines of 256
+* names are lower case, unknown names silently become allreduce, ring and simple; lines of 256
   characters or more are cut in two, comments too;
 * the first matching row wins, unless NCCL has marked its algorithm and protocol as impossible: then
   the search continues;

@@ -149,7 +149,7 @@ def request_words(schedule: Schedule) -> dict[str, Any]:
 
 
 def _stripes(source: EmitSource) -> list[dict[str, Any]]:
-    """Returns template variables of each program that runs side by side, its steps by mesh axes."""
+    """Returns template variables of each concurrent program, with its steps by mesh axes."""
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with number_stripe_errors(source, number):

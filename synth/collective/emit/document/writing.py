@@ -51,7 +51,7 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
 
 
 def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> Json:
-    """Returns schedules that run side by side as the keys and values of a document."""
+    """Returns concurrent schedules as the keys and values of a document."""
     return {
         **_origin(stripes[0], system),
         "devices": stripes[0].devices,
@@ -156,7 +156,7 @@ def read(text: str) -> Schedule:
 
 
 def read_stripes(text: str) -> tuple[Schedule, ...]:
-    """Returns the schedules that run side by side in a document: one, or those of its stripes.
+    """Returns the concurrent schedules of a document: a single one, or those of its stripes.
 
     Raises InputError as ``read`` does.
     """

@@ -75,7 +75,7 @@ class ReadyWait(Enum):
 
 @dataclass(frozen=True)
 class RankRound:
-    """A round of one rank: what it sends, what it receives, and its local move afterwards."""
+    """A round of one rank: the messages it sends and receives, and its local move afterwards."""
 
     phase: int
     sent: list[Message]

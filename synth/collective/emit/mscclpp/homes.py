@@ -18,6 +18,7 @@ from synth.collective.semantics.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
 BUFFERS = (INPUT, OUTPUT, SCRATCH)
+# Above every index, as offsets have 32 bits: a place is a buffer times SPAN, plus an index.
 SPAN = 2**32
 
 Numbers = npt.NDArray[np.int64]

@@ -23,7 +23,7 @@ MOST_RANK_COPIES = 32
 class BlockLayout:
     """The division of a GPU's work into threadblocks.
 
-    The payload is cut into ``copies``, processed side by side for speed; each copy's chunks are cut
+    The payload is cut into ``copies``, processed concurrently for speed; each copy's chunks are cut
     into ``lanes`` if one threadblock would exceed a limit of the format. All threadblocks of a GPU
     must run at once, or a threadblock could wait for a peer that never runs; so there are at most
     ``MOST_BLOCKS``, fewer than any such GPU has processors. ``MOST_BLOCKS_OF_ALL`` and

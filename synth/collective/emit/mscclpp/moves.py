@@ -119,7 +119,7 @@ def _finest_parts(schedule: Schedule) -> int:
 
 
 class _MoveBuilder:
-    """Tracks what each rank holds, in buffer order, from phase to phase.
+    """Tracks the values of each rank, in buffer order, from phase to phase.
 
     ``_held[rank]`` has a column for each value: its label, and below that its place.
     """
@@ -146,7 +146,7 @@ class _MoveBuilder:
             self._held[rank] = view.transpose(axes).reshape(2, -1)
 
     def exchange(self, number: int, phase: Exchange) -> None:
-        """Appends the one or two rounds of messages of a phase, and updates what is held."""
+        """Appends the one or two rounds of messages of a phase, and updates the ranks' values."""
         collective = phase.collective
         sums, copies = Round(number), Round(number)
         groups = self._place[phase.groups]

@@ -7,19 +7,18 @@ its type that its threadblock lists, and those lists index the GPU's, the channe
 
 Sources are microsoft/mscclpp at commit 00668b4a41acbf25214c03df74d743849d8518e8, the reader
 src/core/executor/execution_plan.cc (keys, units, alignment), src/core/include/execution_common.hpp
-(limits, all of them per threadblock or per operation) and execution_kernel.hpp (what operations
-do), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc (which
-channels are joined, scratch). They imply:
+(limits, all of them per threadblock or per operation) and execution_kernel.hpp (the effects of
+operations), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc
+(which channels are joined, scratch). They imply:
 
 * ``index`` and ``size`` count chunks of input size / ``input_chunks``, which must be output size /
   ``output_chunks``. Both must be a multiple of ``buffer_alignment`` x chunks, so
   ``min_message_size`` is one unit of that: of the output of an all-gather, else of the input.
 * The name of the ``collective`` and ``inplace`` only choose the plan for a caller of the NCCL
   interface (src/ext/nccl/nccl.cc and, at 03599e27d78e4c662bb068fb75859c06ee437e4e,
-  algorithm_selector.cc). It selects broadcasts too, but ignores the
-  root; there is no reduce at all. A reduce-scatter whose output is a piece of its input does not
-  count as in place there. It does not select all-to-alls yet: such a plan is for the executor
-  itself.
+  algorithm_selector.cc). It selects broadcasts too, but ignores the root; there is no reduce at
+  all. A reduce-scatter whose output is a piece of its input does not count as in place there. It
+  does not select all-to-alls yet: their plans are for the executor itself.
 * Offsets are 32 bits wide. Scratch is allocated for the whole allocation that contains the input,
   up to ``max_message_size``, so this size limits scratch to 64 MiB where the payload allows it. For
   an all-gather it is the size of the output, so the input counts once per member.

@@ -73,7 +73,7 @@ def prove(
     Pieces are in the order of ranks. It also checks that a separate input is only read, keys,
     positions and sizes, the limits of the format, that channels are paired, that no threadblock
     deadlocks, and that no signal is left over. If no group names another's ranks, groups are
-    executed one by one, and equal ones (up to ranks) only once; errors then count the ranks
+    executed one by one, and equal groups (up to ranks) only once; errors then count the ranks
     inside the group.
     """
     try:
@@ -127,7 +127,7 @@ def _move(came: list[_Cell], goes: list[_Cell], segment: int, past: int) -> None
 
 
 def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
-    """Returns the chunk that all cells hold, and their ranks, of which none may occur twice."""
+    """Returns the chunk that all cells hold, and their ranks; no rank may occur twice."""
     chunk, ranks = cells[0].chunk, 0
     for cell in cells:
         if cell.chunk != chunk:

@@ -67,7 +67,7 @@ class Chart:
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rows without their bars, for a table beside the drawing."""
+        """Returns the rows without their bars, for a table next to the drawing."""
         rows = [
             {
                 "kind": row.kind,

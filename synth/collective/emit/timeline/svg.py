@@ -38,7 +38,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 def write(source: EmitSource) -> Files:
-    """Returns the drawing, and its contents as JSON for a table beside it."""
+    """Returns the drawing, and its contents as JSON for a table next to it."""
     drawn = chart(source)
     data = {"program": str(source.schedule.program), **drawn.as_json()}
     return {

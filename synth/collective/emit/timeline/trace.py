@@ -177,7 +177,7 @@ def _stripe_and_step(source: EmitSource, run: PhaseRun) -> Event:
 
 
 def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
-    """Yields devices that act together, and what to show of their group."""
+    """Yields devices that act together, and the arguments that describe their group."""
     if isinstance(phase, Transpose):
         yield phase.devices.tolist(), {}
         return
