@@ -77,7 +77,7 @@ def supervise(
 def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[bytes]:
     """Starts a process in its own session, so that its descendants can be killed with it.
 
-    Where Linux's setpriv exists, the process also ends when this one is killed.
+    Where Linux's setpriv exists, the process also ends when this process is killed.
     """
     guard = _guard_command()
     words = list(command.words)
