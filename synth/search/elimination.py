@@ -26,7 +26,7 @@ from synth.search.space import BestFound, Found, Infeasible, Optimal
 MOST_ENTRIES = 10**7
 
 Names = tuple[int, ...]
-"""The variables of a table in order, one an axis."""
+"""The variables of a table in order, one per axis."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ def take_out(adjacent: Sequence[set[int]], variable: int) -> set[int]:
 def _count_missing_edges(adjacent: Sequence[set[int]], variable: int) -> int:
     """Returns how many edges between a variable's neighbours are missing."""
     neighbours = adjacent[variable]
+    # Each difference contains ``near`` itself, and both ends count each missing edge.
     return sum(len(neighbours - adjacent[near]) - 1 for near in neighbours) // 2
 
 

@@ -114,7 +114,7 @@ class _MessageRun:
         return total
 
     def _send(self, share: Costs, speaker: int, listener: int) -> float:
-        """Sends a message, normalised to a minimum of 0; returns what was subtracted.
+        """Sends a message, normalised to a minimum of 0; returns the amount subtracted.
 
         ``share`` is the part of the sender's costs that goes to each receiver.
         (ufunc.reduce, because array methods take longer to start than ``reduce`` takes

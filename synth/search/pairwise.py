@@ -23,8 +23,7 @@ NO_CHOICE = Infeasible("no choice is allowed by all that it is put together with
 
 @dataclass(frozen=True, eq=False)
 class Pairwise:
-    """``alone[v]`` has the cost of each state of a variable, ``pairs[v, w]`` that of each pair; v <
-    w.
+    """``alone[v]`` has the cost of each state of a variable, ``pairs[v, w]`` of each pair; v < w.
 
     Costs are not negative, and may be infinite.
     """
