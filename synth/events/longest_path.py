@@ -68,7 +68,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """Tasks without circular waits: what each waits for, and a topological order.
+    """Tasks without circular waits: their predecessors, and a topological order.
 
     ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors,
     and, for a task that needs several resources, the tasks before it on the others. Made by
