@@ -33,14 +33,15 @@ def time_with_contention(
     """Returns when each task begins and ends; ``seconds`` are those of each task alone.
 
     ``uses``: for each task, the shared resources by number and the fraction that it occupies at
-    full speed, above 0 and at most 1. ``ceilings``: the share at which a task is as fast as
-    alone; 1 by default. A thread that needs a tenth of a core has ceiling 0.1 and occupies one
-    core by 1: like one that needs a whole core, it gets up to half.
+    full speed, above 0 and at most 1. ``ceilings``: the level at which a task is as fast as alone;
+    1 by default. A thread that needs a tenth of a core has ceiling 0.1 and uses the core with
+    fraction 1: like a thread that needs the whole core, it gets up to half.
     """
     moved = [bool(used) and total > 0 for used, total in zip(uses, seconds, strict=True)]
     alone = [0.0 if moves else total for moves, total in zip(moved, seconds, strict=True)]
     before = [tasks.waits(task) for task in range(len(seconds))]
     limits = ceilings or [1.0] * len(uses)
+    # At its ceiling a task moves at level ``limit``, so it takes ``total`` seconds alone.
     work = [total * limit for total, limit in zip(seconds, limits, strict=True)]
     engine = Engine(Course([1] * len(seconds), alone, moved, before), FlowPaces(uses, limits, work))
     for _ in engine.moments():

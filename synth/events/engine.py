@@ -1,13 +1,13 @@
 """Discrete events: tracks process items in turn, wait for each other and share resources.
 
 A *track* does one thing at a time: a phase of a pipeline, a group of devices, a task of a step. Its
-item s begins when its item s - 1 has ended and so has item s on every track in its ``before``. An
-item first waits (a message's latency, or all the seconds of a task of known length) and then, if
-its track moves anything, is moved at a pace set by the caller. Whenever a track starts or stops
-moving, ``Shares`` returns the paces that change: fair shares of links, a queue that serves one at a
-time (others have pace 0), or a pace of the track's own.
+item s begins when its item s - 1 and item s of every track in its ``before`` have ended. An item
+first waits (a message's latency, or all the seconds of a task of known length) and then, if its
+track moves anything, is moved at a pace set by the caller. Whenever a track starts or stops moving,
+``Shares`` returns the paces that change: fair shares of links, a queue that serves one at a time
+(others have pace 0), or a pace of the track's own.
 
-A given order of tasks on a resource is expressed as predecessors; then there is no queue, and an
+A given order of tasks on a resource is expressed by predecessors; then there is no queue, and every
 end is a longest path. Results are deterministic, bit for bit: moments that differ only by rounding
 are merged, and within a moment tracks come in the order in which their events were scheduled.
 """
@@ -29,17 +29,17 @@ class Shares(Protocol):
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> Iterable[tuple[int, float]]:
-        """Stops and starts tracks; returns the tracks whose paces change, with these.
+        """Stops and starts tracks; returns the tracks whose paces change, with their new paces.
 
-        A pace is the share of an item that is moved in a second. A track may leave and
-        arrive at once, with its next item. The result has every track that arrives.
+        A pace is the share of an item that is moved in a second. A track may leave and arrive in
+        one call, with its next item. The result includes every arriving track.
         """
 
 
 @dataclass(frozen=True)
 class Course:
-    """The work, one entry a track: the number of items, the seconds each waits, whether it is
-    then moved, and the tracks that come before.
+    """The work, one entry per track: the number of items, the seconds that each item waits, whether
+    it is moved afterwards, and the tracks that come before.
     """
 
     items: Sequence[int]
@@ -51,8 +51,8 @@ class Course:
 class Engine:
     """The items in progress, and the moments of the next events.
 
-    For each track, ``done`` is the number of ended items; ``begins`` and ``ends`` are when
-    items began to wait and ended, so far.
+    For each track, ``done`` is the number of ended items; ``begins`` and ``ends`` are the moments
+    at which items began to wait and ended, so far.
     """
 
     def __init__(self, course: Course, shares: Shares) -> None:
@@ -113,6 +113,7 @@ class Engine:
                 self._met[track] = met
                 self._expected.setdefault(before[met], []).append(track)
                 continue
+            # The next item checks all predecessors again, from the first.
             self._met[track] = 0
             self.begins[track].append(now)
             wait = course.waits[track]
@@ -131,6 +132,7 @@ class Engine:
     def _pending(self) -> bool:
         """Drops replaced events; returns whether any event is left."""
         queue, tickets = self._queue, self._ticket
+        # Replaced events stay in the heap: a ticket that is no longer its track's is stale.
         while queue and tickets[queue[0][2]] != queue[0][1]:
             heappop(queue)
         return bool(queue)

@@ -1,8 +1,8 @@
 """Times tasks whose order on each resource is given: a longest path, without a queue.
 
 A task starts when its predecessors and the task before it on its resource have ended. Two tasks of
-1 s and 2 s on one resource, the second also after a task of 4 s elsewhere, end at 1, 6 and 4 s.
-A queue by ready time would be another schedule: it may run first what the plan has second.
+1 s and 2 s on one resource, the second also after a task of 4 s elsewhere, end at 1, 6 and 4 s. A
+queue by ready time would be another schedule: it may run the second task first.
 
 >>> tasks = arrange_tasks(before=[(), (2,), ()], queues=[[0, 1], [2]])
 >>> begins, ends = time_tasks(tasks, [1.0, 2.0, 4.0])
@@ -43,8 +43,8 @@ class CircleError(ValueError):
 class Levels:
     """Tasks grouped by the length of the longest chain before them, for vectorised timing.
 
-    ``order`` lists them so. ``waits`` has one array for each length: a row for each task with
-    the places in ``order`` of all it waits for, padded with -1.
+    ``order`` lists the tasks by group. ``waits`` has one array per group: a row for each task with
+    the places in ``order`` of all tasks that it waits for, padded with -1.
     """
 
     order: Integers
@@ -53,7 +53,7 @@ class Levels:
     def ends(self, seconds: Floats) -> Floats:
         """Returns when each task ends in many plans, of shape (tasks, plans) like ``seconds``.
 
-        Tasks of one level are timed at once: in a pipeline, one on every rank.
+        Tasks of one level are timed at once: in a pipeline, one task on every rank.
         """
         ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
         takes, begin = seconds[self.order], 0
@@ -68,7 +68,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """Tasks without circular waits: what each waits for, and a topological order.
+    """Tasks without circular waits: their predecessors, and a topological order.
 
     ``previous`` is the task before it on its resource, or -1; ``before`` are its predecessors,
     and, for a task that needs several resources, the tasks before it on the others. Made by
@@ -109,8 +109,9 @@ class TaskOrder:
 def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> TaskOrder:
     """Orders tasks by their predecessors and the sequence of each resource; a task may need none.
 
-    Each resource advances until a task lacks a predecessor, and resumes when that is done, so
-    time is linear in tasks and predecessors. Raises CircleError if some can never start.
+    Each resource advances until a task lacks a predecessor, and resumes when that predecessor is
+    done, so the time is linear in tasks and predecessors. Raises CircleError if some can never
+    start.
     """
     previous, following, needed = _resource_neighbours(before, queues)
     done = bytearray(len(before))
@@ -165,6 +166,7 @@ def time_tasks(tasks: TaskOrder, seconds: Sequence[float]) -> tuple[list[float],
     before, previous = tasks.before, tasks.previous
     begins, ends = [0.0] * len(seconds), [0.0] * (len(seconds) + 1)
     for task in tasks.sequence:
+        # ``ends`` has an extra 0 at index -1 for tasks that are first on their resource.
         begin = ends[previous[task]]
         for earlier in before[task]:
             if ends[earlier] > begin:

@@ -2,15 +2,15 @@
 
 A flow at level y occupies y times its part of each of its resources; no resource is occupied by
 more than 1, and no flow exceeds its own ceiling. Levels are max-min fair: no flow can be raised
-without lowering one that is no higher. They are unique: every flow is at its ceiling or has a
-*bottleneck*, a full resource on which no flow is higher. (Bertsekas, Gallager: Data Networks,
+without lowering a flow whose level is no higher. They are unique: every flow is at its ceiling or
+has a *bottleneck*, a full resource on which no flow is higher. (Bertsekas, Gallager: Data Networks,
 6.5.2.)
 
-So a change need not be propagated to all flows. Raised again from 0 are the flows that start, and
-those whose bottleneck is used by a flow that starts, stops or is raised again; all others are held.
-A held flow that is then higher on a bottleneck than its owners is raised again with them, and so on
-until every flow has its bottleneck. The levels equal those of raising all flows, up to rounding;
-``NEAR`` keeps rounding from counting as a difference.
+So a change need not be propagated to all flows. The flows that start are raised again from 0, and
+so are flows whose bottleneck is used by a flow that starts, stops or is raised again; all others
+are held. A held flow that is then higher on a bottleneck than the owners of that bottleneck is
+raised again with them, and so on until every flow has its bottleneck. The levels equal those of
+raising all flows, up to rounding; ``NEAR`` keeps rounding from counting as a difference.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Floats = npt.NDArray[np.float64]
 def scarce_uses(flow: Numbers, resource: Numbers, part: Floats, ceilings: Floats) -> list[Uses]:
     """Returns the uses of each flow, without resources that never decide a flow's level.
 
-    Entry i says that ``flow[i]`` at level 1 occupies ``part[i]`` of ``resource[i]``; ceilings
-    are what each flow reaches alone. Left out are resources that all their flows at their
-    ceilings do not fill, and those dominated by a resource with the same flows and no smaller
-    parts. A link may then be overloaded by a share of ``NEAR``.
+    Entry i: ``flow[i]`` at level 1 occupies ``part[i]`` of ``resource[i]``; ceilings are the levels
+    that flows reach alone. Resources that their flows do not fill even at their ceilings are left
+    out, and so are resources dominated by a resource with the same flows and no smaller parts. A
+    link may then be overloaded by a share of ``NEAR``.
     """
     resources = 1 + int(resource.max(initial=-1))
     full = np.bincount(resource, part * ceilings[flow], resources) > 1 + NEAR
@@ -76,7 +76,7 @@ def _maximal_rows(rows: list[Floats]) -> list[Floats]:
 
 
 Rooms = Mapping[int, float]
-"""What the held flows leave of each resource."""
+"""The part of each resource that the held flows leave free."""
 
 Sharers = Mapping[int, Sequence[tuple[int, float]]]
 """For each resource, the raised flows on it with their parts."""
@@ -132,7 +132,7 @@ class Sharing:
                 self._busy[resource] = sum(part * levels[flow] for flow, part in users.items())
 
     def _stop_at(self, flow: int, which: int) -> None:
-        """Records what stops a flow: a resource, or its ceiling."""
+        """Records the bottleneck of a flow: a resource, or its ceiling."""
         before = self._bottleneck[flow]
         if before != which:
             if before != CEILING:
@@ -144,8 +144,8 @@ class Sharing:
     def _settle(self, rising: list[int]) -> list[int]:
         """Raises flows, and those affected in turn; returns those with new levels.
 
-        ``rooms`` is what the held flows leave of each resource, ``sharers`` the raised
-        flows on it.
+        ``rooms`` is the part of each resource that the held flows leave free, ``sharers`` the
+        raised flows on it.
         """
         levels, busy, owners, all_uses = self.levels, self._busy, self._owners, self._uses
         before: dict[int, float] = {}
@@ -206,7 +206,8 @@ class Sharing:
     def _find_stops(
         self, rising: Iterable[int], rooms: Rooms, sharers: Sharers
     ) -> tuple[dict[int, float], dict[int, int], list[tuple[float, int]]]:
-        """Returns how far each flow could rise alone, what stops it there, and a heap of stops.
+        """Returns the level to which each flow could rise alone, its bottleneck there, and a heap
+        of stops.
 
         A stop is a level at which a resource, or a flow's own top (``~flow``), ends a rise.
         It may move up: once some flows of a resource are stopped, the others reach its
@@ -264,7 +265,7 @@ class FlowPaces:
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> Iterator[tuple[int, float]]:
-        """Stops and starts flows; returns those whose paces change, with these."""
+        """Stops and starts flows; returns the flows whose paces change, with their new paces."""
         levels, seconds = self._sharing.levels, self._seconds
         found = self._sharing.change(leaving, arriving)
         return ((flow, levels[flow] / seconds[flow]) for flow in found)

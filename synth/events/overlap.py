@@ -1,10 +1,10 @@
-"""The time of a schedule whose payload is cut into segments whose steps overlap.
+"""The time of a schedule that processes its payload in segments with overlapping steps.
 
 Phase j of segment s waits for phase j-1 of segment s and for phase j of segment s-1. A phase first
 waits for its messages (latency) and then occupies resources, which phases in flight share;
 ``events.engine`` finds when each ends. All groups of a step behave alike, so a phase is one fluid
 flow over all its resources: its speed is the share of its own fastest pace, and speeds are max-min
-fair. Several pipelines of segments may run side by side; they are independent, but share resources.
+fair. Several pipelines of segments may run concurrently; they are independent, but share resources.
 
 Conservative in two ways: the busiest ports of two phases are assumed to be the same ports, and so
 are the two directions of a link. With one segment the price equals that of barriers, exactly.
@@ -21,7 +21,7 @@ from math import inf
 from synth.events.engine import NEAR, Course, Engine
 
 _SLACK = 1e-9
-"""A predicted end must exceed a limit by this share: more than rounding can add."""
+"""The share by which a predicted end must exceed a limit: more than rounding can add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,7 @@ class PhaseWork:
     busy: Mapping[str, float]
 
     def __hash__(self) -> int:
+        # The generated hash would fail: a mapping is not hashable.
         return hash((self.latency_seconds, *self.busy.items()))
 
     @cached_property
@@ -114,7 +115,7 @@ def simulate_lanes(lanes: Sequence[Lane]) -> tuple[PhaseSpan, ...]:
 
 
 def makespan_within(lanes: Sequence[Lane], limit_seconds: float = inf) -> float:
-    """Returns when the last segment of all lanes ends; infinity if that must exceed the limit.
+    """Returns when the last segment of all lanes ends; infinity if the end must exceed the limit.
 
     The work of the busiest resource plus its idle time so far bounds the end from below; so
     does each phase: its remaining segments, one after another, and the phases after it. The
@@ -160,14 +161,14 @@ def makespan_seconds(phases: Sequence[PhaseWork], segments: int) -> float:
 def _end_seconds(  # noqa: C901 - calls cost half
     lanes: Sequence[Lane], latest: float, busiest: str, idles: float
 ) -> float:
-    """Returns when all lanes end, as an ``Engine`` would; infinity once that exceeds ``latest``.
+    """Returns when all lanes end, as an ``Engine`` would; infinity once the end exceeds ``latest``.
 
-    It also does once the ``busiest`` resource, while it has work left, has idled over ``idles``
-    seconds.
+    Also returns infinity once the ``busiest`` resource, while it has work left, has idled for more
+    than ``idles`` seconds.
 
-    Planning needs thousands of ends, each of a few tracks. So the next event is found by a scan
-    over all tracks, which is faster than a queue, and no spans are kept. Within a moment tracks
-    come in another order than in the engine, which changes no time.
+    Planning needs thousands of such ends, each of a few tracks. So a scan over all tracks, which is
+    faster than a queue, finds the next event, and no spans are kept. Within a moment tracks come in
+    another order than in the engine, which changes no time.
     """
     shares = PhasePaces(lanes)
     course = shares.course(lanes)
@@ -246,8 +247,7 @@ class PhasePaces:
     def course(self, lanes: Sequence[Lane]) -> Course:
         """Returns a track for every phase of every lane, each after the phase before it.
 
-        So at most one segment is in each phase at a time, the earlier segments in the later
-        phases.
+        At most one segment is in each phase at a time, earlier segments in later phases.
         """
         before: list[tuple[int, ...]] = []
         for lane in lanes:
@@ -263,7 +263,7 @@ class PhasePaces:
     def change(
         self, leaving: Collection[int], arriving: Collection[int], now: float
     ) -> list[tuple[int, float]]:
-        """Returns the share of its transfer that each moving phase does in a second."""
+        """Returns the share of its transfer that each moving phase completes in a second."""
         for track in leaving:
             self._moving ^= 1 << track
         for track in arriving:
@@ -290,7 +290,8 @@ class PhasePaces:
 def _fair_speeds(moving: tuple[Slopes, ...]) -> list[tuple[int, float]]:
     """Returns the speeds of phases that move together, by their places.
 
-    All speeds rise alike until a resource is full; then those of the others, and so on.
+    All speeds rise equally until a resource is full; then those of the remaining phases rise, and
+    so on.
     """
     speeds: list[tuple[int, float]] = []
     rising = [*enumerate(moving)]

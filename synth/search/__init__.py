@@ -1,9 +1,9 @@
-"""Searches that know no domain: states, moves and prices come from the caller.
+"""Domain-independent searches: states, moves and prices come from the caller.
 
-The best programs are the cheapest paths in a graph of states, but nothing here knows programs: a
-vertex is any hashable, a move has a label, and each label has a price. So searches are tested on
-puzzles that can be checked by hand, and one graph, walked once, can be priced for every machine.
-From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
+The best programs are the cheapest paths in a graph of states, but this package knows nothing of
+programs: a vertex is any hashable, a move has a label, and each label has a price. So searches are
+tested on puzzles that can be checked by hand, and one graph, walked once, can be priced for every
+machine. From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
 
 >>> from synth.search.best_first import Puzzle, explore
 >>> def moves(number):
@@ -16,7 +16,7 @@ From 1 to 10 by adding 3 or doubling, where doubling costs five times as much:
 11 x2 +3 x2
 12 x2 x2 +3 +3
 
-``space`` has the possible answers of searches without paths. ``elimination`` and
+``space`` defines the possible answers of searches without paths. ``elimination`` and
 ``message_passing`` minimise sums of pairwise costs. ``front`` finds the Pareto front of two costs,
 as seconds and bytes:
 

@@ -1,4 +1,4 @@
-"""Cheapest paths to a goal in a graph that is discovered as it is walked.
+"""Cheapest paths to a goal in a graph that is discovered during the walk.
 
 Vertices are hashable, moves are labelled, and the caller gives each label a price. ``explore``
 walks the graph once; its result can be priced many times, and each pricing yields the paths to the
@@ -21,11 +21,12 @@ V = TypeVar("V", bound=Hashable)
 L = TypeVar("L", bound=Hashable)
 Integers = npt.NDArray[np.int64]
 BEYOND = 1 << 61
-"""A price above every path's; labels and sums of prices stay below it."""
+"""A price above that of every path; prices of labels and their sums stay below it."""
 
 _Partial = tuple[int, int, tuple[int, ...], int, int, tuple[int, ...]]
 """A partial path: the price of its best completion, total moves of that completion, ranks so far,
-price so far, vertex, labels so far. So a heap's order is the order of the answers."""
+price so far, vertex, labels so far. The tuples' order is therefore the order of the answers.
+"""
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class PathGraph(Generic[V, L]):
         weights = prices[self.labels]
         owners = np.unique(self.sources)
         for _ in range(self.max_moves):
+            # Capped, so that repeated sums of ``BEYOND`` do not overflow int64.
             reached = np.minimum(weights + tables[-1][self.targets], BEYOND)
             table = np.full(len(self.vertices), BEYOND, dtype=np.int64)
             if len(owners):
@@ -201,9 +203,9 @@ class Path:
 def explore(
     puzzle: Puzzle[V, L], max_moves: int, *, go_on: Callable[[int], bool] = lambda expanded: True
 ) -> PathGraph[V, L]:
-    """Walks everything that can be on a path of at most ``max_moves`` moves to a goal.
+    """Walks every vertex that may be on a path of at most ``max_moves`` moves to a goal.
 
-    ``go_on`` is called before each expansion but the start's with the number of expanded
+    ``go_on`` is called before each expansion except that of the start, with the number of expanded
     vertices, and stops the walk by returning False; the result is then not ``complete``.
     """
     numbers: dict[V, int] = {puzzle.start: 0}

@@ -26,7 +26,7 @@ from synth.search.space import BestFound, Found, Infeasible, Optimal
 MOST_ENTRIES = 10**7
 
 Names = tuple[int, ...]
-"""The variables of a table in order, one an axis."""
+"""The variables of a table in order, one per axis."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class EliminatedVariable:
 def min_fill(costs: Pairwise) -> tuple[Names, int]:
     """Returns an elimination order, and the entries of the largest table it needs.
 
-    The next variable is the one whose neighbours lack the fewest edges, the lowest number
-    first.
+    The next variable is always the variable whose neighbours lack the fewest edges among them, the
+    lowest number first.
     """
     states = [len(costs_of_states) for costs_of_states in costs.alone]
     adjacent = [set(near) for near in costs.neighbours]
@@ -74,7 +74,7 @@ def min_fill(costs: Pairwise) -> tuple[Names, int]:
 
 
 def take_out(adjacent: Sequence[set[int]], variable: int) -> set[int]:
-    """Joins all neighbours of a variable to each other instead of to it, and returns them."""
+    """Joins all neighbours of a variable to each other, removes the variable, and returns them."""
     neighbours = adjacent[variable]
     for near in neighbours:
         adjacent[near] |= neighbours - {near}
@@ -85,6 +85,7 @@ def take_out(adjacent: Sequence[set[int]], variable: int) -> set[int]:
 def _count_missing_edges(adjacent: Sequence[set[int]], variable: int) -> int:
     """Returns how many edges between a variable's neighbours are missing."""
     neighbours = adjacent[variable]
+    # Each difference contains ``near`` itself, and both ends count each missing edge.
     return sum(len(neighbours - adjacent[near]) - 1 for near in neighbours) // 2
 
 

@@ -1,9 +1,9 @@
 """Maps a function over a queue of items in forked processes of this machine.
 
-The first items are processed here, until the rest may be worth a process. Then processes are
-forked, which inherit all that this one knows, and each takes one item after another, so that what
-it learns serves its later items. An item is drawn only when a process is free to begin it, so it
-can hold what is known by then, as the k-th price so far. Only items and results are sent. Results
+The first items are processed in this process, until the rest may be worth a fork. Then processes
+are forked, which inherit all state of this process, and each takes one item after another, so that
+its caches serve its later items. An item is drawn only when a process is free to begin it, so it
+can contain recent results, such as the k-th price so far. Only items and results are sent. Results
 come in the order of the items and do not depend on the number of processes.
 
 >>> class Two:
@@ -39,15 +39,15 @@ MOST = 8
 """The most processors used unless a caller says more: each process may need as much memory."""
 
 FORKS = "fork" in get_all_start_methods() and sys.platform != "darwin"
-"""Whether processes can be forked. If not, all work is done in this one."""
+"""Whether processes can be forked. If not, all work is done in this process."""
 
 WORTH_SECONDS = 0.25
-"""Seconds of work done here first: what has taken this long may well take as long again,
-and starting processes costs a tenth of it.
+"""Seconds of work done in this process first: work that has taken this long may well take as long
+again, and starting processes costs a tenth of it.
 """
 
 GUESSES = 5
-"""Where later items may prove needless, one extra item is begun for this many results."""
+"""Where later items may prove unnecessary, one extra item is begun for this many results."""
 
 _LOOK_SECONDS = 0.1
 """How often to ask whether to go on while forks work."""
@@ -57,7 +57,7 @@ _share: int | None = None
 
 
 class WorkControl(Protocol):
-    """The owner of work: up to ``processes`` may work at the moment, as long as ``go_on``."""
+    """The owner of work: up to ``processes`` may work at the moment, while ``go_on`` is True."""
 
     @property
     def processes(self) -> int: ...
@@ -85,19 +85,19 @@ def map_in_forks(
 ) -> Iterator[R]:
     """Yields ``work(item)`` for each item in order; items and results must be picklable.
 
-    An item may be None: there may be more once more results were taken. The first is always
-    processed; once ``go_on`` of the control is False, no more results come. ``guessed``: a result
-    may make all later items needless, and then ``items`` ends; so few are begun early that at
-    most one in ``GUESSES`` is in vain. ``known`` grows as this process learns what forks would
-    have to find out for themselves: then further items go to fresh forks. ``at_once``: the work
-    is known to be worth it, so forks begin with the first item, even if only one may work yet.
+    An item may be None: more items may follow once more results were taken. The first item is
+    always processed; once ``go_on`` of the control is False, no more results come. ``guessed``: a
+    result may make all later items unnecessary, and then ``items`` ends; so few items are begun
+    early that at most one in ``GUESSES`` is wasted. ``known`` grows as this process computes what
+    forks would otherwise compute again: further items then go to fresh forks. ``at_once``: the work
+    is known to be worth forking, so forks begin with the first item, even if only one may work yet.
 
-    An item whose process dies is processed here, so what ``work`` raises is raised here, and
-    what the system killed for its memory is tried again. Processes still working when the
-    generator is closed are killed.
+    An item whose process dies is processed in this process: an exception of ``work`` is then raised
+    here, and work that the system killed for lack of memory is tried again. Processes still working
+    when the generator is closed are killed.
     """
     coming, done, spent = iter(items), 0, 0.0
-    first = GUESSES if guessed else 1  # before that no two would be begun at once
+    first = GUESSES if guessed else 1  # with fewer results no two items would be begun at once
     while not at_once and (
         done < first or spent < WORTH_SECONDS or _allowed_processes(control) < 2
     ):
@@ -127,9 +127,9 @@ def _allowed_processes(control: WorkControl) -> int:
 
 @dataclass
 class _LookAhead:
-    """How many items are begun before earlier results are known. Mutable.
+    """The number of items to begin before earlier results are known. Mutable.
 
-    ``done`` results were yielded; ``left`` items follow, if that is known.
+    ``done`` results were yielded; ``left`` items follow, None if unknown.
     """
 
     done: int
@@ -233,7 +233,7 @@ class Team(Generic[T, R]):
         here, there = Pipe()
         others = [here, *(fork.pipe for fork in self._idle), *self._at_work]
         with warnings.catch_warnings():
-            # JAX warns of forks, as its own threads would be missing: forks do not call it.
+            # JAX warns that forks lack its threads; these forks never call JAX.
             warnings.simplefilter("ignore", RuntimeWarning)
             pid = os.fork()
         if not pid:
@@ -245,8 +245,8 @@ class Team(Generic[T, R]):
 class BackgroundWork(Generic[R]):
     """Work that a fork does while its caller does other work. Mutable context manager.
 
-    It is also the control of the other work. If no second process may work, or the
-    fork dies, the caller does the work in ``result``.
+    It is also the control of the caller's other work. If no second process may work, or the fork
+    dies, ``result`` does the work itself.
     """
 
     def __init__(self, work: Callable[[], R], control: WorkControl) -> None:
@@ -264,7 +264,7 @@ class BackgroundWork(Generic[R]):
 
     @property
     def processes(self) -> int:
-        """How many processes may work beside it."""
+        """The number of processes that the other work may use."""
         if self._team.busy:
             self._found |= self._team.collect(0.0)
         return max(1, self._control.processes - self._team.busy)
@@ -282,14 +282,14 @@ class BackgroundWork(Generic[R]):
 
 @dataclass(frozen=True)
 class _Fork:
-    """A process, our end of its pipe, and how much was known when it was forked."""
+    """A process, the parent's end of its pipe, and the value of ``known`` when it was forked."""
 
     pid: int
     pipe: Connection[Any, Any]
     known: int
 
     def end(self) -> None:
-        """Kills it."""
+        """Kills the process."""
         self.pipe.close()
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGKILL)
@@ -306,12 +306,13 @@ def _serve(
     """
     global _share
     try:
-        gc.freeze()  # collecting the parent's objects would copy their pages
+        gc.freeze()  # a collection of the parent's objects would copy their pages
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for connection in others:
             connection.close()
         coming: SimpleQueue[tuple[int, T]] = SimpleQueue()
+        # Read in a thread: the fork notices a dead parent even while it works.
         threading.Thread(target=_take_items, args=(own, coming), daemon=True).start()
         while True:
             _share, item = coming.get()

@@ -1,9 +1,10 @@
-"""The Pareto front of two costs: the choices that no other beats in both.
+"""The Pareto front of two costs: the choices that no other choice beats in both.
 
-One cost, a size, is known of all choices; of the other, seconds, there is a lower bound, for some
-effort a tighter one, and a price that takes longer. A choice is surely beaten if a priced one needs
-no more size and no more seconds than its bound. The front by bounds of those left is priced next,
-until none are left. So the front is that of pricing everything, and little is priced.
+One cost, a size, is known for all choices. The other, seconds, has a lower bound, a tighter bound
+at some effort, and a price that takes longest to compute. A choice is surely beaten if a priced
+choice has no larger size and no more seconds than the bound. The front, by bounds, of the remaining
+choices is priced next, until none remain. So the result equals that of pricing all choices, and few
+are priced.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def find_front(
 ) -> dict[int, float]:
     """Returns the numbers on the front with their seconds, the fastest and largest first.
 
-    Of equal choices the first priced stays. ``nearer`` returns tighter bounds, which are
+    Of equal choices the first to be priced stays. ``nearer`` returns tighter bounds, which are
     computed before a price, for all choices with equal bounds and sizes at once. If ``go_on``
     returns False, the front is that of the choices priced so far.
     """
@@ -42,6 +43,7 @@ def find_front(
             return dict(zip(best.tolist(), seconds[best].tolist(), strict=True))
         chosen = _front_of(left, lows, large)
         if nearer is not None and len(far := chosen[rough[chosen]]):
+            # Complex numbers compare pairs of bound and size in one call of np.isin.
             alike = np.isin(lows[left] + 1j * large[left], lows[far] + 1j * large[far])
             far = left[alike & rough[left]]
             lows[far], rough[far] = nearer(far.tolist()), False
@@ -58,6 +60,6 @@ def _front_of(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
 
 
 def _find_beaten(lows: Costs, large: Costs, seconds: Costs, sizes: Costs) -> NDArray[np.bool_]:
-    """Returns which choices a front surely beats: it has one within their bound and size."""
+    """Returns which choices a front surely beats, by a choice within their bound and size."""
     before = np.searchsorted(seconds, lows, side="right")
     return np.append(np.inf, sizes)[before] <= large

@@ -2,9 +2,9 @@
 
 TRW-S (Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", 2006):
 messages run forwards and backwards along one order of the variables. A message moves cost from one
-end of an edge to the other, which changes no choice's total; the amounts that every choice owes add
-up to the bound. The bound never falls, and where it meets the best choice decoded, that is optimal.
-Exact on trees; on other graphs a gap may remain and is reported.
+end of an edge to the other, which changes no choice's total; the amounts that every choice must pay
+add up to the bound. The bound never falls, and where it meets the best choice decoded, that is
+optimal. Exact on trees; on other graphs a gap may remain and is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLOSED = 1e-9
 """The relative gap below which floating-point sums cannot prove a difference."""
 
 ROUNDS = 1000
-"""Rounds at most, unless a caller says otherwise."""
+"""The most rounds, unless a caller gives another number."""
 
 READ = 5
 """Choices are decoded once in this many rounds: decoding takes about as long as a round."""
@@ -37,10 +37,10 @@ def pass_messages(
     gap: float = CLOSED,
     patience: int = 20,
 ) -> Found[tuple[int, ...]]:
-    """Returns the best choice found and its bound after at most so many rounds.
+    """Returns the best choice found and its bound after at most ``rounds`` rounds.
 
-    It ends when the relative gap is at most ``gap``, or when for ``patience`` rounds neither
-    the bound nor the best choice improve.
+    Stops when the relative gap is at most ``gap``, or when neither the bound nor the best choice
+    has improved for ``patience`` rounds.
     """
     allowed = costs.without_dead()
     if isinstance(allowed, Infeasible):
@@ -74,7 +74,7 @@ def pass_messages(
 def _make_finite(costs: Pairwise) -> tuple[Pairwise, float]:
     """Replaces infinity by a number above the sum of all finite costs.
 
-    Also returns a number below which all possible choices cost, and above which the others do.
+    Also returns a threshold: possible choices cost less, and all others cost more.
     """
     tables = (*costs.alone, *costs.pairs.values())
     most = sum(float(table[np.isfinite(table)].max(initial=0.0)) for table in tables)
@@ -114,7 +114,7 @@ class _MessageRun:
         return total
 
     def _send(self, share: Costs, speaker: int, listener: int) -> float:
-        """Sends a message, normalised to a minimum of 0; returns what was subtracted.
+        """Sends a message, normalised to a minimum of 0; returns the amount subtracted.
 
         ``share`` is the part of the sender's costs that goes to each receiver.
         (ufunc.reduce, because array methods take longer to start than ``reduce`` takes
@@ -152,10 +152,10 @@ class _MessageRun:
     def backward(self) -> float:
         """Passes messages once in reverse order, and returns the bound.
 
-        Every choice owes the least of each variable's costs, and the remainder is not
-        negative. A share of it, at most 1 in all, is sent along each edge to earlier
-        variables, whose common minimum is subtracted again. So all remaining costs are not
-        negative, and the subtracted sum is a bound.
+        Every choice pays at least the minimum of each variable's costs, and the remainder is not
+        negative. A share of the remainder, at most 1 in total, is sent along each edge to earlier
+        variables, and the minimum of each message is subtracted again. So all remaining costs are
+        not negative, and the subtracted sum is a bound.
         """
         bound = 0.0
         for variable in reversed(self.order):

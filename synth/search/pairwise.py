@@ -38,7 +38,7 @@ class Pairwise:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For each variable, those that it shares an edge with, in order."""
+        """For each variable, the variables that share an edge with it, in order."""
         found: list[list[int]] = [[] for _ in self.alone]
         for first, second in sorted(self.pairs):
             found[first].append(second)

@@ -1,7 +1,8 @@
 """The possible answers of searches.
 
-The optimum; the best found, with a lower bound; or a proof that nothing is feasible, with the least
-excess. A search that ended before it met anything feasible reports that instead: it proved nothing.
+The optimum; the best state found, with a lower bound; or a proof that no state is feasible, with
+the least excess. A search that ended before it found a feasible state returns ``NoneFound``, which
+proves nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ S = TypeVar("S", bound=Hashable)
 class Infeasible:
     """Why something is infeasible, and by how much: ``excess`` is never 0.
 
-    It is proved of all states, and ``excess`` is the least of all, which belongs to the state
-    described in ``because``.
+    The proof covers all states, and ``excess`` is the least of all: that of the state described in
+    ``because``.
     """
 
     because: str
@@ -31,7 +32,7 @@ class Infeasible:
 
 @dataclass(frozen=True)
 class Optimal(Generic[S]):
-    """A state than which none is cheaper."""
+    """A state that no other state undercuts."""
 
     state: S
     seconds: float
@@ -43,7 +44,7 @@ class Optimal(Generic[S]):
 
 @dataclass(frozen=True)
 class BestFound(Generic[S]):
-    """The cheapest state seen; none is below ``bound``."""
+    """The cheapest state seen; no state costs less than ``bound``."""
 
     state: S
     seconds: float
@@ -51,7 +52,7 @@ class BestFound(Generic[S]):
 
     @property
     def gap(self) -> float:
-        """By what share it may exceed the optimum: 0.001 is a tenth of a percent."""
+        """The share by which the state may exceed the optimum: 0.001 is a tenth of a percent."""
         return self.seconds / self.bound - 1 if self.bound > 0 else inf
 
 

@@ -1,20 +1,20 @@
-"""How a runtime executes one collective: rings, trees, halving, direct exchange, in the switch.
+"""How a runtime executes one collective: ring, tree, halving, direct exchange, in-network sum.
 
 Each row, of one algorithm and collective, gives the bytes that cross each level and the messages
 that wait for each other, for a buffer of one byte per device. A recipe reads how the members of a
 group are placed under one parent (``GroupPlace``), so groups may have any number of members
 anywhere. For grids one number per level is enough, outermost first: ``members[l]``, the children of
-a parent at level l that hold members of a group. Whatever a child passes on is spread evenly over
-its members, as a runtime with several channels does.
+a parent at level l that hold members of a group. The bytes that a child passes on are spread evenly
+over its members, as in a runtime with several channels.
 
 In a switch that reduces (NVLink SHARP) a member pulls the sum of a piece through the switch, which
-asks all m members for it, and writes a result once, of which the switch sends everyone a copy. An
-all-reduce does both, each member for its own piece: (m + 1)/m buffers leave a port and as many
-enter it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8 GPUs in
-NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an all-gather
-the other way round. Ports carry both directions at once, so only the larger counts: there a ring is
-slower only in latency (NVIDIA/nccl issue 1083). A pull waits for two messages, because all members
-must first report that they are ready; a copy waits for one.
+reads it from all m members, and writes a result once, which the switch copies to every member. An
+all-reduce does both, each member for its own piece: (m + 1)/m buffers leave a port and the same
+number enter it, where a ring moves 2 (m - 1)/m (NVIDIA/nccl-tests issue 238; measured from 5 to 8
+GPUs in NVIDIA/nccl issue 1455). A reduce-scatter sends a whole buffer and receives a piece, an
+all-gather the other way round. Ports carry both directions at once, so only the larger counts: a
+ring is slower there only in latency (NVIDIA/nccl issue 1083). A pull waits for two messages,
+because all members must first report that they are ready; a copy waits for one.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ def _powers_of_two(members: Members) -> bool:
 class AlgorithmRecipe:
     """One algorithm for one collective.
 
-    ``passed(place)``: bytes one participant sends across the level (and receives), at the busiest
-    child. ``demand(m)``: who sends how much to whom among m children of one parent, in units of
-    what the busiest sends. ``waited(place)``: the number of messages between the children of one
-    parent that wait for each other. ``spared``: the number of these, neighbours in a ring, that are
-    not waited for; the cheapest are taken. ``in_turn``: messages under different parents wait for
-    each other too, as a ring goes from one to the next. ``at_once``: messages across different
-    levels do not. ``linear``: every member sends and receives each piece at most once, across
-    whichever level, so levels do not add up on a port that carries the bytes of several.
-    ``memory(k)``: bytes read or written in a device's memory.
+    ``passed(place)``: bytes that one participant sends (and receives) across the level, at the
+    busiest child. ``demand(m)``: the traffic matrix among m children of one parent, in units of the
+    bytes that the busiest sends. ``waited(place)``: the number of messages between the children of
+    one parent that wait for each other. ``spared``: the number of these, neighbours in a ring, that
+    are not waited for; the cheapest are taken. ``in_turn``: messages under different parents wait
+    for each other too, as a ring goes from one parent to the next. ``at_once``: messages across
+    different levels do not wait for each other. ``linear``: every member sends and receives each
+    piece at most once, across any level, so a port that carries the bytes of several levels is not
+    loaded by their sum. ``memory(k)``: bytes read or written in a device's memory.
     """
 
     passed: Callable[[GroupPlace], float]
@@ -122,7 +122,7 @@ def _ring(rounds: int) -> tuple[Callable[[GroupPlace], float], Callable[[GroupPl
         return rounds * at.part * at.edges / at.child
 
     def waited(at: GroupPlace) -> float:
-        """All edges of the ring; each round a piece crosses all but one of them: see ``spared``."""
+        """All edges of the ring; each round a piece crosses all edges but one: see ``spared``."""
         return float(rounds * (at.children if at.outermost else at.children - 1))
 
     return passed, waited
@@ -188,18 +188,18 @@ def _there_and_back_passed(at: GroupPlace) -> float:
 
 
 def _in_network_passed(at: GroupPlace) -> float:
-    """The buffer goes out for all to pull, and the own piece for the switch to copy."""
+    """A member sends its buffer, which all pull, and its own piece, which the switch copies."""
     return (at.children + 1) / at.children / at.child
 
 
 def _around_passed(at: GroupPlace) -> float:
-    """Each piece of an all-to-all goes round a ring the shorter way: k²/4 hops for each member."""
+    """Each piece of an all-to-all goes the shorter way around a ring: k²/4 hops for each member."""
     k = at.group
     return k * k // 4 / k * at.edges / at.child
 
 
 def _around_waited(at: GroupPlace) -> float:
-    """Half way round, counted at each level as if the longest half were there."""
+    """Half of the ring, counted at each level as if the longest half were there."""
     return _ring(1)[1](at) / 2
 
 
@@ -211,7 +211,7 @@ def _memory(collective: Collective, *, whole: bool) -> Callable[[int], float]:
 
 _AR = Collective.ALL_REDUCE
 _SYNCHRONIZED = tuple(collective for collective in Collective if not collective.apart)
-"""All but the all-to-all: members reduce, or receive, the same."""
+"""All collectives except the all-to-all: members reduce or receive the same data."""
 
 
 def _splitting_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
@@ -239,13 +239,14 @@ def _splitting_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
 def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
     """Chains and trees for reduce and broadcast; "ring" is their pipelined chain.
 
-    The chain is linear: a ring cut open before the root, one for each place at which it enters a
-    child. All but one of them return into the root's child, so the slowest is cut where messages
-    are cheapest: a ring of one round, which is spared one. A port that outer levels do not pass is
-    as busy as in the root's child, where each member hands everything to the next. On a bus all
-    hops of a child count, those within and those across its border: they do add up. Trees inside
-    the root's child hang from the root in all pieces, so it receives a whole buffer there and,
-    where it is the border itself, its part of what comes from outside: levels add up.
+    The chain is linear: a ring cut open before the root, with one chain for each place at which the
+    ring enters a child. All but one of the chains return into the root's child, so the slowest
+    chain is cut where messages are cheapest: a ring of one round, which is spared one message. A
+    port without traffic of outer levels is as busy as in the root's child, where each member passes
+    everything to the next. On a bus all hops of a child count, within it and across its border:
+    there the levels do add up. Trees inside the root's child hang from the root in all pieces, so
+    it receives a whole buffer there and, where it is itself at the border, its part of the bytes
+    from outside: levels add up.
     """
     rows = {}
     for collective, chain, trees in (
@@ -269,7 +270,7 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
 
 
 def _in_network_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
-    """Through switches that reduce; a device reads and writes only what it sends and receives."""
+    """Rows for switches that reduce; a device accesses only bytes that it sends or receives."""
     rows = {}
     for collective in _SYNCHRONIZED:
         whole = collective is _AR
@@ -342,11 +343,11 @@ def recipe_at(
     """The row for one level: an algorithm's work there depends on how children are joined.
 
     Trees are double binary where a switch joins the children, and chains along the links elsewhere,
-    where the edges of a tree would pile up on them. In a mesh, rings and chains take turns with all
-    links. Where no switch reduces, an in-network algorithm works as a tree (NCCL's NVLS-tree and
-    CollNet). ``inside`` a node, what goes up a tree passes all members in sequence, because NCCL
-    has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are not
-    joined (``wraps`` is False), a ring goes out and back along it.
+    where the edges of a tree would pile up on them. In a mesh, rings and chains use all links in
+    turn. Where no switch reduces, an in-network algorithm works as a tree (NCCL's NVLS-tree and
+    CollNet). ``inside`` a node, data on its way up a tree passes all members in sequence, because
+    NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are
+    not joined (``wraps`` is False), a ring goes out and back along it.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
@@ -400,7 +401,7 @@ def offered_algorithms(
 ) -> Sequence[Algorithm]:
     """The algorithms a step may use, in the order that settles ties.
 
-    ``AUTO`` offers what fits, like ``ANY``: ``nccl_model`` says which of these a runtime has.
+    ``AUTO`` offers all that fit, like ``ANY``: ``nccl_model`` knows which of these a runtime has.
 
     Algorithms in ``unfit`` are excluded: groups that form no grid cannot use some that ``members``
     would allow. Direct exchange is not offered over several dimensions of a torus: its messages
@@ -432,4 +433,4 @@ def offered_algorithms(
 
 
 _FALLBACKS = {Collective.ALL_TO_ALL: Algorithm.DIRECT}
-"""The one algorithm that libraries have for a collective, whatever the caller chooses."""
+"""The only algorithm that libraries have for a collective, whatever the caller chooses."""

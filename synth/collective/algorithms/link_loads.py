@@ -1,9 +1,9 @@
 """The bytes that each group of a phase puts on each link: the recipes made explicit.
 
-``price.step_prices`` knows what the busiest link of each level carries; here every link has its own
-load. Both read the same recipes: where all links of a level carry the same they agree, and
-elsewhere no link carries more than the simulator's busiest. Groups are explicit; a grid is the case
-in which they look alike under every parent, so one engine serves both.
+``price.step_prices`` knows the load of the busiest link of each level; here every link has its own
+load. Both read the same recipes: where all links of a level carry equal loads they agree, and
+elsewhere no link carries more than the simulator's busiest. Groups are explicit; a grid is the
+special case of identical groups under every parent, so one engine serves both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from synth.collective.semantics.schedule import Exchange, GroupList, Phase
 
 
 class PhaseLoadKey(Structure):
-    """How a phase is executed: those facts of its price that determine its loads."""
+    """How a phase is executed: the facts of its price that determine its loads."""
 
     @property
     def algorithm(self) -> Algorithm | None: ...
@@ -76,7 +76,7 @@ def footprint(phase: Phase, price: PhaseLoadKey, wiring: Wiring) -> Footprint:
 
 
 Entry = tuple[Numbers, Numbers, Floats | float]
-"""Groups, links and the bytes of each, of one shape or broadcast to it."""
+"""Groups, links and their bytes, in arrays of one shape or broadcastable to it."""
 
 
 def sum_by_link(entries: Sequence[Entry], wiring: Wiring) -> Floats:
@@ -115,8 +115,8 @@ class Loads:
     """The loads of one collective over groups, for buffers of one byte in the largest.
 
     A recipe describes a level; here each parent is counted by itself. Of its children m hold
-    members of the group, the child at hand holds p, and whatever that child passes on is spread
-    evenly over these p. Rings of devices and halving need groups that are grids.
+    members of the group, the child at hand holds p, and the bytes that this child passes on are
+    spread evenly over these p. Rings of devices and halving need groups that are grids.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Loads:
         self._crossing, self._sent, self._received = zip(*passing, strict=True)
 
     def _member_loads(self, level: int) -> tuple[Floats, Floats, Floats]:
-        """What the members of the busiest child send, and what each member sends and receives."""
+        """The bytes sent by members of the busiest child, and sent and received by each member."""
         row, rank = self._rows[level], self.shape.levels[level].rank
         places, place_of = self.shape.places(level)
         wide = max((at.children for at in places), default=1)
@@ -169,7 +169,7 @@ class Loads:
         return waits
 
     def entries(self) -> Iterator[Entry]:
-        """Yields, level by level, what members put on links: their groups, the links, the bytes."""
+        """Yields, level by level, the loads of members: their groups, the links, the bytes."""
         shares = self.shape.shares
         for group, link, load in self._unit_entries():
             yield group, link, load if shares is None else load * shares[group]
@@ -206,7 +206,7 @@ class Loads:
                         yield *np.divmod(circle + link_there, wiring.links), circle_load
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
-        """What every member sends and receives on ports of the last of ``passing`` levels."""
+        """The bytes every member sends and receives on ports of the last of ``passing`` levels."""
         sent, received = (
             np.sum([direction[level] for level in passing], axis=0)
             for direction in (self._sent, self._received)
@@ -251,6 +251,7 @@ class Loads:
             rows.append(
                 (sender, here, digits[pair, receiver], self._crossing[level][sender] * share)
             )
+        # np.concatenate needs at least one array, and there may be no messages at this level.
         none = np.zeros(0, dtype=np.int64)
         batches = [(none, none, none, np.zeros(0)), *rows]
         sender, here, there, load = map(np.concatenate, zip(*batches, strict=True))
@@ -261,7 +262,7 @@ class Loads:
 def _shares(
     collective: Collective, row: AlgorithmRecipe, m: int, switched: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What each of m children sends, and receives, in units of what the busiest sends."""
+    """The bytes each of m children sends and receives, in units of the bytes the busiest sends."""
     demand = demand_of(collective, row, m)
     exchanged = demand.sum(axis=1), demand.sum(axis=0)
     sent, received = through_switch(collective, m) if switched else exchanged
@@ -269,7 +270,7 @@ def _shares(
 
 
 def demand_of(collective: Collective, row: AlgorithmRecipe, m: int) -> Floats:
-    """Who of m children sends how much to whom, in units of what the busiest sends.
+    """The traffic matrix among m children, in units of the bytes that the busiest sends.
 
     The first sends nothing in a reduce and receives nothing in a broadcast, even in a mesh.
     """
@@ -286,8 +287,9 @@ def route_around_circles(
 ) -> Iterator[tuple[Numbers, Numbers, Floats]]:
     """Yields the load of messages on the links of circles, per direction: circle, link, bytes.
 
-    Messages go the shorter way, split where both are equally short; on a line the only way.
+    Messages take the shorter way, split where both are equally short; a line has only one way.
     """
+    # Between two devices both ways around coincide: there is one link for each direction.
     if size == 2:
         yield circle, source, weight
         return

@@ -16,9 +16,9 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 * sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
 NCCL's quirk is kept: on one or two nodes, rings and trees are assumed to have the bandwidth inside
-a node. On more nodes they have that between nodes, but no more than inside: a channel enters a node
-by one NIC and passes its GPUs by their links (72 NICs of a rack carry four times what these do).
-Left out: CollNet, PAT, caps by kind of GPU and processor.
+a node. On more nodes they have the bandwidth between nodes, but no more than inside: a channel
+enters a node by one NIC and passes its GPUs by their links (72 NICs of a rack carry four times as
+much as these links). Left out: CollNet, PAT, caps by kind of GPU and processor.
 
 The network begins at the innermost level whose latency is above that of the devices' own level and
 includes every level outside it; the children of that level are the nodes. Bandwidths are those of
@@ -62,9 +62,9 @@ one GPU (``hasMultiRankNvml``), give up only below 2."""
 def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
     """Whether the runtime has an algorithm for a collective among devices that ``links`` join.
 
-    Trees serve all-reduces only; switches that reduce serve these and collectives in pieces;
-    all-to-alls are sent directly, and nothing else is. Recursive halving is MPI's. A torus, which
-    is XLA's, has only rings, for all-to-alls too.
+    Trees serve all-reduces only; reducing switches serve all-reduces and collectives in pieces;
+    only all-to-alls are sent directly. Recursive halving is MPI's. A torus, which is XLA's, has
+    only rings, for all-to-alls too.
     """
     torus = {link.domain for link in links} == {Domain.TORUS}
     match algorithm:
@@ -153,7 +153,7 @@ class Ranks:
 
     @cached_property
     def _on_nvlink(self) -> bool:
-        """Whether nodes have NVLink: LL128 requires it, so links with LL and no LL128 are not."""
+        """Whether nodes have NVLink: LL128 requires it, so links with LL but no LL128 are PCIe."""
         supported = protocols(self.system.links[level] for level in self.inside)
         return Protocol.LL not in supported or Protocol.LL128 in supported
 
@@ -166,7 +166,7 @@ class Ranks:
     def _bytes_per_second(
         self, goal: Goal, name: str, protocol: Protocol, size_bytes: float
     ) -> float:
-        """Bytes of buffer per second, by what a link of the algorithm carries."""
+        """Bytes of buffer per second, from the bytes on a link of the algorithm."""
         inside, between = self._rates
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
         rate = inside if self.nodes <= 2 else min(inside, between)
@@ -212,7 +212,7 @@ class Ranks:
 
 
 def _correction(protocol: Protocol, size_bytes: float) -> float:
-    """NCCL's measured table of how far trees of middle sizes fall short of the model."""
+    """The share of its modelled bandwidth that a tree reaches, by NCCL's measured table."""
     doublings = int(size_bytes // 64).bit_length() - 1
     tenths = _TENTHS[protocol]
     return tenths[doublings] / 10 if 0 <= doublings < len(tenths) else 1.0

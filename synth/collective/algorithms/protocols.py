@@ -1,7 +1,7 @@
-"""NCCL's protocols: how a receiver learns that data has come; latency and share of bandwidth.
+"""NCCL's protocols: how a receiver detects arrived data; latency and share of bandwidth.
 
-A description gives each link a latency for each protocol that it and its library support. Any price
-may use any of them, for a default as for a program, so that neither gains by it. Every call of a
+A description gives each link a latency for each protocol that it and its library support. Prices of
+defaults and of programs may use any of them, so that neither has an advantage. Every call of a
 collective also costs a launch, by NCCL's model 6.6 to 14 us: each step of a program is a call, and
 so is each segment of each step.
 """

@@ -38,7 +38,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def counted(self) -> str:
-        """Who counts bandwidth this way, in words."""
+        """The convention by which bandwidth is counted, in words."""
         return {
             CollectiveRuntime.NCCL: "as nccl-tests count it",
             CollectiveRuntime.RCCL: "as rccl-tests count it",
@@ -56,7 +56,7 @@ class CollectiveRuntime(Enum):
 
     @property
     def unmodelled(self) -> str:
-        """What is unknown of the runtime's choice; "" where a model of it is published."""
+        """What is unknown about the runtime's choice; "" where a model of it is published."""
         if self is not CollectiveRuntime.NEURON:
             return ""
         return (
@@ -80,7 +80,7 @@ class CollectiveRuntime(Enum):
 
 
 def runtime_of(device: str, media: Collection[str], *, torus: bool) -> CollectiveRuntime:
-    """The runtime by the names of devices and of link media; NCCL where neither tells.
+    """The runtime by the names of devices and of link media; NCCL where neither identifies it.
 
     ``torus``: only tori join the devices, like the TPUs of a slice.
     """

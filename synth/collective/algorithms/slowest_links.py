@@ -1,7 +1,7 @@
 """How long the slowest link of each level is busy, where links or groups are not alike.
 
 The simulator lets one port stand for all ports of a level. Where links are slower or missing, or
-devices are missing, every link is loaded by itself (``link_loads``) and the slowest one stands for
+devices are missing, every link is loaded by itself (``link_loads``) and the slowest link stands for
 its level.
 """
 
@@ -25,7 +25,7 @@ Groups = Cast | GroupList
 
 
 class SlowestLinks:
-    """The links of a system, each by itself. Raises InputError for more than ``MOST_DEVICES``."""
+    """The links of a system, each by itself. Raises InputError above ``MOST_DEVICES``."""
 
     def __init__(self, system: System) -> None:
         if system.devices > MOST_DEVICES:
@@ -33,6 +33,7 @@ class SlowestLinks:
                 f"{system.devices} devices with exceptions", hint=f"at most {MOST_DEVICES}"
             )
         self._wiring = Wiring(system)
+        # One cache per object: a decorator on the method would keep every object alive.
         self.shape = cache(self._shape)
 
     def loads(self, collective: Collective, algorithm: Algorithm, groups: Groups) -> Loads:
@@ -52,7 +53,7 @@ class SlowestLinks:
 def loads_per_level(
     loads: Loads,
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """For each level and one byte of the largest buffer: the most that a link carries, the seconds
+    """For each level and one byte of the largest buffer: the greatest load of a link, the seconds
     its slowest link is busy, and these seconds for ports that send and ports that receive.
     """
     wiring = loads.wiring

@@ -1,8 +1,8 @@
-"""Who sends how much to whom among the children of one parent: circles, chains, pairs, two trees.
+"""Traffic matrices among the children of one parent: circles, chains, pairs, two trees.
 
-Each pattern is a matrix for m children, row to column, in units of what the busiest sends. A
-``GroupPlace`` says how the members of a group are placed under that parent, a ``GroupShape`` how
-under all parents of all levels.
+Each pattern is a matrix for m children, row to column, in units of the bytes that the busiest
+sends. A ``GroupPlace`` describes how the members of a group are placed under that parent, a
+``GroupShape`` how they are placed under all parents of all levels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class GroupPlace:
 
     The group has ``group`` members, ``parent`` of them under this parent, spread over ``children``
     of its children, and ``child`` of them in the child at hand: for 16 GPUs on two nodes, seen from
-    one node, 16, 16, 2 and 8. Where pieces are not ``equal``, one may be nearly the whole buffer.
+    one node, 16, 16, 2 and 8. Where pieces are not ``equal``, a piece may be nearly the whole
+    buffer.
     """
 
     group: int
@@ -41,7 +42,7 @@ class GroupPlace:
 
     @classmethod
     def of(cls, members: Members, level: int) -> GroupPlace:
-        """The place of any member where groups are grids, where all members are alike."""
+        """The place of any member of a grid, where all members are alike."""
         inside = prod(members[level + 1 :])
         return cls(prod(members), members[level] * inside, members[level], inside)
 
@@ -173,7 +174,7 @@ class GroupShape:
 
 
 def cycle(m: int) -> Weights:
-    """A ring: half to the next member, half to the one before, as both directions carry data."""
+    """A ring: half to the next member, half to the previous, as both directions carry data."""
     demand = np.zeros((m, m))
     for i in range(m):
         demand[i, (i + 1) % m] += 0.5
@@ -182,7 +183,7 @@ def cycle(m: int) -> Weights:
 
 
 def folded_cycle(m: int) -> Weights:
-    """A ring along a line whose ends are not joined: out by every second member, back by the rest.
+    """A ring on a line with unjoined ends: out over every second member, back over the rest.
 
     For six members: 0, 2, 4, 5, 3, 1. Links carry as much as in the order of the line, where one
     message a round goes from end to end, but here none travels further than two members.
@@ -240,7 +241,7 @@ def parents(m: int) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def tree_peak(m: int) -> float:
-    """What the busiest of m children sends in an all-reduce by a double binary tree.
+    """The bytes that the busiest of m children sends in an all-reduce by a double binary tree.
 
     Each tree carries half; a child with two children in one tree is a leaf in the other.
     """
@@ -272,7 +273,7 @@ def trees_from_first(m: int) -> Weights:
 
 
 def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
-    """What each of m children sends and receives where the switch reduces and copies for them."""
+    """The bytes that each of m children sends and receives where the switch reduces and copies."""
     whole, piece, first = np.ones(m), np.full(m, 1 / m), np.eye(m)[0]
     match collective:
         case Collective.REDUCE_SCATTER:
@@ -290,13 +291,13 @@ def through_switch(collective: Collective, m: int) -> tuple[Floats, Floats]:
 def cut_ring(
     collective: Collective, passing: Sequence[int], ranks: Numbers, counts: Numbers, inside: Numbers
 ) -> tuple[Floats, Floats]:
-    """What members send and receive in rooted chains on ports that carry several levels' bytes.
+    """Bytes that members send and receive in rooted chains on ports that several levels share.
 
     Arrays have one entry per member and level, shape (members, levels): ``counts`` is the number of
     children of its parent that hold members, ``ranks`` which of these it is in, ``inside`` the
     number of members in that child. The root has rank 0 everywhere. Each chain is a ring in member
-    order cut open at the root, and begins in each child at another of its members: all but the root
-    send each piece on once, all but the last in the ring receive it once.
+    order cut open at the root, and begins in each child at a different member: all members but the
+    root pass each piece on once, all but the last in the ring receive it once.
     """
     spanned = counts > 1
     edges = np.where(spanned, (counts - 1) / counts, 0.0) / inside

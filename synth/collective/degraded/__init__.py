@@ -1,9 +1,9 @@
 """Machines that lack devices: programs over explicit groups, proved and priced at their size.
 
-With a GPU gone, levels no longer have factors: a node of seven beside nodes of eight is no grid,
-and the language of slices does not fit it. Programs then list groups of ranks, in two families
-(level by level, and through the largest even machine inside); z3 proves them at this size only, and
-prices examine every link.
+Without one of its GPUs, a machine's levels have no factors: a node of seven and nodes of eight form
+no grid, so the language of slices does not apply. Programs then list groups of ranks, in two
+families (level by level, and through the largest even machine inside); z3 proves them at this size
+only, and prices examine every link.
 
 >>> from dataclasses import replace
 >>> from hierarchies import parse_fault, load

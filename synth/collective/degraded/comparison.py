@@ -65,13 +65,13 @@ class Cost:
 def compare_machines(
     whole: System, system: System, request: Request, watcher: Watcher | None = None
 ) -> Cost:
-    """Answers a request on a whole machine and on what is left of it.
+    """Answers a request on a whole machine and on its remaining devices and links.
 
-    With devices missing, the request must have one axis; its size becomes the number that is left.
-    With axes left over, both machines use the placement that is kept. Where the simplest programs
-    would suggest that the fault makes something faster, by less than prices resolve, the cheapest
-    programs of both are compared instead. Raises InputError where nothing is missing or slower, and
-    for a request that does not fit.
+    With devices missing, the request must have one axis; its size becomes the number of remaining
+    devices. With axes left over, both machines use the same fixed placement. If the simplest
+    programs would suggest that the fault speeds something up, by less than prices resolve, the
+    cheapest programs of both machines are compared instead. Raises InputError where nothing is
+    missing or slower, and for a request that does not fit.
     """
     watcher = watcher or Watcher()
     cost = _compare_machines(whole, system, request, watcher)
@@ -85,7 +85,7 @@ def compare_machines(
 def fit_request(
     whole: System, system: System, request: Request
 ) -> tuple[Request, tuple[Axis, ...]]:
-    """The whole machine's request on the placement that is kept, and the other machine's axes.
+    """The whole machine's request on the fixed placement, and the other machine's axes.
 
     Raises InputError as ``compare_machines``; nothing is searched.
     """
@@ -127,16 +127,18 @@ def _shrink_axes(axes: Sequence[Axis], devices: int) -> tuple[Axis, ...]:
 def _keep_better_answers(
     healthy: Simulator, slower: Simulator, before: Answer, now: Report
 ) -> tuple[Answer, Answer]:
-    """The better of two answers on each machine: one machine's search may miss the other's find.
+    """The better of two answers on each machine: a search may miss what the other search found.
 
     Stripes are searched, not proved best, and with fair shares of links a faster link may end
-    later. A healthy machine can do whatever a slower one does, at that pace, so its answer is never
-    reported as the slower of the two.
+    later. A healthy machine can execute any program of a slower machine, at that pace, so its
+    answer is never reported as the slower of the two.
     """
     best = now.answers[0]
     best = min(best, move_answer(slower, before), key=_ticks)
     before = min(before, move_answer(healthy, best), key=_ticks)
     if before.candidate.ticks > best.candidate.ticks:
+        # Fair shares of links can end later on faster links: show the slower machine's program and
+        # seconds.
         paced = replace(best.candidate, reduction=before.candidate.reduction)
         before = replace(before, candidate=paced, stripes=best.stripes, limited_by=best.limited_by)
     return before, best

@@ -1,6 +1,6 @@
-"""The largest even machines inside an uneven one, and the hosts of the devices outside.
+"""The largest even machines inside an uneven machine, and the hosts of the devices outside.
 
-With a node of seven GPUs beside one of eight, one core is 2 x 7; the eighth GPU sends into it.
+For a node of seven GPUs and a node of eight, one core is 2 x 7; the eighth GPU sends into it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EvenCore:
 def find_cores(survivors: Survivors) -> tuple[EvenCore, ...]:
     """The largest even machines of two or more devices, largest first, at most ``MOST_CORES``.
 
-    Leaves out a machine that another matches or exceeds at every level: 2 x 6 beside 2 x 7.
+    Leaves out a machine that another matches or exceeds at every level, as 2 x 7 exceeds 2 x 6.
     """
     machines: dict[tuple[int, ...], Ranks] = {}
     cards = survivors.system.hierarchy.cardinalities
@@ -89,6 +89,8 @@ def _choose_units(survivors: Survivors, counts: tuple[int, ...]) -> tuple[int, R
         card = hierarchy.cardinalities[level]
         common = Counter(unit % card for unit in good)
         parents: dict[int, list[int]] = {}
+        # Positions that most parents have come first: groups then join the same position of each
+        # node.
         for unit in sorted(good, key=lambda unit: (-common[unit % card], unit)):
             parents.setdefault(unit // card, []).append(unit)
         enough = {p: sorted(u[: counts[level]]) for p, u in parents.items()

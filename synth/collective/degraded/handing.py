@@ -1,4 +1,4 @@
-"""Programs of explicit groups that users receive and return: proved again, and run on arrays."""
+"""Programs of explicit groups read back from files: proved again, and run on arrays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_on_arrays(
     repeat: int,
     op: ReductionKind = ReductionKind.SUM,
 ) -> TrialResult:
-    """Replays a program on arrays, checks the result, and times it beside the plain collective.
+    """Replays a program on arrays, checks the result, and times it and the plain collective.
 
     Raises InputError for more data than memory holds, and as ``PricedGroupProgram.check``.
     """

@@ -1,8 +1,8 @@
 """Programs of explicit groups as ordinary schedules, with the blocks that each member keeps.
 
 Every buffer holds its blocks in the order of the payload, so nothing is ever transposed. In a
-reduce-scatter of two blocks among three ranks, the first keeps the block at place 0, the second
-that at place 1, and the last nothing: places are (0,), (1,) and ().
+reduce-scatter of two blocks among three ranks, the first rank keeps the block at place 0, the
+second the block at place 1, and the last nothing: places are (0,), (1,) and ().
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _Blocks = tuple[int, ...]
 def schedule_program(program: GroupProgram, ranks: int, payload_bytes: int) -> Schedule | Failure:
     """The schedule of a program on ``ranks`` devices; it does not depend on their links.
 
-    A Failure where members of a group hold other chunks than its collective needs. Unlike z3 this
-    checks the chunks only, not the ranks whose contributions they contain.
+    A Failure if the members of a group do not hold the chunks that its collective needs. Unlike z3
+    this checks the chunks only, not the ranks whose contributions they contain.
     """
     phases = phases_of_program(program, range(ranks), pad_length(payload_bytes, program.chunks))
     if isinstance(phases, Failure):
@@ -89,6 +89,8 @@ def _follow_steps(
                 yield step, Failure(number, blocks)
                 return
             groups.append(blocks)
+            # ``own`` is each member's contribution to a gather, and its result of any other
+            # collective.
             after = [blocks.whole] * len(group) if collective.gathers else blocks.own
             held.update(zip(group, after, strict=True))
         yield step, groups
@@ -96,7 +98,7 @@ def _follow_steps(
 
 @dataclass(frozen=True)
 class _GroupBlocks:
-    """All blocks of a group, and those that each member brings (gather) or keeps (scatter)."""
+    """All blocks of a group, and the blocks each member contributes (gather) or keeps (scatter)."""
 
     whole: _Blocks
     own: Sequence[_Blocks]

@@ -1,12 +1,12 @@
-"""Programs over explicit groups for the devices that are present: a small grammar of forms.
+"""Programs over explicit groups for the devices that are present: two families of forms.
 
 Ranks number the present devices in order. There are two families of all-reduces:
 
 * *levels*: from the innermost level outwards, each unit sums to one of its devices (reduce) or to
   several with a share of the payload each (reduce-scatter). These devices all-reduce among units;
-  then the result returns inwards (broadcast, all-gather). With a node of seven GPUs beside one of
+  then the result returns inwards (broadcast, all-gather). For a node of seven GPUs and a node of
   eight there are seven shares, one per device of the smallest unit; the eighth GPU gets none.
-* *core*: the largest even machines inside the uneven one. First each device outside adds its
+* *core*: the largest even machines inside the uneven machine. First each device outside adds its
   payload to a device inside; then any program of the language runs on the core's tree; at the end
   the device outside receives the result.
 """

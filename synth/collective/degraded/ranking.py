@@ -64,8 +64,8 @@ class UnevenCandidate:
 class UnevenAnswer:
     """A ranked candidate; ``verdict`` holds for this size and these groups only.
 
-    It stands for ``others`` that prices cannot tell from it; ``against_default`` compares it with
-    the plain all-reduce.
+    It stands for ``others`` that prices cannot distinguish from it; ``against_default`` compares it
+    with the plain all-reduce.
     """
 
     rank: int
@@ -77,7 +77,7 @@ class UnevenAnswer:
 
 @dataclass(frozen=True)
 class EvenChoice:
-    """An alternative: run on an even part, without some devices."""
+    """An alternative: a run on an even part of the machine, without some devices."""
 
     core: EvenCore
     candidate: UnevenCandidate
@@ -141,7 +141,7 @@ def uneven_answers(
 
 
 def check_uneven(request: Request) -> None:
-    """Raises InputError for a request that a machine without some devices cannot be asked."""
+    """Raises InputError for requests that are not supported on a machine without some devices."""
     if request.goal is not Goal.ALL_REDUCE:
         raise InputError(
             f"{request.goal.value} on a machine that lacks devices",
@@ -156,7 +156,7 @@ def check_uneven(request: Request) -> None:
 def _compare_with_plain(
     system: System, candidate: UnevenCandidate, flat: Sequence[InstructionPrice]
 ) -> DefaultComparison:
-    """Whether prices separate a candidate from the plain all-reduce."""
+    """How a candidate compares with the plain all-reduce, within the prices' uncertainty."""
     estimate = estimate_price(system, candidate.ticks, candidate.segments * candidate.prices)
     default = estimate_price(system, sum(price.ticks for price in flat), flat)
     if estimate.surely_below(default):
@@ -171,13 +171,14 @@ def judge_program(program: GroupProgram, ranks: int) -> Verdict:
     """
     verdict = prove_groups(program.steps, ranks, chunks=program.chunks)
     failure = rehearse_on_integers(program, ranks)
+    # z3 may give up, so an Unknown with a failing replay is an error as well.
     if failure is not None and not isinstance(verdict, Refuted):
         raise AssertionError(f"{program.text}: {failure}, but {verdict}")
     return verdict
 
 
 def only_axis(axes: Sequence[Axis], over: Sequence[str], survivors: Survivors) -> Axis:
-    """The one axis, of all present devices. Raises InputError for any others."""
+    """The only axis, of all present devices. Raises InputError for any other axes."""
     if len(axes) != 1 or list(over) != [axes[0].name] or axes[0].size != survivors.count:
         given = ", ".join(f"{axis.name}={axis.size}" for axis in axes) or "no axis"
         raise InputError(
@@ -257,7 +258,7 @@ class _FamilySearch:
         return [DistinctAnswer(c, PriceEstimate(c.ticks), 0, c.ticks) for c in ranked]
 
     def _rank_distinct(self, families: Sequence[_Family]) -> list[DistinctAnswer[UnevenCandidate]]:
-        """The answers of all families that prices can tell apart."""
+        """The answers of all families that prices can distinguish."""
         grouping: AnswerGrouping[UnevenCandidate] = AnswerGrouping()
         rankings = [PathRanking(family.paths, self._phase_works(family)) for family in families]
         orders = [_ranked_paths(number, ranking) for number, ranking in enumerate(rankings)]

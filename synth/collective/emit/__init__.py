@@ -2,7 +2,7 @@
 
 A target is a row of ``TARGETS`` with a pure function from an ``EmitSource`` (a schedule, its
 prices, its verdict) to files. A target that cannot express a step raises an error with the step's
-number and the targets that can, rather than write anything but what was proved.
+number and the targets that can; it never writes anything other than the proved program.
 
 >>> from synth.collective.emit import TARGETS, target_of
 >>> [name for name, target in TARGETS.items() if target.places]

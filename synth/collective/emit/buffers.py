@@ -35,7 +35,7 @@ def follow_buffers(schedule: Schedule) -> BufferHistory:
 
 
 def _initial_sizes(schedule: Schedule) -> Devices:
-    """Returns the initial parts: a piece for an all-gather; none for a broadcast but the root's."""
+    """Returns the initial parts: a piece for an all-gather; for a broadcast only the root's."""
     goal = schedule.goal
     parts = np.full(schedule.devices, schedule.pieces if goal.gathers else 1, dtype=np.int64)
     if goal.from_first:

@@ -1,7 +1,7 @@
-"""What each framework must set for a placement: nothing, if its own rank order gives it.
+"""The settings that a placement needs in each framework: none, if its own rank order gives it.
 
 Launchers count devices host by host, and frameworks compute coordinates from those ranks. So most
-placements need no rank file: a framework has them by default, or by one flag.
+placements need no rank file: a framework produces them by default, or by one flag.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LAUNCHERS = "start the job by 'emit --target slurm' (or torchrun, rankfile) --r
 
 @dataclass(frozen=True)
 class Convention:
-    """What a placement needs in one framework.
+    """The setting that a placement needs in one framework.
 
-    ``default``: it needs nothing, and ``say`` describes the framework's order. Otherwise
-    ``say`` is the line to change, or why the framework cannot have these axes (``possible`` is
-    then False).
+    ``default``: it needs nothing, and ``say`` describes the framework's order. Otherwise ``say`` is
+    the line to change, or the reason why the framework cannot have these axes (``possible`` is then
+    False).
     """
 
     framework: str
@@ -53,7 +53,7 @@ class ConventionText(Protocol):
 
 
 def conventions(placement: Placement, torus: bool = False) -> tuple[Convention, ...]:
-    """Returns what a placement needs in every framework; on a ``torus`` of TPUs in JAX alone.
+    """Returns the settings of a placement in every framework; on a ``torus`` of TPUs in JAX alone.
 
     Devices are counted as the hierarchy counts them, host by host; a TPU's by coordinates.
     """
@@ -66,8 +66,8 @@ def conventions(placement: Placement, torus: bool = False) -> tuple[Convention, 
 def plain_order(placement: Placement) -> tuple[int, ...] | None:
     """Returns the order of axes, slowest first, in which ranks run device by device.
 
-    Axes of size 1 are left out. None if no order does: some axis is on two levels, and another
-    between.
+    Axes of size 1 are left out. None if there is no such order: some axis is on two levels, and
+    another between them.
     """
     parts = [part.axis for part in mesh(placement).axes]
     first = tuple(dict.fromkeys(parts))
@@ -75,7 +75,7 @@ def plain_order(placement: Placement) -> tuple[int, ...] | None:
 
 
 def _convention_of(name: str, framework: FrameworkRankOrder, placement: Placement) -> Convention:
-    """Returns what a placement needs in a framework that computes coordinates from ranks."""
+    """Returns the setting of a placement in a framework that computes coordinates from ranks."""
     try:
         slowest = framework.positions(placement.axes)
     except InputError as error:
@@ -241,6 +241,7 @@ def summarize_conventions(found: Iterable[ConventionText]) -> Iterator[tuple[str
     lines: dict[str, list[str]] = {}
     for convention in found:
         if not convention.default:
+            # Lines that differ only in the framework's name at their end are merged into one.
             say = convention.say.removesuffix(convention.framework.lower())
             lines.setdefault(say, []).append(convention.framework)
     for say, frameworks in lines.items():

@@ -2,7 +2,7 @@
 
 Megatron's rank 1 is the second tensor-parallel process of the first pipeline stage, whatever a
 job's axes are called. So an axis has a *kind* of parallelism, derived from its name, and a
-framework is a row: its kinds in its order, slowest first, with its own names.
+framework is a row: the kinds in its order, slowest first, with its own names for them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS: Mapping[str, Parallelism] = {
 
 
 def kind_of(name: str) -> Parallelism | None:
-    """Returns what an axis with this name splits, or None for an unknown name."""
+    """Returns the kind of parallelism of an axis name, or None for an unknown name."""
     plain = name.lower().replace("-", "_")
     return KINDS.get(plain) or KINDS.get(plain.removesuffix("_parallel"))
 
@@ -50,8 +50,8 @@ def kind_of(name: str) -> Parallelism | None:
 class FrameworkRankOrder:
     """A framework with a rank order of its own.
 
-    ``order``: its kinds with its names for them, slowest first. ``apart``: pairs of kinds that
-    it puts in separate grids over the same ranks, so that no single grid has both, and why.
+    ``order``: its kinds with its names for them, slowest first. ``apart``: pairs of kinds that it
+    puts in separate grids over the same ranks, so that no single grid has both, with the reason.
     """
 
     title: str
@@ -82,6 +82,7 @@ class FrameworkRankOrder:
                 f"the name of axis {axis.name!r} does not say what it splits",
                 hint=f"names that do: {', '.join(KINDS)}",
             )
+        # Without an axis of its own, sharding uses the axis of the data, as ZeRO does.
         if kind is Parallelism.SHARD and kind not in self.order:
             kind = Parallelism.REPLICATE
         if kind not in self.order:

@@ -26,11 +26,11 @@ from synth.collective.semantics.schedule import Exchange, Phase, Transpose
 
 @dataclass(frozen=True)
 class _PhaseStep:
-    """What a phase needs beyond its collective and groups.
+    """Properties of a phase beyond its collective and groups.
 
     * ``alone``: devices that take no part get groups of one;
-    * ``everyone``: devices that should take no part do so anyway, because JAX needs groups of one
-      size where members give or get pieces;
+    * ``everyone``: idle devices take part anyway, because JAX needs groups of one size where
+      members send or receive pieces;
     * ``idle``: a transpose of buffers that no later phase reads, left out.
     """
 
@@ -48,6 +48,7 @@ def write(source: EmitSource) -> Files:
     try:
         return _write_stripes("jax", source, explicit=False)
     except CannotExpressError:
+        # Groups by axis names cannot leave devices out; explicit groups can.
         return _write_stripes("jax", source, explicit=True)
 
 

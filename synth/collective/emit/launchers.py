@@ -2,8 +2,8 @@
 
 Ranks are numbered by the axes as given, or in a framework's order if the options name one; in
 machine order launchers need no file. A launcher knows hosts and counts the processes of one host in
-the order of their ranks; a separate mapping gives each process its device, in the order in which it
-sees the devices.
+the order of their ranks; a separate mapping gives each process its device, by the order in which
+the process sees devices.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _about(source: Placed) -> dict[str, Any]:
 
 
 def _header(source: Placed, how: list[str]) -> list[str]:
-    """Returns comment lines on what the ranks of a file are, and how the file is used."""
+    """Returns comment lines that explain the ranks of a file, and how to use the file."""
     placement, order = source.placement, rank_order(source)
     axes = ", ".join(f"{axis.name}={axis.size}" for axis in placement.axes)
     counted = [placement.axes[place].name for place in order.slowest_first(placement.axes)]
@@ -268,8 +268,8 @@ def _header(source: Placed, how: list[str]) -> list[str]:
 def _device_script(source: Placed, variable: str, how: list[str]) -> str:
     """Returns a script that shows a process its host's devices, in the order of their ranks.
 
-    Launchers number a host's processes by rank, so local process i finds its device at position
-    i, where programs look for it.
+    Launchers number a host's processes by rank, so local process i finds its device at position i,
+    where programs expect it.
     """
     ranks = seats(source)
     visible = [ranks[ranks[:, 0] == host, 1].tolist() for host in range(len(hosts(source)))]

@@ -2,7 +2,7 @@
 
 A parallelism axis of size 8 on two levels as 2 x 4 becomes two mesh axes, ``node.data`` of size 2
 and ``gpu.data`` of size 4. A rank is the mixed-radix number of its coordinates, and a group is
-named by the axes that vary, as in JAX's meshes, where schedules list devices.
+named by the axes that vary, as in JAX's meshes; schedules list devices instead.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def find_mesh_axes(groups: Devices, mesh: Mesh) -> MeshGroups | None:
         len(mesh.shape), *groups.shape
     )
     varying = [dim for dim, at in enumerate(coordinates) if (at != at[:, :1]).any()]
+    # In member order a slower axis stays at 0 for longer: that reveals the order of the axes.
     first = coordinates[:, 0, :]
     over = tuple(
         sorted(varying, key=lambda dim: int((first[dim] == 0).cumprod().sum()), reverse=True)

@@ -1,15 +1,15 @@
 """A table for NCCL's example tuner plugin: the algorithm of each call of a program, at its size.
 
 A tuner cannot express a program, only how NCCL carries out one collective on one communicator. So
-there is a row for each call of the program, for communicators with its numbers of nodes and ranks,
-at its size, with the algorithm of its price. There are no other rows, because the answer does not
-cover other sizes or communicators. Rows are of rings and trees; a call priced by anything else,
-such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL makes an
-all-to-all of sends, for which no tuner is asked.
+the table has a row for each call of the program, for communicators with its numbers of nodes and
+ranks, at its size, with the algorithm of its price. It has no other rows, because the answer does
+not cover other sizes or communicators. Rows are of rings and trees; a call priced by anything else,
+such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL composes an
+all-to-all of sends, for which it asks no tuner.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
-* names are lower case, unknown ones silently become allreduce, ring and simple; lines of 256
+* names are lower case, unknown names silently become allreduce, ring and simple; lines of 256
   characters or more are cut in two, comments too;
 * the first matching row wins, unless NCCL has marked its algorithm and protocol as impossible: then
   the search continues;
@@ -44,7 +44,7 @@ BUILD = (
     "Build the plugin with *nChannels = 0 in pluginGetCollInfo, where it has 1: else all other "
     "calls go over one channel."
 )
-"""What users must do before the table is used."""
+"""The steps for users before the table can be used."""
 NAMES = {
     Collective.BROADCAST: "broadcast",
     Collective.REDUCE: "reduce",
@@ -57,8 +57,8 @@ NAMES = {
 def write(source: EmitSource) -> Files:
     """Returns the table.
 
-    Raises CannotExpressError for an all-to-all, for a call priced by neither ring nor tree, and
-    for equal calls that go two ways; InputError if the number of channels is not given.
+    Raises CannotExpressError for an all-to-all, for a call priced by neither ring nor tree, and for
+    equal calls with different ways; InputError if the number of channels is not given.
     """
     if source.schedule.goal.apart:
         raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")

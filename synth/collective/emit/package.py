@@ -1,8 +1,8 @@
 """The programs of a whole job as one Python package, with a module for each collective.
 
 All are on one placement, so one mesh serves them all. Process groups and communicators are created
-for all of them at once, in the same order on every rank: ranks that call collectives in different
-orders, as the stages of a pipeline do, could otherwise deadlock.
+for all of them at once, in the same order on every rank: otherwise ranks that call collectives in
+different orders, such as the stages of a pipeline, could deadlock.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def _names(names: Sequence[str]) -> list[str]:
     for name in names:
         plain = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_") or "entry"
         plain = f"entry_{plain}" if plain[0].isdigit() else plain
+        # Different names may become the same identifier.
         while plain in found:
             plain += "_"
         found.append(plain)

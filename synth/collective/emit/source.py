@@ -29,9 +29,9 @@ def stamp(
 ) -> str:
     """Returns six digits that distinguish the file names of different programs.
 
-    ``slices`` has the text, payload bytes and segments of each program that runs side by side.
-    Without stamps, files of other programs, payloads, placements or rank orders would share a
-    name, and the wrong one could be run.
+    ``slices`` has the text, payload bytes and segments of each concurrent program. Without stamps,
+    files of other programs, payloads, placements or rank orders would share a name, and the wrong
+    file could be run.
     """
     placement = reduction.placement
     axes = [(axis.name, axis.size) for axis in placement.axes]
@@ -56,10 +56,10 @@ class EmitOptions:
     """Options for the form of emitted files.
 
     * ``rank_order``: how the job's processes are numbered;
-    * ``hosts``: names of the machines, in the order of the hierarchy (else host0, host1, ...);
-    * ``host_level``: the level whose units are hosts (else the one called node or host);
+    * ``hosts``: names of the hosts, in the order of the hierarchy (else host0, host1, ...);
+    * ``host_level``: the level whose units are hosts (else the level called node or host);
     * ``channels``: how many channels NCCL uses, for its tuner;
-    * ``made_by``: who signs the files.
+    * ``made_by``: the name that signs the files.
     """
 
     rank_order: RankOrder = RankOrder.MACHINE
@@ -73,10 +73,10 @@ class EmitOptions:
 class EmitSource:
     """A schedule on a system, with the price of each phase and z3's verdict on its program.
 
-    Prices are of one segment. Where several programs run side by side, each has a slice of the
-    payload (of every member's piece, if the goal is in pieces): this is the first, and
-    ``beside`` has the others, in the order of slices. ``reached`` explains in paragraphs how
-    its price is reached, what must be set, and first that the default is advised, if it is.
+    Prices are of one segment. Where several programs run concurrently, each has a slice of the
+    payload (of every member's piece, if the goal is in pieces): this is the first, and ``beside``
+    has the others, in the order of slices. ``reached`` explains in paragraphs how to reach its
+    price and which settings it needs; if the default is advised, the first paragraph says so.
     """
 
     schedule: Schedule
@@ -97,7 +97,7 @@ class EmitSource:
 
     @property
     def stripes(self) -> tuple[EmitSource, ...]:
-        """The stripes that run side by side, each as a source of its own; at least one."""
+        """The concurrent stripes, each as a source of its own; at least one."""
         return (replace(self, beside=()), *self.beside)
 
     @property
@@ -131,7 +131,7 @@ class EmitSource:
 
     @property
     def seconds(self) -> float:
-        """The simulated time, with overlapping segments and stripes side by side."""
+        """The simulated time, with overlapping segments and concurrent stripes."""
         return makespan_within(self.lanes)
 
 

@@ -22,8 +22,8 @@ class Target:
     Without a ``tab`` the page does not offer it. ``module``: the runtime of the Python module that
     it writes. ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they
     support segments and stripes; other targets get schedules of one segment and one stripe.
-    ``places``: only the placement is written, for any program. ``check`` raises what ``write``
-    would raise, sooner; None if writing is quick.
+    ``places``: only the placement is written, for any program. ``check`` raises the errors of
+    ``write``, but sooner; None if writing is quick.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""What all emitted Python files share: the program by mesh axes, and its header."""
+"""The common parts of all emitted Python files: the program by mesh axes, and its header."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def trial_command(placement: Placement, order: RankOrder, overlapped: bool = Fal
 def request_words(schedule: Schedule) -> dict[str, Any]:
     """Returns the goal's names in text, as a function and as a class, and its facts.
 
-    ``sums``: whether it adds up, and so rounds; ``total`` names the combination of several
+    ``sums``: whether it is a sum, which may round; ``total`` names the combination of several
     values.
     """
     goal = schedule.goal
@@ -149,7 +149,7 @@ def request_words(schedule: Schedule) -> dict[str, Any]:
 
 
 def _stripes(source: EmitSource) -> list[dict[str, Any]]:
-    """Returns template variables of each program that runs side by side, its steps by mesh axes."""
+    """Returns template variables of each concurrent program, with its steps by mesh axes."""
     found = []
     for number, stripe in enumerate(source.stripes, 1):
         with number_stripe_errors(source, number):

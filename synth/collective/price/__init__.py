@@ -1,9 +1,9 @@
-"""Seconds of a schedule on a system, why, how sure, and what no schedule can beat.
+"""The predicted seconds of a schedule on a system, with reasons, intervals and lower bounds.
 
 The price of a step is a line: seconds that wait for messages plus seconds per byte on the busiest
-link. It keeps its reasons: which level limits it and how busy the others are. The runtime's default
-is priced by the same lines, and a lower bound that no schedule can beat follows from counting what
-must cross each cut. For 1 GiB on two nodes:
+link. A price keeps its reasons: which level limits it and how busy the others are. The runtime's
+default is priced by the same lines, and a lower bound that no schedule can beat follows from
+counting what must cross each cut. For 1 GiB on two nodes:
 
 >>> from hierarchies import Axis, Reduction, load, placements
 >>> from hierarchies.units import format_duration

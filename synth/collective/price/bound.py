@@ -1,7 +1,8 @@
 """A lower bound on the seconds of a request, which no schedule can beat: counting cuts.
 
-A *part* is a subset of the devices, such as a node. What must cross its border is counted in
-buffers of the request, for groups of k members that all work at once. There are two ways to count.
+A *part* is a subset of the devices, such as a node. The data that must cross its border is counted
+in buffers of the request, for groups of k members that all work at once. There are two ways to
+count.
 
 One part that holds p members of a group must send and receive this many buffers:
 
@@ -14,23 +15,23 @@ copied on the way. The parts tried are one child of every level; rows of several
 form a ring, torus or mesh; and slabs of a torus, the same row under every parent at once. A pod of
 4 by 16 is cut in halves along its 16, where 8 links lead across, and along its 4, where 32 do.
 
-Several parts together, those of one parent or all, where a group has members in M of them: if they
-share links (a port of several devices, a bus), the sum of what leaves them is divided by what all
-these links can carry. From all parts that is M - 1 buffers of a group, M for an all-reduce, and
-what the parts send for an all-to-all.
+Several parts are also counted together: all parts of one parent, or all parts of the machine. If
+they share links (a port of several devices, a bus), the bytes that leave all of them are divided by
+the combined rate of these links. A group with members in M parts sends M - 1 buffers out of them, M
+for an all-reduce; for an all-to-all, the sum of what each part sends.
 
 An all-reduce needs 2 (M - 1) where nothing between the parts reduces: M - 1 buffers must come
 together and M - 1 go back out. With switches that reduce, the same holds if each switch is counted
 as part of one of the parts it joins: links from switches to other parts then count as well. (Such
-switches also copy, but what enters a part is what its own devices get.)
+switches also copy, but only the data for its own devices enters a part.)
 
 Nothing completes before one message has arrived. Launches belong to the library rather than the
 machine and are not counted, so the bound holds for any number of calls. For one group of all
-devices on a tree of alike parts the bound equals what flows reach (for an all-gather ForestColl's
-optimum, arXiv 2402.06787), except for an all-reduce whose outer switches reduce: there it was up to
-a sixth below. On a calibrated system the bound takes the faster of description and measurement; a
-calibration from other machines does not count as a measurement of this one. The bound also counts
-links that lead away from all members of a group, as if nothing had to return.
+devices on a tree of identical parts, the bound equals the optimum of flows (for an all-gather that
+of ForestColl, arXiv 2402.06787), except for an all-reduce whose outer switches reduce: there it was
+up to a sixth below. On a calibrated system the bound takes the faster of description and
+measurement; a calibration from other machines does not count as a measurement of this one. The
+bound also counts links that lead away from all members of a group, as if nothing had to return.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from synth.collective.price.parts import (
 )
 
 _ROUNDED = 1e-12
-"""Relative difference between two sums of the same cut whose terms are added in another order."""
+"""The relative rounding difference between sums of the same cut, added in different orders."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,13 @@ def bound(
 def bound_by_calls(
     physical: Bound, system: System, reduction: Reduction, payload_bytes: float, goal: Goal
 ) -> Bound:
-    """Returns the least time where switches that reduce are used as they are offered: by two calls.
+    """Returns the least time where reducing switches are used through their two existing calls.
 
     One call pulls the sum of a piece from all members, including the caller; the other writes a
     copy to all, including the writer (NVLink SHARP's multimem.ld_reduce and multimem.st). So an
     all-reduce of m moves (m + 1)/m buffers each way where ``bound`` counts 1: a switch could reduce
-    and send back in one operation, but no existing switch does. ``physical``: that ``bound``.
+    and send back in one operation, but no existing switch does. ``physical`` is the result of
+    ``bound``.
     """
     if goal.rounds == 1:
         return physical
@@ -126,6 +128,8 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
                 *_seconds_of_parts(turned, level),
             )
             seconds = payload_bytes * max(cuts, default=0.0)
+            # Several orders of a torus repeat a cut: without the margin rounding would choose the
+            # level.
             if seconds > best.seconds * (1 + _ROUNDED):
                 best = Bound(seconds, name)
     if system.faults:
@@ -160,7 +164,7 @@ def _best_case_system(system: System) -> System:
     """Returns the machine with the faster of description and measurement for every link.
 
     A bound must not exceed a measurement, and a description may be wrong. Slower measurements are
-    ignored: they show what a runtime reached, not what a link can carry.
+    ignored: they show the rate that a runtime reached, not the rate of a link.
     """
     measured = system.calibration
     if measured is None or measured.families:
@@ -215,7 +219,7 @@ def _one_message_across(system: System, outermost: int) -> Bound:
 
 
 def _seconds_of_part(grouped: GroupedGoal, level: int) -> Iterator[float]:
-    """Seconds per byte of buffer that a part takes by itself, and together with its siblings.
+    """Seconds per byte of buffer for a part by itself, and for the part together with its siblings.
 
     For rooted goals the parents of a level are of two kinds: one holds roots, the others none.
     """
@@ -241,8 +245,8 @@ def _seconds_of_part(grouped: GroupedGoal, level: int) -> Iterator[float]:
 
 
 def _slabs(grouped: GroupedGoal, level: int) -> Iterator[float]:
-    """Seconds per byte of buffer that a slab takes, a row of children under every parent at once,
-    and that all slabs of one child each take together.
+    """Seconds per byte of buffer for a slab (a row of children under every parent at once), and for
+    all slabs of one child each together.
     """
     linked = grouped.system.links[level].domain in (Domain.RING, Domain.TORUS, Domain.MESH)
     if not linked or grouped.units(level) == 1 or not is_crossed(grouped.system, level):
@@ -292,9 +296,10 @@ def _seconds_of_parts(grouped: GroupedGoal, level: int) -> Iterator[float]:
 def _seconds_of_calls(grouped: GroupedGoal, level: int) -> float:
     """Seconds per byte of buffer of an all-reduce in which every child is a part.
 
-    Counts what leaves and what enters parts together, over both directions of all links. The M
-    parts of a group are reduced to one sum and get it back, each in M - 1 merges. A message moves 2
-    buffers for one merge; a call through a switch that joins s parts moves s + 1 for s - 1 merges.
+    Counts the data that leaves and enters all parts together, over both directions of all links.
+    The M parts of a group are reduced to one sum and get it back, each in M - 1 merges. A message
+    moves 2 buffers for one merge; a call through a switch that joins s parts moves s + 1 for s - 1
+    merges.
     """
     system = grouped.system
     reducing = [j for j in range(level + 1) if is_crossed(system, j) and system.links[j].reduces]

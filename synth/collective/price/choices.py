@@ -1,10 +1,10 @@
-"""Chooses each step's algorithm where segments overlap, so that the whole is fastest.
+"""Chooses each step's algorithm to minimise the time of a program whose segments overlap.
 
 Alone, a step takes the algorithm that is fastest for its buffer. Where segments overlap, other
-segments hide a step's waiting, and what counts is how long it keeps links busy: a ring may beat a
-tree, and an in-network sum either. The best choice depends on the other steps, so all combinations
-are tried, except for algorithms that another dominates: it waits no longer and keeps no link busy
-for longer.
+segments hide a step's waiting, and only the time for which it keeps links busy counts: a ring may
+beat a tree, and an in-network sum may beat both. The best choice depends on the other steps, so all
+combinations are tried, except for algorithms that another dominates: it waits no longer and keeps
+no link busy for longer.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def select_undominated(lines: Sequence[PriceLine], size_bytes: float) -> list[Pr
         demand = _demands_of(line, size_bytes)
         if any(_dominates(other, demand) for other in demands):
             continue
+        # The fastest line stays first even if dominated: callers rely on its place.
         still = [i for i, other in enumerate(demands) if i == 0 or not _dominates(demand, other)]
         kept, demands = [*(kept[i] for i in still), line], [*(demands[i] for i in still), demand]
     return kept

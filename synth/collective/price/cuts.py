@@ -1,9 +1,9 @@
-"""Lower bounds where links and groups need not be alike: what must cross each unit's links.
+"""Lower bounds for unequal links or groups, by the bytes that must cross each unit's links.
 
 ``bound`` lets one child stand for all children of its level. Here every unit of every level is a
 part of its own, with the links by which its devices can leave it, each at its own speed; groups are
-lists of devices with any number of members in any unit. Of the counts in ``bound`` this module uses
-one part alone, for any goal, and all parts of a level together, for an all-reduce.
+lists of devices with any number of members in any unit. This module uses two of the counts in
+``bound``: one part alone, for any goal, and all parts of a level together, for an all-reduce.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def buffers_across(goal: Goal, p: Counts, k: Counts | int, rooted: Counts) -> tu
 
 
 def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
-    """Yields the machine with the dimensions of its torus in every order, the given one first.
+    """Yields the machine with the dimensions of its torus in every order, the given order first.
 
     A torus has no outer dimension but a hierarchy does, and its parts are rows of children. In
     another order these rows are slabs across another dimension, so bounds of all orders hold.
@@ -141,7 +141,7 @@ def _own_leaving_rate(
     """Bytes a second that can leave each unit by one level's links.
 
     A missing port still counts, because its bytes take a detour over other ports. The unit's own
-    ports are already counted, so a missing one counts for at most what ports outside can carry.
+    ports are already counted, so a missing port counts for at most the rate of the ports outside.
     """
     system, units = wiring.system, 1 + int(unit.max())
     link = system.links[outer]

@@ -1,13 +1,14 @@
-"""What the runtime does by default: NCCL's algorithms for one collective, and its choice.
+"""The default of the runtime: NCCL's algorithms for one collective, and its choice.
 
 Each algorithm is priced by our simulator, like any step of a program: rings and trees over all
 rails, switches that reduce (NVLS), and over several nodes these with trees between (NVLS-tree). An
 algorithm runs by the protocol that NCCL's model finds fastest for it, and the model chooses among
 the algorithms; the model's own seconds are never shown. A program's step may take any algorithm and
-protocol at the same prices, so the program of the plain collective alone is never dearer. Over
-several dimensions of a torus XLA uses the links of all, in several phases (``torus_default``); that
-is the runtime's choice there and may beat any program. On a calibrated system the runtime chooses
-as its rows show: the fastest algorithm or that of NCCL's model, and the fastest protocol.
+protocol at the same prices, so the program that is the plain collective alone never has a higher
+price. Over several dimensions of a torus XLA uses the links of all, in several phases
+(``torus_default``); that is the runtime's choice there and may beat any program. On a calibrated
+system the runtime chooses as its rows show: the fastest algorithm or that of NCCL's model, and the
+fastest protocol.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ def defaults(
     """Returns the runtime's options for a goal on a placement, and its choice.
 
     ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. All options are priced,
-    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime is
-    held to it: without a tree it takes a ring, and without a ring what it has. Any other choice
-    leaves the runtime's own.
+    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime must
+    use it; without a tree it falls back to a ring, and without a ring to any algorithm that exists.
+    With any other choice the runtime decides.
     """
     if not reduction.tree.digits:
         return RuntimeDefaults({RING: ()}, RING)
@@ -132,7 +133,7 @@ def choose_default(
     """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm.
 
     The protocol is the fastest by NCCL's model; short sends and receives take LL. On a calibrated
-    system the fastest line counts.
+    system the fastest line is chosen.
     """
     measured = ranks.system.calibration
     short = goal.apart and payload_bytes / ranks.ranks <= MOST_LL_BYTES
@@ -142,6 +143,7 @@ def choose_default(
             picked[name] = pick_fastest(candidates, payload_bytes)
         elif goal.apart:
             fit = (line for line in candidates if short and line.protocol is Protocol.LL)
+            # The first candidate is the line of the Simple protocol.
             picked[name] = next(fit, candidates[0])
         else:
             modelled = [ranks.seconds(goal, name, c.protocol, payload_bytes) for c in candidates]
@@ -183,7 +185,7 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
     """Yields the available algorithms by NCCL's names; the first of those that tie is chosen.
 
-    ``later``: those of NCCL after 2.28, which has NVLS for two GPUs of a node, too.
+    ``later``: those of NCCL after 2.28, which also has NVLS for two GPUs of a node.
     """
     if goal.apart:
         known = offered_algorithms(

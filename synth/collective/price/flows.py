@@ -1,4 +1,4 @@
-"""Simulates a schedule on links that need not be alike: every group of every phase by itself.
+"""Simulates every group of every phase of a schedule separately, on links that may differ.
 
 A *flow* is a group of a phase; it carries one segment after the other. A segment of a flow starts
 when the flow has carried the segment before and every earlier flow of the same segment on its
@@ -8,11 +8,11 @@ within a segment, as rings and trees are. Its rate is a share of the rate of its
 network, at the busiest link it uses; these shares are max-min fair (``events.max_min``). The two
 directions of a link are separate links.
 
-On a system whose links match their description this equals the engine of ``overlap`` wherever every
-group meets, at each level its step uses, a link on which all steps put their most, and has a device
-that took part in the step before. Elsewhere ``overlap`` assumes that all groups meet the busiest
-links. A single step then takes no longer here than there, but with several steps some end a little
-later: max-min fair shares are not monotone and do not favour the critical path.
+On a system whose links match their description, the result equals that of ``overlap`` if every
+group has a device that took part in the step before and uses, at each level of its step, a link
+that all steps load most heavily. Elsewhere ``overlap`` assumes that all groups use the busiest
+links. A single step then takes no longer here than in ``overlap``, but with several steps some end
+a little later: max-min fair shares are not monotone and do not favour the critical path.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class FlowResult:
 
     ``seconds``: when the last flow ended, or where the simulation stopped. ``begins`` and ``ends``,
     shape (flows, segments), have NaN where nothing began or ended; flow f is group ``groups[f]`` of
-    phase ``phases[f]``. ``carried_bytes``, shape (links,): what a segment puts on each link.
+    phase ``phases[f]``. ``carried_bytes``, shape (links,): the bytes that a segment puts on each
+    link.
     """
 
     network: Network
@@ -101,10 +102,10 @@ def simulate(
     """Simulates every flow of a schedule on a network, event by event.
 
     ``prices`` are of one segment of each phase: they give its algorithm, the size of its buffers
-    and how long it waits for messages; the network determines the rest. ``go_on`` is called now and
-    then with the completions so far and in all; if it returns False the simulation stops with what
-    was seen until then. Raises InputError for prices that do not match the schedule's phases, or
-    for a network of another machine.
+    and how long it waits for messages; the network determines the rest. ``go_on`` is called every
+    ``CHECK_EVERY`` completions with the completions so far and in total; if it returns False the
+    simulation stops and the result covers the time until then. Raises InputError for prices that do
+    not match the schedule's phases, or for a network of another machine.
     """
     course, segments = _Course(schedule, prices, network), schedule.segments
     flows = len(course.waits)
@@ -132,7 +133,7 @@ def simulate(
 
 
 class _Course:
-    """All flows of a schedule: what they wait for, the links they use, and their rates.
+    """All flows of a schedule: their predecessors, the links they use, and their rates.
 
     ``uses`` and ``ceilings`` are shares of the rate of a flow's step alone, which carries a segment
     in ``claims`` seconds.
@@ -160,6 +161,7 @@ class _Course:
             pace = (carried / network.bandwidths)[loads.link]
             np.maximum.at(claims, first + loads.group, pace)
         numbered = zip(firsts, footprints, strict=False)
+        # The empty arrays serve schedules without phases: np.concatenate refuses an empty list.
         flow = np.concatenate([np.arange(0), *(first + loads.group for first, loads in numbered)])
         link = np.concatenate([np.arange(0), *(loads.link for loads in footprints)])
         carried = np.concatenate([np.zeros(0), *(loads.carried_bytes for loads in footprints)])
@@ -189,7 +191,7 @@ def _check(schedule: Schedule, prices: Sequence[InstructionPrice], network: Netw
 
 
 def _find_earlier(footprints: Sequence[Footprint], devices: int) -> list[list[int]]:
-    """For each flow, the last earlier flows on any of its devices."""
+    """For each flow, the flows that last used any of its devices before it."""
     last = [-1] * devices
     earlier: list[list[int]] = []
     for group in chain.from_iterable(loads.groups for loads in footprints):

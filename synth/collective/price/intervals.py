@@ -1,13 +1,14 @@
-"""How far the truth may lie from a price: intervals from the residuals of a calibration.
+"""How far the true seconds may be from a price: intervals from the residuals of a calibration.
 
 A calibration keeps, for each algorithm with its protocol and each class of sizes, two ratios to the
-fitted seconds that enclose nine of ten measured rows. For what no row measured (another collective,
-other members, another algorithm or protocol, sizes beyond) it keeps how far tables were from fits
-made without them. A step's interval is its price times the two ratios. A program's interval goes
-from the sum of the lows to the sum of the highs, as if every step erred to the same side. That is
-wider than for independent errors (whose squares add up), and right for what a fit gets wrong,
-because the same machine, links and runtime carry all steps. Where steps overlap, the price of the
-whole is widened by the same ratios as the sum of its steps.
+fitted seconds that enclose nine of ten measured rows. For anything that no row measured (another
+collective, other members, another algorithm or protocol, sizes outside the measured range) it keeps
+the errors of fits on the tables that were left out of them. A step's interval is its price times
+the two ratios. A program's interval goes from the sum of the lows to the sum of the highs, as if
+every step erred in the same direction. That is wider than for independent errors (whose squares add
+up), and right for the systematic errors of a fit, because all steps run on the same machine, links
+and runtime. Where steps overlap, the price of the whole is widened by the same ratios as the sum of
+its steps.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from hierarchies import Calibration, MeasuredRange, System
 from synth.collective.price.steps import InstructionPrice
 
 OF_A_SHEET = (1.0, 1 / 0.39)
-"""Ratios to a data sheet's seconds between which links lie: measured media reach from all of their
-rate to 0.39 of it (results/typical)."""
+"""The low and high ratio of a link's seconds to those of its data sheet: measured media reach
+between 0.39 and all of their nominal rate (results/typical).
+"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Interval:
     """The range of seconds in which a price is expected to lie.
 
     ``among_machines``: the range covers other machines. All prices of one machine then err
-    together, and the range does not say which of two is lower.
+    together, and the range does not order two prices.
     """
 
     low_seconds: float
@@ -45,7 +47,7 @@ def widening_ratios(
     """Returns the low and high ratios of truth to price; 1 and 1 where nothing was measured.
 
     The range always includes the price itself, even where all rows held out of the fit were slower.
-    What was not measured is never narrower than what was.
+    An unmeasured range is never narrower than a measured range.
 
     ``way``: collective, algorithm, protocol; ``members`` of one group, level by level.
     """

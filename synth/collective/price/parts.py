@@ -1,4 +1,4 @@
-"""Parts of a machine that look alike: which members of a group they hold, and what can leave them.
+"""Identical parts of a machine: the group members they hold, and the rate at which bytes leave.
 
 A part is one child of a level, a row of neighbouring children in a ring, torus or mesh, or such a
 row under every parent at once (a slab). ``bound`` counts the bytes that must cross its border; this
@@ -51,7 +51,7 @@ class GroupedGoal:
         return prod(self.counts[:level])
 
     def children(self, level: int) -> int:
-        """The children of one parent that matter; in a ring or torus idle ones forward too."""
+        """The children of one parent that count; in a ring or torus idle children forward too."""
         slots = self.roles[level]
         if self.system.links[level].domain in (Domain.RING, Domain.TORUS):
             return count_children(slots)
@@ -119,6 +119,7 @@ def _outward_rate(
         whole = system.hierarchy.devices_in_child(outer)
         if link.domain is Domain.SWITCH:
             reached = count_busy_blocks(grouped.roles[outer + 1 :], block)
+            # Neighbours that begin inside a block may reach a part of one more block.
             blocks = min(reached, -(-devices // block) + (not aligned))
             total += blocks * system.port_bytes_per_second(outer)
             continue

@@ -1,12 +1,13 @@
-"""What prices can resolve: two programs whose prices differ by less are one answer.
+"""The resolution of prices: two programs whose prices differ by less are one answer.
 
 Two prices of one machine err together. Both count bytes over the same links, so a program that
-sends the same bytes twice is slower at any speed of the links. So a price is split into what it
-*owes* to each source of error: an algorithm by a protocol, and what it waits for (messages, a
-level's links, memory). Within one source the error is one unknown, the same for both programs,
-between the lowest and the highest truth that measurements allow; different sources are independent.
-3 ms by rings over the nodes' NICs can be told from 4 ms by rings over the same NICs, though each
-may be off by 40%; 3 ms by rings cannot be told from 4 ms through switches.
+sends the same bytes twice is slower at any speed of the links. So a price is split into the parts
+that it *owes* to each source of error: an algorithm by a protocol, and the resource that it waits
+for (messages, a level's links, memory). Within one source the error is one unknown, the same for
+both programs, between the lowest and the highest truth that measurements allow; different sources
+are independent. 3 ms by rings over the nodes' NICs can be distinguished from 4 ms by rings over the
+same NICs, though each may be off by 40%; 3 ms by rings cannot be distinguished from 4 ms through
+switches.
 
 So the speed-up of one program over another lies in an interval over all values of the unknowns. As
 a function of one unknown (the others held) it is a quotient (p + q z) / (r + s z), which is
@@ -35,11 +36,13 @@ from synth.collective.price.steps import LATENCY, InstructionPrice
 FINEST = 0.02
 """Prices within this share of each other are never resolved."""
 FINEST_OF_OTHERS = 0.1
-"""The same share for answers shown as one, where prices come from other machines."""
+"""The same share where prices come from other machines; closer answers are shown as one answer."""
 OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
-"""Shares of messages and of links in a price, below which no gain is claimed there: of two runs on
-one machine, priced from other machines, the one priced lower by less is the slower in one of three
-to six cases; by more, in one of seven at most (results/typical). Data sheets resolve no more."""
+"""The least gains claimed where prices come from other machines, as shares of the messages and of
+the links in a price. Of two runs on one machine, the run priced lower by less than this was the
+slower run in one of three to six cases; priced lower by more, in one of seven at most
+(results/typical). Prices from data sheets resolve no finer.
+"""
 WORTH = 0.1
 """Expected but unsure speed-ups above 1 by more than this share are worth measuring."""
 
@@ -82,8 +85,8 @@ class PriceEstimate:
     def surely_below(self, other: PriceEstimate) -> bool:
         """Whether this is faster than the other for all errors, and by a resolvable difference.
 
-        That is where the least of ``speedup_over`` is above 1, found by a sum alone: the difference
-        of two prices is least where each source is at the end that minimises its own difference.
+        Equivalent to a least ``speedup_over`` above 1, but found by a sum alone: the difference of
+        two prices is least where each source is at the end that minimises its own difference.
         """
         if not is_beyond(self.ticks, other.ticks, max(self.finest, other.finest)):
             return False
@@ -154,7 +157,7 @@ def _quotient(above: float, below: float) -> float:
 
 
 def sum_estimates(weighted: Iterable[tuple[float, PriceEstimate]]) -> PriceEstimate:
-    """The weighted sum of several prices as one; what they owe to the same source adds up."""
+    """The weighted sum of several prices as one; their parts owed to the same source add up."""
     ticks, owed, finest = 0.0, dict[PriceErrorSource, Ends](), FINEST
     for weight, estimate in weighted:
         ticks += weight * estimate.ticks
@@ -182,6 +185,7 @@ def _percent(share: float) -> int:
 
 def is_beyond(ticks: int, other: int, share: float = FINEST) -> bool:
     """Whether the other price is higher by more than a share of this one, in whole percent."""
+    # In whole numbers, so that this agrees with ``largest_near`` and ``most_below`` to the tick.
     return 100 * (other - ticks) > _percent(share) * ticks
 
 
@@ -191,7 +195,7 @@ def largest_near(ticks: int, share: float = FINEST) -> int:
 
 
 def estimate_price(system: System, ticks: int, prices: Iterable[InstructionPrice]) -> PriceEstimate:
-    """A price and what it owes to each source, from the phases of all segments.
+    """A price and the parts that it owes to each source, from the phases of all segments.
 
     Where phases overlap, the price of the whole owes each source the share that the source has in
     the sum of the phases, as in an interval.
@@ -215,8 +219,8 @@ def estimate_as_shown(
 ) -> PriceEstimate:
     """The estimate that separates shown answers: without a calibration, the seconds alone.
 
-    A single factor for a whole machine does not say which of two programs is faster. ``prices``, of
-    all segments, are read only on a calibrated system.
+    A single factor for a whole machine does not order two programs. ``prices``, of all segments,
+    are read only on a calibrated system.
     """
     if system.prices == "calibrated":
         return estimate_price(system, ticks, prices)

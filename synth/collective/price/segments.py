@@ -4,7 +4,7 @@ With overlap, a path's price is not the sum of its moves' prices, but a formula 
 below, whichever algorithms its steps take. All paths are bounded at once, for each number of
 segments. Then the lowest bound is refined repeatedly: first into one bound for each choice of
 algorithms, then by simulation. So paths appear in the order of their prices, each with the choice
-of algorithms that makes the whole fastest, and dearer ones are never simulated.
+of algorithms that makes the whole fastest, and dearer paths are never simulated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLACK = 1e-9
 """Bounds are lowered by this share, which exceeds any rounding error."""
 
 _MANY = 512
-"""Number of simulated choices after which a limit is sought: below it, seeking costs more."""
+"""After this many simulated choices a limit is computed; with fewer it costs more than it saves."""
 _AHEAD = 8
 """Number of paths then simulated ahead, for each number of segments."""
 
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Phases = tuple[PhaseWork, ...]
 Choices = Sequence[Phases]
-"""What a step may do: its phases by each of several algorithms, the fastest alone first."""
+"""The options of a step: its phases by each of several algorithms, the fastest alone first."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ def price_ticks(phases: Sequence[PhaseWork], segments: int) -> int:
 def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int | None:
     """The price in ticks if it does not exceed ``limit``; otherwise None or the price."""
     if segments == 1:
+        # Rounded phase by phase, as in ``Simulator.prices``: both must rank the same programs as
+        # ties.
         return sum(ticks_of(phase.alone_seconds) for phase in phases)
     lane = Lane(tuple(phases), segments)
     seconds = makespan_within([lane], limit / TICKS_PER_SECOND)
@@ -64,7 +66,7 @@ def price_up_to(phases: Sequence[PhaseWork], segments: int, limit: float) -> int
 
 
 def bound_ticks(seconds: float | Floats) -> Floats:
-    """Lower bounds in ticks from seconds; rounding never lifts one above a price."""
+    """Lower bounds in ticks from seconds; rounding never lifts a bound above a price."""
     return np.asarray(np.floor(np.multiply(seconds, (1 - _SLACK) * TICKS_PER_SECOND)))
 
 
@@ -80,7 +82,7 @@ class _ChoiceSearch:
     """Simulates the choices of all steps of a program in the order of their bounds. Mutable.
 
     ``best`` holds the choice of each step in the cheapest combination so far, the first in that
-    order among ties; ``looked`` counts the combinations that have had their turn.
+    order among ties; ``looked`` counts the combinations tried.
     """
 
     def __init__(self, choices: Sequence[Choices], segments: int) -> None:
@@ -126,6 +128,7 @@ class _ChoiceSearch:
         ticks = self._price(place, limit)
         if ticks is None:
             if limit < self.ticks:
+                # Prices are whole ticks, so a price above the limit is at least limit + 1.
                 heappush(self._postponed, (int(limit) + 1, place))
         elif ticks < self.ticks:
             self.ticks, self.best = ticks, self._choice(place)
@@ -151,10 +154,10 @@ class _ChoiceSearch:
 class PathRanking:
     """Prices of paths in segments, the cheapest first. Mutable.
 
-    ``paths`` are lists of labels. ``moves`` holds, for each number of segments, what every label
-    may do in one segment: its phases by one algorithm, or by each of several. ``enough`` is the
-    number of paths the caller expects to need at most: dearer ones are simulated only until that is
-    known. ``looked`` counts the combinations that have had their turn, simulated to the end or not.
+    ``paths`` are lists of labels. ``moves`` holds, for each number of segments, the options of
+    every label in one segment: its phases by one algorithm, or by each of several. ``enough`` is
+    the most paths that the caller expects to need: dearer paths are simulated only until they are
+    known to be dearer. ``looked`` counts the combinations tried, simulated to the end or not.
     """
 
     def __init__(
@@ -219,7 +222,7 @@ class PathRanking:
             if search.settled:
                 yield from (SegmentedPath(path, bound, segments) for path in self._paths[row])
             else:
-                # Once many combinations were simulated, others only up to the limit.
+                # After many simulations, further combinations are simulated only up to the limit.
                 limited = self.looked >= _MANY and search.bound <= self._limit
                 looked = search.looked
                 search.follow(self._limit if limited else inf)
@@ -325,7 +328,7 @@ def _figures(phases: Phases, names: Sequence[str]) -> tuple[float, ...]:
     These are how long the resource is busy, and how long phases last before and after they use it:
     infinite where no phase does.
     """
-    if len(phases) == 1:  # a short cut, as most steps have one
+    if len(phases) == 1:  # a shortcut, as most steps have one phase
         [phase] = phases
         single = [phase.alone_seconds, phase.alone_seconds]
         for name in names:

@@ -2,7 +2,7 @@
 
 Every algorithm puts bytes on the links of each level; all replicas of a group run at once and share
 links; the slowest link sets the bandwidth term. Steps wait for each other. Devices of a hierarchy
-look alike, so one port stands for all, and a price costs the same for 16 devices as for 100,000.
+look alike, so one port stands for all, and pricing takes as long for 16 devices as for 100,000.
 Where the system has slower or missing links, ``algorithms.slowest_links`` examines every link.
 """
 
@@ -80,12 +80,13 @@ class Simulator:
     def __init__(self, system: System, choice: Choice = Choice.AUTO) -> None:
         self.system = system
         self.choice = choice
+        # One cache per simulator: a decorator on the methods would keep every simulator alive.
         self.lines = cache(self._lines)
         self.by = cache(self._algorithm_lines)
 
     @cached_property
     def of_runtimes(self) -> Simulator:
-        """This simulator if the runtime can follow its choice, else one that chooses by itself."""
+        """This simulator if the runtime can follow its choice, else one with ``Choice.AUTO``."""
         runtime_has = self.choice in (Choice.RING, Choice.TREE, Choice.AUTO)
         return self if runtime_has else Simulator(self.system)
 
@@ -162,6 +163,8 @@ class Simulator:
             if move.buffers not in sizes:
                 sizes[move.buffers] = self._size(move, grid, payload_bytes)
             offered, size = lines[instruction], sizes[move.buffers]
+            # An id is a safe key here: ``lines`` keeps every tuple alive. Hashing its lines is
+            # slow.
             step = id(offered), size
             if step not in steps:
                 steps[step] = [line.work(size) for line in worth(offered, size)]
@@ -227,7 +230,7 @@ class Simulator:
     ) -> tuple[PriceLine, ...]:
         """The price lines of one algorithm, by each protocol that a group's links support.
 
-        Where groups wait differently, the one that waits longest decides.
+        Where groups wait differently, the group that waits longest decides.
         """
         if isinstance(groups, GroupList):
             ways = uneven_ways(self._slowest.loads(collective, algorithm, groups))
@@ -236,6 +239,7 @@ class Simulator:
         fitted = self.system.calibration and self.system.calibration.protocols
         lines: list[PriceLine] = []
         for protocol in ways[0].protocols:
+            # A calibrated system is priced by the protocols that were measured, and by no others.
             if not fitted or protocol.value in fitted:
                 by_group = [way.line(self.system, protocol) for way in ways]
                 lines.append(max(by_group, key=_waiting_time))
@@ -249,7 +253,7 @@ class Simulator:
         )
 
     def way(self, collective: Collective, algorithm: Algorithm, roles: Cast) -> AlgorithmWay:
-        """What one algorithm does on every level, before a protocol gives it a price."""
+        """The work of one algorithm on every level, before a protocol gives it a price."""
         self.system.check_even()
         counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)

@@ -22,11 +22,11 @@ TICKS_PER_SECOND = 10**12
 
 @dataclass(frozen=True)
 class InstructionPrice:
-    """What one phase costs and why.
+    """The price of one phase, with its reasons.
 
     ``what`` is the collective's name, or ``transpose``; ``busiest`` is the resource that is busy
-    longest (a level's name, or ``memory``). ``bytes_per_port``: for each level, what its busiest
-    port or link carries, per direction. ``busy_seconds``: how long each resource is busy, for a
+    longest (a level's name, or ``memory``). ``bytes_per_port``: for each level, the bytes on its
+    busiest port or link, per direction. ``busy_seconds``: how long each resource is busy, for a
     port its busier direction; ``one_way`` has both directions where they are separate. ``members``
     is that of its ``AlgorithmWay``.
     """

@@ -1,4 +1,4 @@
-"""What XLA does by itself over several dimensions of a torus: rings in all of them at once.
+"""The default of XLA over several dimensions of a torus: rings in all of them at once.
 
 The payload is cut into one part per dimension. Each part is reduce-scattered by the rings of one
 dimension after the other and gathered back in the reverse order, and each part begins with another
@@ -77,6 +77,7 @@ def _phases(
                 size = payload_bytes / count / prod(members for members, _ in before)
                 roles = roles_of(reduction, order[stage][1], ())
                 algorithm = Algorithm.DIRECT if collective.apart else Algorithm.RING
+                # The first line is that of the Simple protocol; XLA has no others.
                 line = simulator.by(collective, algorithm, roles)[0]
                 parts.append(price_of_line(collective.value, line, size))
             phases.append(_combine_dimensions(parts))

@@ -1,4 +1,4 @@
-"""What an algorithm does among groups that form no grid: a node of seven GPUs and one of eight.
+"""The ways of an algorithm among groups that form no grid: nodes of seven and of eight GPUs.
 
 A grid has one ``AlgorithmWay``, as its groups are alike. In a list the loads of all groups add up
 on the links, and each group waits for its own messages: there is one way for each distinct kind of

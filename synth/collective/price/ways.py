@@ -1,4 +1,4 @@
-"""What an algorithm does on every level, and its price as a line in the size of the buffer."""
+"""The work of an algorithm on every level, and its price as a line in the size of the buffer."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class PriceLine:
 
     ``loads``: for each resource (level names and ``memory``), the seconds it is busy per byte of
     buffer. ``bytes_per_port``: the bytes its busiest port or link then carries, flags included. In
-    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which passes while
-    bytes are on the wire, so the line is flat for small buffers. ``members`` is that of the
+    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which elapses
+    while bytes are in transit, so the line is flat for small buffers. ``members`` is that of the
     ``AlgorithmWay``. ``one_way``: where the directions of a level's ports are separate, the seconds
     of each per byte. ``resources``: the loads, with both directions where they are separate.
     """
@@ -80,7 +80,7 @@ class PriceLine:
         )
 
     def work(self, size_bytes: float) -> PhaseWork:
-        """What a buffer of ``size_bytes`` demands of the machine."""
+        """The demands of a buffer of ``size_bytes`` on the machine."""
         busy = {name: size_bytes * load for name, load in self.resources}
         return PhaseWork(self.waiting_seconds(size_bytes), busy)
 
@@ -90,7 +90,7 @@ class PriceLine:
 
 @dataclass(frozen=True)
 class AlgorithmWay:
-    """One algorithm for one collective among given groups: what it does at every level.
+    """One algorithm for one collective among given groups: its work at every level.
 
     For each level: the bytes on its busiest link and their seconds at the described bandwidth, per
     byte of buffer; the hops of a message; how many messages wait for each other. The cheapest
@@ -181,7 +181,7 @@ class AlgorithmWay:
     def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
         """How many messages over each level keep a gap to the one before.
 
-        Those that wait for each other; where all are sent at once, those that one member sends.
+        The messages that wait for each other; where all are sent at once, those of one member.
         """
         return self.peers if self.at_once else tuple(counted)
 
@@ -247,8 +247,8 @@ def pick_leanest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
 def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line that keeps links busy for the least time in sum, each direction counted.
 
-    A reduce-scatter through a reducing switch sends more than a ring and receives almost nothing;
-    an all-gather beside it does the opposite.
+    A reduce-scatter through a reducing switch sends more than a ring and receives almost nothing; a
+    concurrent all-gather does the opposite.
     """
 
     def load(line: PriceLine) -> float:

@@ -1,9 +1,10 @@
 """Recommends a placement where one collective alone cannot decide it.
 
-A sum over ``data`` says nothing about what ``model`` sends: where it is fastest, the rest of the
-job may be a hundred times slower. So where axes are left over, programs are ranked on the placement
-given, else on the one that frameworks lay out. Placements on which this collective alone would be
-faster are listed separately. ``synth.collective.workload`` weighs what a whole job sends.
+A sum over ``data`` does not account for the traffic over ``model``: on the sum's fastest placement,
+the rest of the job may be a hundred times slower. So where axes are left over, programs are ranked
+on the given placement, or else on the frameworks' placement. Placements on which this collective
+alone would be faster are listed separately. ``synth.collective.workload`` weighs the traffic of a
+whole job.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def rank_with_advice(
     watcher: Watcher | None = None,
     library: Library | None = None,
 ) -> Report:
-    """Ranks as ``rank_with_deciding_run`` on the advised placement, and lists faster ones apart.
+    """Ranks as ``rank_with_deciding_run`` on the advised placement, and lists faster placements
+    apart.
 
     Where no axis is left over, or a placement is given, nothing is listed apart. With
     ``per_placement``, the placement of frameworks comes first. Raises InputError as ``answers``
@@ -80,7 +82,7 @@ def rank_with_advice(
 
 
 def find_left_over_axes(request: Request) -> tuple[str, ...]:
-    """Returns the axes that send something which the request does not mention."""
+    """Returns the axes that communicate but are not in the request."""
     names = (axis.name for axis in request.axes if axis.size > 1)
     return tuple(name for name in names if name not in request.over)
 
@@ -88,10 +90,9 @@ def find_left_over_axes(request: Request) -> tuple[str, ...]:
 def fix_placement(system: System, request: Request) -> Request:
     """Returns the request on the placement of frameworks, or unchanged if none must be chosen.
 
-    None must be chosen where a placement is given, every placement is wanted, no axis is left
-    over, or there is only one placement. Raises InputError for axes that do not fit the system,
-    and where the layout of frameworks cuts a level in the middle: then there is no placement to
-    fix.
+    No choice is needed where a placement is given, every placement is requested, no axis is left
+    over, or there is only one placement. Raises InputError for axes that do not fit the system, and
+    where the layout of frameworks cuts a level in the middle: then there is no placement to fix.
     """
     others = find_left_over_axes(request)
     if request.placement is not None or request.per_placement or not others:
@@ -119,8 +120,8 @@ def _find_faster(
 ) -> list[DistinctAnswer[CandidatePrograms]]:
     """Returns the best program of each of a few other placements, fastest first.
 
-    None has a price above ``limit`` ticks. Placements that are equivalent for this collective count
-    once, as the first of them; those equivalent to the request's are left out.
+    None has a price above ``limit`` ticks. Of placements that are equivalent for this collective
+    only the first counts; placements equivalent to the request's are left out.
     """
     search = CandidateSearch(
         library,
@@ -142,6 +143,7 @@ def _find_faster(
             most = best[-1][0] if len(best) == MOST_FASTER_PLACEMENTS else limit
             if bound > most or not stop.go_on():
                 return
+            # Listed in this process, so that the forks inherit the programs.
             library.paths(len(reduction.tree.digits))
             yield reduction, position, most
 
@@ -187,13 +189,13 @@ def top(
 ) -> Report:
     """Returns the k best programs for a request, proved, with the placement to run them on.
 
-    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System;
-    ``axes`` maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is
-    the whole tensor on each device; ``segments`` is the one number of segments to try beside 1,
-    None for several; ``request`` is a ``Goal``, as "all-reduce".
+    ``system`` is a catalogue name (``dgx-h100:4``), the path of a TOML file, or a System; ``axes``
+    maps names to sizes; ``reduce`` names one or several of them; ``payload_bytes`` is the whole
+    tensor on each device; ``segments`` is the only number of segments to try in addition to 1, None
+    for several; ``request`` is a ``Goal``, as "all-reduce".
 
-    Where all axes are reduced over, all placements are ranked. Otherwise the one given is used,
-    else the one that frameworks lay out, the last axis innermost; the report's
+    Where all axes are reduced over, all placements are ranked. Otherwise the given placement is
+    used, or else the frameworks' placement, the last axis innermost; the report's
     ``faster_elsewhere`` has others. Raises InputError for arguments that do not fit together.
     """
     for what, given, known in (("algorithm", algorithm, Choice), ("request", request, Goal)):

@@ -38,7 +38,7 @@ from synth.search.forks import WORTH_SECONDS, WorkControl, is_parallel, map_in_f
 _NOT_PROVED = Unknown("nobody has asked z3")
 _STOPPED = Unknown("the work was stopped before z3 was asked")
 _PROOF_SECONDS, _PRICE_SECONDS = 0.04, 0.006
-"""About the seconds to prove a program, and to price an answer with its comparisons."""
+"""Approximate seconds to prove a program, and to price an answer with its comparisons."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class AnswerRequest:
     payload_bytes: int
 
     def kind(self, system: System) -> Hashable:
-        """Everything that the answer depends on but its rank: equivalent placements share it."""
+        """Everything that the answer depends on except its rank; the same for equivalent
+        placements.
+        """
         programs, reduction = self.found.what, self.found.what.reduction
         placed = price_class(system, reduction)
         return programs.parts, self.payload_bytes, reduction.tree, placed
@@ -62,9 +64,9 @@ def prove_answers(
     """Yields the answers in order, each derived again from its text.
 
     Each program of a library is replayed and proved only once. Up to ``crew.processes`` programs
-    are proved, and answers priced, at once; after ``crew`` stops, only the first is. Programs side
-    by side are proved one by one, each for its slice; that the slices together achieve the request
-    is replayed for every answer.
+    are proved, and answers priced, at once; after ``crew`` stops, only the first is completed.
+    Concurrent programs are proved one by one, each for its slice; a replay of every answer checks
+    that the slices together achieve the request.
     """
     kinds = [each.kind(simulator.system) for each in wanted]
     derived: dict[Hashable, tuple[AnswerRequest, list[ProgramPart]]] = {}
@@ -90,6 +92,7 @@ def prove_answers(
     priced: dict[Hashable, Answer] = {}
     for kind, each in zip(kinds, wanted, strict=True):
         while kind not in priced:
+            # After a stop no more results come: the price is then computed here, without a proof.
             item, result = next(done, None) or (kind, work(items.index(kind)))
             if isinstance(result, Answer):
                 priced[item] = result
@@ -180,7 +183,7 @@ def answer_of_parts(
 ) -> Answer:
     """Returns the answer, of rank 1, for given programs, with defaults, bound and intervals.
 
-    ``ticks``: their price side by side, if a search has found it.
+    ``ticks``: their concurrent price, if a search has found it.
     """
     prices = price_parts(simulator, parts, reduction)
     judged = verdicts or [_NOT_PROVED] * len(parts)
@@ -225,7 +228,7 @@ def _price_as_run(
 ) -> tuple[PriceEstimate, tuple[InstructionPrice, ...]]:
     """Returns the price as the runtime runs it, and the first stripe's phases.
 
-    Steps use algorithms that the runtime has: as priced if environment settings can say so,
+    Steps use algorithms that the runtime has: as priced if environment settings can select them,
     else those of its own choice.
     """
     runtime, ticks = simulator.of_runtimes, candidate.ticks
@@ -250,7 +253,7 @@ def _all_phases(stripes: Iterable[PricedStripe]) -> Iterator[InstructionPrice]:
 
 
 def _price_side_by_side(stripes: Sequence[PricedStripe]) -> int:
-    """Returns the price in ticks of programs run side by side."""
+    """Returns the price in ticks of concurrent programs."""
     lanes = [
         Lane(tuple(price.work for price in stripe.prices), stripe.part.segments)
         for stripe in stripes
@@ -294,8 +297,8 @@ def price_parts(
 ) -> list[tuple[InstructionPrice, ...]]:
     """Returns the prices of one segment of each part.
 
-    A single program uses the algorithms best for it. Programs side by side all choose theirs in
-    one of the ways in ``OVERLAP_PICKS``: the one with the least makespan.
+    A single program uses the algorithms that are best for it. Concurrent programs all use the same
+    rule of ``OVERLAP_PICKS``: the rule with the least makespan.
     """
     if len(parts) == 1:
         [part] = parts

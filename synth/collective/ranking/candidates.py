@@ -49,13 +49,13 @@ from synth.search.best_first import Path
 _Slice = tuple[Labels, int, int]
 """The labels of a path, its bytes, and its number of segments."""
 _Priced = tuple[int, tuple[_Slice, ...]]
-"""The price in ticks of paths run side by side, and the paths."""
+"""The price in ticks of concurrent paths, and the paths."""
 _SEEDS = 4
-"""How many programs that are good alone are tried beside others."""
+"""How many of the best single programs are tried together with others."""
 _MOST_FOLLOWED = 2000
 """After this many algorithm choices, the programs known are grouped into answers."""
 _FARTHEST = 2
-"""No answer stands for programs dearer than its least price by more than this factor."""
+"""No answer stands for programs whose prices exceed its least price by more than this factor."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class CandidatePart:
 
 @dataclass(frozen=True)
 class CandidatePrograms:
-    """Programs for a reduction that run side by side, most often one.
+    """Programs for a reduction that run concurrently, most often a single program.
 
-    Several side by side use the algorithms that keep links busy for the least time. ``key``
-    ranks them: ticks, number of steps, canonical spellings.
+    Concurrent programs use the algorithms that keep links busy for the least time. ``key`` is the
+    sort key: ticks, number of steps, canonical spellings.
     """
 
     key: tuple[int, int, tuple[str, ...]]
@@ -87,8 +87,7 @@ class CandidatePrograms:
 class CandidateSearch:
     """Searches programs for a payload cut into any of the given numbers of segments.
 
-    With ``stripes``, a payload may also be split over several programs, if it may be cut at
-    all.
+    With ``stripes``, a payload that may be cut may also be split over several programs.
     """
 
     def __init__(
@@ -118,9 +117,9 @@ class CandidateSearch:
     def best(
         self, reduction: Reduction, count: int, limit: int | None = None
     ) -> list[CandidatePrograms]:
-        """Returns the ``count`` best programs by key, none dearer than ``limit`` ticks.
+        """Returns the ``count`` best programs by key, with prices of at most ``limit`` ticks.
 
-        If ``go_on`` returns False, the best of those seen so far. Exact among single
+        If ``go_on`` returns False, returns the best seen so far. The search is exact among single
         programs; of the splits over several programs only the best found is included.
         """
         candidates = _Candidates(self, reduction)
@@ -133,9 +132,8 @@ class CandidateSearch:
     ) -> list[DistinctAnswer[CandidatePrograms]]:
         """Returns the ``count`` best answers that prices can order.
 
-        Each is shown as its simplest member; those dearer than ``limit`` are left out. If
-        ``go_on`` returns False, or after a fixed effort, the programs known so far are
-        grouped.
+        Each is shown as its simplest member; members above ``limit`` are left out. If ``go_on``
+        returns False, or after a fixed effort, the programs known so far are grouped.
         """
         candidates = _Candidates(self, reduction)
         grouping: AnswerGrouping[CandidatePrograms] = AnswerGrouping(candidates.reach)
@@ -215,8 +213,8 @@ class _Candidates:
     ) -> Iterator[tuple[int, Callable[[], _Priced]]]:
         """Returns every program in every number of segments with a rising bound in ticks.
 
-        Each is priced on demand. Skipped are those that cannot matter: programs that belong
-        to an answer, and more segments that are no cheaper.
+        Each is priced on demand. Irrelevant entries are skipped: programs that belong to an answer,
+        and larger numbers of segments that are no cheaper.
         """
         if self._search.barriers:
             paths = self._in_one_segment(None)
@@ -277,7 +275,9 @@ class _Candidates:
         return PathRanking(self._by_kind, works, _SEEDS)
 
     def _splits(self, seeds: Sequence[SegmentedPath], limit: int | None) -> list[StripeSplit]:
-        """Returns the best split over several programs, if it beats one, and a simpler one."""
+        """Returns the best split over several programs, if it beats a single one, and a simpler
+        split.
+        """
         search, paths = self._search, len(self._paths)
         seeds = sorted(seeds, key=lambda seed: (seed.ticks, seed.path))[:_SEEDS]
         ways = [self._phases_by(pick) for pick in OVERLAP_PICKS]
@@ -301,8 +301,10 @@ class _Candidates:
         return reducing and not goal.apart and (goal.rounds > 1 or goal.rooted)
 
     def _phases_by(self, pick: LinePicker) -> PhasesOf:
-        """Returns a function of path and bytes to phases, for programs side by side."""
+        """Returns a function from path and bytes to phases, for concurrent programs."""
         kinds, paths, reduction = self._kinds, self._by_kind, self._reduction
+        # Segments of the whole payload recur for every path, so all moves are priced at once for
+        # these sizes; other sizes are rarely seen twice.
         usual = {self._payload_bytes / segments for segments in self._search.segments}
 
         @cache
@@ -364,7 +366,7 @@ def _kinds(alphabet: Sequence[Move], tree: Tree) -> tuple[list[Move], list[int]]
 def _price_stripes(
     stripes: tuple[PathStripe, ...], ways: Sequence[PhasesOf]
 ) -> tuple[StripeSplit, PhasesOf]:
-    """Returns stripes at the least of their prices, and the choice of algorithms that has it."""
+    """Returns stripes at the least of their prices, and the choice of algorithms that gives it."""
     priced = [(price_of(stripes, way), number) for number, way in enumerate(ways)]
     ticks, number = min((ticks, number) for ticks, number in priced if ticks is not None)
     return StripeSplit(stripes, ticks), ways[number]

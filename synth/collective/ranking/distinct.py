@@ -4,8 +4,8 @@ The search is exact to the picosecond; prices are not. So the cheapest program s
 programs within its uncertainty (``price.resolution``), and the simplest of them is shown: fewest
 stripes, then fewest segments, then fewest steps, then spelling. Simpler must not mean worse: the
 shown program must not be surely slower than any other member. The next answer is formed from the
-programs that the first is surely faster than, and so on. Once a program belongs to an answer with
-one number of segments, it belongs with all of them: no text stands in two answers.
+programs that the first is surely faster than, and so on. A program that belongs to an answer with
+one number of segments belongs to it with all of them: no text appears in two answers.
 
 Members arrive with a lower bound on all later prices, in ascending order. An answer is settled once
 no later member can belong to it: then the simplest member cannot have been missed, however many
@@ -136,12 +136,13 @@ class AnswerGrouping(Generic[T]):
 
     def _leader(self) -> Member[T] | None:
         """Returns the cheapest member that belongs to no answer."""
+        # Members leave ``_open`` at once, and the heap only when they come up.
         while self._cheapest and self._cheapest[0][2] not in self._open:
             heappop(self._cheapest)
         return self._open[self._cheapest[0][2]] if self._cheapest else None
 
     def _count_in(self, number: int, keys: Iterable[int]) -> None:
-        """Adds members to an answer; those that it is surely faster than stay open."""
+        """Adds members to an answer; members that it is surely faster than stay open."""
         shown = self._shown[number].estimate
         for key in keys:
             member = self._open.get(key)

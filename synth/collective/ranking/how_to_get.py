@@ -1,9 +1,9 @@
 """How to get an answer from a runtime: what to set, what to run, or that none offers it.
 
-A gain counts only over what the runtime does by itself, and only if it can be had. One step by
-another algorithm is an environment setting; several steps are a file to emit; what neither can
-express is offered by no runtime, and is then a limit to know, not advice. An expected gain within
-the prices' uncertainty is worth a deciding run; the default is kept until then.
+A gain is measured against the runtime's default, and counts only if it is attainable. One step by
+another algorithm needs an environment setting; several steps need an emitted file. A program that
+neither can express is offered by no runtime: it is reported as a limit, not as advice. An expected
+gain within the prices' uncertainty is worth a deciding run; the default is kept until then.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Advice:
 KEEP_DEFAULT = Advice(AdviceKind.DEFAULT, "keep the default")
 """Advice to set nothing."""
 KEEP_UNTIL_MEASURED = Advice(AdviceKind.DEFAULT, "keep the default until this is measured")
-"""The same, where a deciding run is worthwhile."""
+"""Advice to set nothing until a deciding run, which is worthwhile."""
 DECIDING_RATIO = 1 + FINEST
-"""The measured speed-up from which an answer should be taken; less is no gain."""
+"""The least measured speed-up for which an answer should replace the default."""
 
 
 ALTERNATE_RUNS = (
     "run each at least three times in turn and compare medians (of seconds and plain_seconds where "
     "a file prints them)"
 )
-"""How to measure: a difference seen in one run each may be variation between runs."""
+"""How to measure: a difference between single runs may be mere variation."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class SuggestedRun:
     """A run that decides between an answer and the default, which prices cannot order.
 
     ``speedup`` over the default is expected as a runtime would run it, with ``seconds`` and
-    ``default_seconds``; given the prices' errors it is within ``between``. ``commands`` are to
-    be run in turn; ``advice`` is how to get the answer if they decide for it.
+    ``default_seconds``; given the prices' errors it is within ``between``. ``commands`` are to be
+    run alternately; ``advice`` is how to get the answer if it wins.
     """
 
     speedup: float
@@ -138,8 +138,8 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
 
 
 def seconds_as_advised(answer: Answer) -> float:
-    """Returns the seconds of the answer as run if it surely gains and can be had,
-    else of the runtime's own choice.
+    """Returns the seconds of the answer as run if it surely gains and is attainable, else of the
+    runtime's own choice.
     """
     had = answer.gains and _advise_for_answer(answer).by is not AdviceKind.NOTHING
     return answer.runtime_seconds if had else answer.baseline_seconds
@@ -169,15 +169,16 @@ def find_deciding_run(answer: Answer, default: PriceEstimate | None = None) -> S
 def _runs(answer: Answer, how: Advice) -> Iterator[str]:
     """Yields commands: NVIDIA's tests where all devices are one group, else the emitted file.
 
-    The tests have one rank a device, as in ``calibrate --plan``. The file times its program and
-    the plain collective beside it, in the actual groups.
+    The tests have one rank a device, as in ``calibrate --plan``. The file times its program and the
+    plain collective, in the actual groups.
     """
     hierarchy = answer.candidate.reduction.placement.hierarchy
     alone = how.by is AdviceKind.ENVIRONMENT
     line = how.text if alone else answer.called.line if answer.called else ""
     if alone and answer.candidate.reduction.replicas == 1:
         size, what = answer.payload_bytes, answer.goal.value
-        whole = line.replace(f"{nccl_function_name(what)}:", "")  # it sends nothing else
+        # The test calls one collective only, so the settings need not name it.
+        whole = line.replace(f"{nccl_function_name(what)}:", "")
         settings = dict(setting.split("=", 1) for setting in whole.split())
         ranks, test = hierarchy.devices, nccl_tests.suite_command(what, size, size)
         for environment in ({}, settings):
@@ -210,7 +211,7 @@ def _emit_command(answer: Answer) -> str:
 
 
 def _file(answer: Answer) -> str:
-    """Returns the file's name, which depends on the program, so that two rows never share one."""
+    """Returns the file's name, which depends on the program: two rows never share a file."""
     parts = [stripe.part for stripe in answer.stripes]
     slices = [(str(part.program), part.size_bytes, part.segments) for part in parts]
     stamped = stamp(answer.candidate.reduction, answer.goal, slices)
@@ -228,10 +229,10 @@ def _target(answer: Answer) -> str:
 
 
 def environment_line(answer: Answer) -> str:
-    """Returns the settings that get one call of the runtime's own.
+    """Returns the settings that select one call of the runtime's own.
 
-    Empty if the runtime makes the call so by itself or has no such way; also for programs,
-    whose settings depend on the size and stand in the file.
+    Empty if the runtime makes the call that way by itself or has no such way; also for programs,
+    whose settings depend on the size and are in the file.
     """
     if not answer.plain:
         return ""

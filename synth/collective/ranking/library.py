@@ -50,6 +50,7 @@ class Library:
         """Returns the same programs as lists of labels in the graph's alphabet."""
         if depth not in self._paths:
             graph = self.graph(depth)
+            # At prices of 0 all paths are cheapest paths, listed by their number of moves.
             free = [0] * len(graph.alphabet)
             self._paths[depth] = [path.labels for path in graph.cheapest(free, free)]
         return self._paths[depth]

@@ -1,8 +1,9 @@
 """The best program for a goal, a payload and a placement: each is searched and proved once.
 
-All who need the price of a collective ask here: redistributions of a step, the composed seconds
-of its plans, the placements of a job and the buckets of gradients. A price depends on where the
-axes of a goal are placed, not on their names, so placements of one ``price_class`` share it.
+Every caller that needs the price of a collective uses this module: redistributions of a step, the
+composed seconds of its plans, the placements of a job and the buckets of gradients. A price depends
+on where the axes of a goal are placed, not on their names, so placements of one ``price_class``
+share it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class ProgramPrices:
         return self._bounds[key]
 
     def default(self, placed: PlacedGoal) -> RuntimeDefaults:
-        """Returns what the runtime does by itself."""
+        """Returns the default of the runtime."""
         key = self._key(placed)
         if key not in self._defaults:
             size, goal = placed.payload_bytes, placed.goal
@@ -122,7 +123,7 @@ class ProgramPrices:
         return replace(best, what=replace(best.what, reduction=placed.reduction))
 
     def advised_seconds(self, placed: PlacedGoal) -> float:
-        """Returns the seconds of what is advised to run: the best programs, or the default.
+        """Returns the seconds of the advised execution: the best programs, or the default.
 
         Does not search when no program can surely beat the default, and proves nothing.
         """
@@ -148,7 +149,8 @@ class ProgramPrices:
     def search(self, several: Iterable[PlacedGoal], crew: WorkControl) -> dict[_Key, PlacedGoal]:
         """Finds the best programs for goals in the processes of ``crew``, until it stops.
 
-        ``several`` is read when a process is free. Returns those known then, one of each class.
+        ``several`` is read when a process is free. Returns the goals whose programs are known then,
+        one of each class.
         """
         asked: dict[_Key, PlacedGoal] = {}
         coming = self._list_unknown(several, asked)
@@ -158,7 +160,7 @@ class ProgramPrices:
         return {key: placed for key, placed in asked.items() if key in self._best}
 
     def prove(self, several: Iterable[PlacedGoal], crew: WorkControl) -> None:
-        """Finds the best answers to goals as ``search`` does; all that are found are proved."""
+        """Finds the best answers to goals as ``search`` does, and proves every answer found."""
         groups: dict[Goal, dict[_Key, AnswerRequest]] = {}
         for key, placed in self.search(several, crew).items():
             if key not in self._answers:
@@ -178,7 +180,7 @@ class ProgramPrices:
     ) -> Iterator[PlacedGoal]:
         """Yields goals whose best programs are not known, each once; adds all to ``asked``.
 
-        It loads the programs of each first, so that forked processes inherit them.
+        Loads the programs of each goal first, so that forked processes inherit them.
         """
         for placed in several:
             key = self._key(placed)
@@ -208,7 +210,7 @@ class ProgramPrices:
 class _ProofWatcher(Watcher):
     """Proves in the processes of another control, but does not stop when that should stop.
 
-    Programs that were found are worth proving.
+    Programs that were already found are worth proving.
     """
 
     def __init__(self, crew: WorkControl) -> None:

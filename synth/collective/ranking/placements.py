@@ -1,4 +1,4 @@
-"""The best programs over all placements of a request, before they are replayed and proved."""
+"""The best programs over all placements of a request, not yet replayed and proved."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BestPlacements:
 
 @dataclass(frozen=True)
 class _PlacementClass:
-    """Placements on which a reduction costs the same, with positions and their bound in ticks.
+    """Placements on which a reduction costs the same, with their positions and bound in ticks.
 
     The bound is 0 where all are searched anyway.
     """
@@ -79,7 +79,7 @@ class _PlacementClass:
     def placed(
         self, found: Iterable[DistinctAnswer[CandidatePrograms]]
     ) -> Iterator[PlacedCandidate]:
-        """Yields what was found for the first placement, on each of them."""
+        """Yields the first placement's results on each placement of the class."""
         for answer in found:
             for position, reduction in self.reductions:
                 yield PlacedCandidate(
@@ -140,12 +140,12 @@ class PlacementSearch:
     def run(self) -> BestPlacements:
         """Returns the best programs of all placements. At least the first is searched.
 
-        Where only the best of all are wanted, placements are searched in the order of their
-        bounds: once k answers are known, those with a bound above the last need no search.
-        Otherwise those whose groups span most levels come first, because they take longest:
-        no process is left with one of them while others are idle. Where forks work from the
-        start, those with one level less come first: forks search these while this process
-        learns the deepest programs.
+        Where only the best of all placements are requested, placements are searched in the order of
+        their bounds: once k answers are known, placements with a bound above the last need no
+        search. Otherwise the placements whose groups span most levels come first, because they take
+        longest and a late start would leave other processes idle. Where forks work from the start,
+        placements with one level less come first: forks search these while this process lists the
+        deepest programs.
         """
         kinds = self._by_bound()
         at_once = self._all and is_parallel(self._noting) and self._many(kinds)
@@ -183,7 +183,7 @@ class PlacementSearch:
         return self._request.per_placement
 
     def _many(self, kinds: Sequence[_PlacementClass]) -> bool:
-        """Whether there are so many programs that searching them takes long."""
+        """Whether there are enough programs for a long search."""
         depths = sorted(kind.depth for kind in kinds)
         sums = accumulate(map(self._library.count, depths))
         return any(programs > _MANY_PROGRAMS for programs in sums)
@@ -196,6 +196,7 @@ class PlacementSearch:
             limit = self._limit
             if limit is not None and kind.least > limit:
                 return
+            # Listed in this process, so that the forks inherit the programs.
             self._library.paths(kind.depth)
             yield kind.first, limit
 

@@ -1,4 +1,4 @@
-"""The whole path as one function: from a system and a request to ranked, proved programs."""
+"""The whole pipeline as one function: from a system and a request to ranked, proved programs."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def rank_with_deciding_run(
 ) -> Report:
     """Adds the best single program where no answer gains or is worth a run.
 
-    The answers may be the cheapest as priced and still useless, because no setting makes a
-    runtime run their calls so. Then they hide a slightly slower program that can be had. A
-    range of sizes finds that program, so this keeps the verdict for one size the same in both.
+    The answers may be the cheapest as priced and still useless, because no setting makes a runtime
+    run their calls as priced. Then they hide a slightly slower program that is attainable. A range
+    of sizes finds that program, so this function makes the verdict on a single size agree with it.
     """
     request, shown = report.request, report.answers
     default = min((answer.baseline_estimate for answer in shown), key=lambda price: price.ticks)

@@ -26,17 +26,18 @@ from synth.search.forks import WorkControl
 
 @dataclass(frozen=True)
 class Request:
-    """A collective over the axes ``over``: an all-reduce unless ``language`` has another goal.
+    """A collective over the axes ``over``: an all-reduce unless ``language`` specifies another
+    goal.
 
     ``payload_bytes`` is the largest buffer of a device, as ``Goal`` defines it.
 
-    ``placement`` fixes the matrix instead of trying all; with ``by_framework`` it is not the
-    user's but the one that frameworks lay out. ``per_placement`` asks for the ``k`` best
-    programs of every placement instead of the ``k`` best of all. ``segments`` are the numbers
-    of segments a payload may be cut into, so that steps overlap; with 1 alone steps are
-    barriers. With ``stripes``, and where steps overlap, the payload may be split over programs
-    side by side. With ``exact``, every program is an answer; otherwise programs that prices
-    cannot order are one answer.
+    ``placement`` fixes the matrix instead of trying all; with ``by_framework`` it is the
+    frameworks' placement rather than the user's. ``per_placement`` asks for the ``k`` best programs
+    of every placement instead of the ``k`` best of all. ``segments`` are the numbers of segments a
+    payload may be cut into, so that steps overlap; with 1 alone steps are barriers. With
+    ``stripes``, and where steps overlap, the payload may be split over concurrent programs. With
+    ``exact``, every program is an answer; otherwise programs that prices cannot order are one
+    answer.
 
     Raises InputError for payloads, k or segments out of range.
     """
@@ -57,7 +58,7 @@ class Request:
 
     @property
     def goal(self) -> Goal:
-        """What the collective must achieve."""
+        """The goal of the collective."""
         return self.language.goal
 
     def __post_init__(self) -> None:
@@ -88,7 +89,7 @@ class ProgramPart:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A placement, the programs that run on it side by side (most often one), and the price."""
+    """A placement, the programs that run on it concurrently (most often one), and the price."""
 
     reduction: Reduction
     parts: tuple[ProgramPart, ...]
@@ -109,7 +110,7 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The program; where several run side by side, all of them."""
+        """The program, or all programs where several run concurrently."""
         return programs_text(str(part.program) for part in self.parts)
 
     @property
@@ -147,23 +148,23 @@ class DefaultComparison(Enum):
 class Answer:
     """A ranked candidate with its prices, the runtime's default, its bound and its proof.
 
-    ``defaults`` is what the runtime would do for the plain collective on the same placement,
-    each of its options priced by name, ``baseline_seconds`` the one it would choose; ``bound``
-    is below every schedule; ``limited_by`` is the resource waited for longest.
+    ``defaults`` is what the runtime would do for the plain collective on the same placement, each
+    of its options priced by name, ``baseline_seconds`` the price of the option it would choose;
+    ``bound`` is below every schedule; ``limited_by`` is the resource waited for longest.
     ``barrier_seconds`` is the price of the first stripe's program for the whole payload in one
-    segment. ``interval`` and ``baseline_interval`` are where measurements would fall; None
-    without measurements.
+    segment. ``interval`` and ``baseline_interval`` are the expected ranges of measurements; None
+    without a calibration.
 
-    The answer stands for ``others`` that prices cannot order; ``least_seconds`` is the least
-    price among all of them. ``estimate`` and ``baseline_estimate`` attribute the prices to
-    sources of error. ``runtime_estimate`` is the price as the runtime runs it: by algorithms
-    that it has, chosen as priced where environment settings can say so, else as it chooses
-    itself; ``runtime_prices`` are the first stripe's prices then.
+    The answer stands for ``others`` that prices cannot order; ``least_seconds`` is the least price
+    among all of them. ``estimate`` and ``baseline_estimate`` attribute the prices to sources of
+    error. ``runtime_estimate`` is the price as the runtime runs it: by algorithms that it has, as
+    priced where environment settings can select them, else by its own choice; ``runtime_prices``
+    are the first stripe's prices then.
 
-    ``calls_bound`` is the bound for switches that reduce, when used by the calls that they
-    offer. ``by_size``: the answer is one of a range with an answer for each size. ``called``:
-    the calls with their ways; None where the runtime takes no settings. ``not_measured``: what
-    in its prices or the default's no row of a calibration measured.
+    ``calls_bound`` is the bound for reducing switches used through the calls that they offer.
+    ``by_size``: the answer is part of a range with an answer for each size. ``called``: the calls
+    with their ways; None where the runtime takes no settings. ``not_measured``: the parts of its
+    price or of the default's that no row of a calibration measured.
     """
 
     rank: int
@@ -241,7 +242,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SearchCoverage:
-    """How much was searched, and whether that was everything.
+    """How much was searched, and whether the search was complete.
 
     ``complete`` is False if the search was stopped: then something better may be missing.
     ``best_default_seconds`` is the best baseline over all searched placements.
@@ -256,7 +257,7 @@ class SearchCoverage:
 
 @dataclass(frozen=True)
 class Report:
-    """Answers, best first, with what they were chosen from.
+    """Answers, best first, with the candidates they were chosen from.
 
     ``faster_elsewhere`` are answers on other placements, one each, which would be faster than
     the first if nothing else were sent; only where the request's placement is ``by_framework``.
@@ -320,7 +321,7 @@ class Watcher:
 class QuietWatcher(Watcher):
     """Stops when another watcher does, and reports nothing to it.
 
-    It allows as many ``processes``, if given, else as many as the other.
+    It allows ``processes`` processes if given, else as many as the other watcher.
     """
 
     def __init__(self, watcher: Watcher, processes: int | None = None) -> None:
@@ -335,8 +336,8 @@ class QuietWatcher(Watcher):
 class UnrankedWatcher(QuietWatcher):
     """Passes on the progress of one of several questions, but not the best so far.
 
-    A ranking of one system is not a ranking of all that are compared. Forks of this process
-    report nothing: its pipes and screens are not theirs to write on.
+    A ranking of one system is not a ranking of all systems compared. Forks of this process report
+    nothing: its pipes and screens belong to it alone.
     """
 
     def __init__(self, watcher: Watcher) -> None:
@@ -357,7 +358,7 @@ class UnrankedWatcher(QuietWatcher):
 
 
 class StoppableWatcher(UnrankedWatcher):
-    """Passes on everything, and remembers whether the work was ``stopped``."""
+    """Passes everything on, and remembers whether the work was ``stopped``."""
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
@@ -396,5 +397,5 @@ class StopFlag:
 
 
 def programs_text(programs: Iterable[str]) -> str:
-    """Returns programs that run side by side in one line, for display."""
+    """Returns concurrent programs in one line, for display."""
     return " | ".join(programs)

@@ -1,10 +1,11 @@
 """NCCL environment settings that make a call, or the calls of a program, run as priced.
 
-NCCL chooses algorithm and protocol by call: from collective, group and size. A price assumes for
-each call those that are fastest, or best for the whole program; where NCCL would choose otherwise
-it needs a setting. A setting holds for one collective in the whole process. So where a program
-calls one collective in two ways, one of which is not NCCL's own choice, no environment variable
-expresses it; a tuner plugin could, because NCCL asks it for each communicator.
+NCCL chooses algorithm and protocol for each call, from its collective, group and size. A price
+assumes, for each call, the fastest algorithm and protocol or the best for the whole program; where
+NCCL would choose otherwise it needs a setting. A setting holds for one collective in the whole
+process. So if a program calls one collective in two ways and NCCL would not choose both by itself,
+no environment variable expresses the program; a tuner plugin could, because NCCL asks it for each
+communicator.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class RuntimeCall:
 
 @dataclass(frozen=True)
 class RuntimeCalls:
-    """The calls of programs that run side by side, and the load they put on links as priced.
+    """The calls of concurrent programs, and the load that they put on links as priced.
 
     ``own_prices``: for each program, the phases of one segment by the runtime's own choices.
     """
@@ -123,7 +124,7 @@ class RuntimeCalls:
 
     @property
     def contrary(self) -> tuple[str, ...]:
-        """Collectives that need a setting but are called in several ways, so that none fits."""
+        """Collectives that need a setting but are called in several ways, so no setting fits."""
         collectives = dict.fromkeys(call.price.what for call in self.apart)
         return tuple(what for what in collectives if len(self._ways(what)) > 1)
 
@@ -136,7 +137,7 @@ class RuntimeCalls:
 
     @property
     def foreign(self) -> bool:
-        """Whether a price takes an algorithm that the runtime does not have."""
+        """Whether a price assumes an algorithm that the runtime does not have."""
         return any(call.way[0] not in call.own.options for call in self.each)
 
     @property
@@ -220,10 +221,9 @@ def way_setting(
 def collective_settings(ways: Mapping[str, Way]) -> str:
     """Returns the settings that give each collective its algorithm and protocol.
 
-    They name the collectives: otherwise they would hold for all that the process sends, and
-    NCCL refuses a collective without such an algorithm ("no algorithm/protocol available for
-    function AllGather ... NCCL_ALGO was set to Tree"). The syntax is parseList's in NCCL's
-    tuning code.
+    They name the collectives: otherwise they would apply to every call of the process, and NCCL
+    refuses a collective without such an algorithm ("no algorithm/protocol available for function
+    AllGather ... NCCL_ALGO was set to Tree"). The syntax is parseList's in NCCL's tuning code.
     """
     by_function = {nccl_function_name(what): way for what, way in ways.items()}
     algorithms = ";".join(

@@ -1,16 +1,16 @@
-"""One question over a range of message sizes: which answer is best from which size on.
+"""Answers a request over a range of message sizes: which answer is best from which size on.
 
 Sizes are doubled from the smallest to the largest; where two neighbours have different answers, the
 change between them is bisected until it is known to a hundredth. Answers differ in placement and
 program, in their environment setting, and in whether they gain over the default. Where none gains
 within the prediction's uncertainty, the default is kept, whichever program is cheapest. As for a
-single size, a sure gain comes before a lower price that is not one. Programs are compared alone:
-stripes, which change a little from size to size, are left out.
+single size, a sure gain is preferred to a lower price that is no sure gain. Programs are compared
+alone: stripes, which change a little from size to size, are left out.
 
 Each size costs a search for its best program. Where two neighbours have the same program, and only
 its setting or gain changes between them, repricing that program locates the change without a
-search. So only the two sizes around the change are searched; if they do not confirm it, or the
-programs differ, the size midway is.
+search. So only the two sizes around the change are searched; if they do not confirm the change, or
+the programs differ, the midway size is searched.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from synth.collective.ranking.request import (
 from synth.search.forks import map_in_forks
 
 _NEAR = 1.01
-"""Sizes whose quotient is below this are not told apart."""
+"""Sizes whose quotient is below this are not distinguished."""
 _SEVERAL = 3
-"""How many answers for one size are searched for a sure gain when the first is none."""
+"""How many answers for one size are searched for a sure gain when the first has none."""
 Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 """A placement's matrix, and the steps of its programs."""
 
 
 @dataclass(frozen=True)
 class SizeSummary:
-    """What users see of a size's answer, without its figures.
+    """The parts of a size's answer that users see, without its figures.
 
     ``line``: its environment setting; ``against``: comparison with the default; ``worth``:
     whether a deciding run is worthwhile. Where the default is kept, ``choice`` has no steps,

@@ -1,13 +1,13 @@
-"""Splits the payload over several programs that run side by side, so that no level is idle.
+"""Splits the payload over several concurrent programs, so that no level is idle.
 
 A linear program chooses the programs and their shares of the payload that minimise the time of the
-busiest link: inside-first beside across-first, or on a torus one order of its dimensions beside
-another. It cannot model dependencies. So its solution is one start among several, such as twins of
-one program, of which one uses the links while the other waits for messages. From each start a local
+busiest link: inside-first together with across-first, or on a torus two orders of its dimensions.
+It cannot model dependencies. So its solution is one start among several; another is twins of one
+program, where one twin uses the links while the other waits for messages. From each start a local
 search changes shares and numbers of segments as long as the price, found by event simulation,
 falls.
 
-The price of every split is exact; that no other split is better is not claimed.
+The price of every split is exact, but the best split is not guaranteed to be found.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
 from synth.events.overlap import Lane, makespan_within
 
 MOST_STRIPES = 4
-"""The most programs that run side by side: each has streams and groups of its own."""
+"""The most concurrent programs: each has streams and groups of its own."""
 _SMALLEST = 64
 """A stripe below this fraction (1/64) of the payload is not worth a program of its own."""
 _NEAR, _PAIRS, _ALIKE, _REFINED = 32, 6, 4, 3
 """How many programs, pairs, paths with the same loads, and starts are examined closely."""
 _FEW = 24
-"""About the most segments of a start: side by side, fewer are needed than alone."""
+"""Approximately the most segments of a start: concurrent programs need fewer than a single one."""
 _EFFORT = 6000
-"""Phases of segments simulated from one start at most, so that the search ends."""
+"""The most phases of segments simulated from one start, so that the search ends."""
 _RAW = 8
 """A start, whose shares are not refined yet, may exceed the best price by this fraction (1/8)."""
 _LEAST_GAIN = 200
@@ -57,7 +57,7 @@ class PathStripe:
 
 @dataclass(frozen=True)
 class StripeSplit:
-    """Stripes whose bytes sum to the payload, and their price in ticks when run side by side."""
+    """Stripes whose bytes sum to the payload, and their price in ticks when run concurrently."""
 
     stripes: tuple[PathStripe, ...]
     ticks: int
@@ -82,7 +82,7 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     ``costs`` are given, each program's cost in seconds times its share.
     """
     programs, resources = loads.shape
-    unit = loads.max(initial=0.0) or 1.0  # the solver takes whatever is below 1e-7 for nothing
+    unit = loads.max(initial=0.0) or 1.0  # the solver treats values below 1e-7 as 0
     least = scipy.optimize.linprog(
         np.append(np.zeros(programs) if costs is None else costs / unit, 1.0),
         A_ub=np.hstack([loads.T / unit, -np.ones((resources, 1))]),
@@ -106,7 +106,7 @@ def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:
 def price_of(
     stripes: Sequence[PathStripe], phases_of: PhasesOf, limit: int | None = None
 ) -> int | None:
-    """Returns the price of stripes run side by side in ticks, or None if it exceeds ``limit``.
+    """Returns the price of concurrent stripes in ticks, or None if it exceeds ``limit``.
 
     A single stripe is priced as any other program.
     """
@@ -175,8 +175,8 @@ _Priced = tuple[int, _Stripes]
 class _Mixes:
     """Combinations of programs chosen by how long each keeps every resource busy.
 
-    Scarce resources have a price (the dual of the linear program); programs are chosen that are
-    cheap at these prices.
+    Scarce resources have a price (the dual of the linear program); programs that are cheap at these
+    prices are chosen.
     """
 
     def __init__(self, phases: Sequence[Phases], segments: int) -> None:
@@ -187,6 +187,8 @@ class _Mixes:
         self._alone = np.array([sum(work.alone_seconds for work in path) for path in phases])
         alike: dict[bytes, list[int]] = {}
         for path in np.argsort(self._alone, kind="stable").tolist():
+            # Rounded, because paths with the same steps in another order sum the same loads in that
+            # order.
             alike.setdefault(np.round(self._loads[path], 15).tobytes(), []).append(path)
         self._kinds = [paths[0] for paths in alike.values()]
         self._like = {path: paths[:_ALIKE] for paths in alike.values() for path in paths}
@@ -194,7 +196,7 @@ class _Mixes:
         self.least_seconds = self._best.seconds
 
     def choices(self, singles: Sequence[int]) -> list[tuple[int, ...]]:
-        """Returns paths to run side by side: twins, those of the linear program, and pairs."""
+        """Returns paths to run concurrently: twins, those of the linear program, and pairs."""
         first = singles[0]
         found: list[tuple[int, ...]] = [(first,) * many for many in (2, 3)]
         quick = mix(self._loads[self._kinds], self._alone[self._kinds]).shares.tolist()
@@ -311,6 +313,7 @@ class _Climb:
         """Returns the cheapest split, the first of ties; None if all are above ``limit``."""
         best: _Priced | None = None
         for stripes in found:
+            # The order of stripes does not matter: one key for all orders prices each split once.
             key = tuple(sorted(stripes, key=lambda s: (-s.size_bytes, s.path, s.segments)))
             ticks = self._price(key, best[0] - 1 if best else limit)
             if ticks is not None:
@@ -356,10 +359,10 @@ def find_simpler_split(
 ) -> StripeSplit:
     """Returns the simplest split whose price is at most ``limit`` ticks, else ``found``.
 
-    What the last stripe and the last segments gain is often within the prices' uncertainty, while
-    each stripe needs streams and groups, and each segment launches. So it prefers fewest stripes,
-    keeping the largest; then fewest segments, equal in all stripes or no more than before; then
-    equal shares over those found.
+    The gain of the last stripe and the last segments is often within the prices' uncertainty, while
+    each stripe needs streams and groups, and each segment launches. So the order of preference is:
+    fewest stripes, keeping the largest; then fewest segments, equal in all stripes or no more than
+    before; then equal shares rather than those found.
     """
     for stripes in _splits_by_simplicity(found.stripes, sorted(counts)):
         ticks = price_of(stripes, phases_of, limit)

@@ -1,7 +1,7 @@
-"""Runs schedules as processes of this machine, from the same files that users get.
+"""Runs schedules as processes on this machine, from the same files that users get.
 
-The emitted file itself is run, not a second implementation, so a check here checks what users get.
-Backends are rows of ``BACKENDS``: arrays in one process, PyTorch with gloo, MPI, JAX with fake
+The emitted file itself is run, not a second implementation, so a check covers the code that users
+run. Backends are rows of ``BACKENDS``: arrays in one process, PyTorch with gloo, MPI, JAX with fake
 devices. Each row has the dtypes it can reduce and the most devices it can run. On arrays, sums of
 whole numbers must equal the plain sum, bit for bit:
 

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 def time_on_arrays(
     stripes: Sequence[Schedule], trial: TrialRequest, go_on: Callable[[], bool]
 ) -> TrialResult:
-    """Runs on arrays; the result is always checked, because that costs next to nothing.
+    """Runs on arrays; the result is always checked, because a check costs almost nothing.
 
     ``stripes`` are the schedules that share the payload; a plain schedule is a single one.
     Raises RunError if the arrays do not fit together (the schedule is broken), on a timeout and
@@ -134,7 +134,7 @@ def _has_same_bits(found: Array, wanted: Array) -> bool:
 def _compare_sums(given: Array, found: Array, groups: npt.NDArray[np.int64]) -> Checked:
     """Returns whether the sums are right, their error, and whether all have the same bits.
 
-    It works group by group, so that few wider arrays are held at once.
+    Works group by group, so that few arrays of the wider type are in memory at once.
     """
     equal, same_bits, error = True, True, 0.0
     for group in groups:

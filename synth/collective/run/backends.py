@@ -27,7 +27,7 @@ _RESULT = TypeAdapter(TrialResult)
 
 @dataclass(frozen=True)
 class Backend:
-    """The target whose file is run, what it needs, and the commands that run it.
+    """The target whose file is run, its requirements, and the commands that run it.
 
     ``needs`` are the modules installed by the pip extra named like the target. ``commands``
     takes the number of devices, the file and its flags; None replays the schedule on arrays in
@@ -66,7 +66,7 @@ def _jax(devices: int, file: Path, flags: Sequence[str]) -> list[Command]:
 
 
 def find_mpiexec() -> str | None:
-    """Returns the mpiexec beside this Python, else the one on the PATH."""
+    """Returns the mpiexec next to this Python, else the mpiexec on the PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.is_file() else shutil.which("mpiexec")
 
@@ -131,7 +131,7 @@ def _row(backend: str) -> Backend:
 def _run_file(
     row: Backend, files: Files, devices: int, trial: TrialRequest, go_on: Callable[[], bool]
 ) -> TrialResult:
-    """Returns what the emitted file reports when a process for each device runs it."""
+    """Returns the report of the emitted file, run by a process for each device."""
     assert row.commands is not None
     flags = ["--bytes", str(trial.payload_bytes), "--dtype", trial.dtype]
     flags += ["--repeat", str(trial.repeat), *(["--check"] if trial.check else [])]
@@ -182,6 +182,7 @@ def check_trial(name: str, devices: int, trial: TrialRequest) -> None:
 
 
 def _parse_result(printed: str) -> TrialResult:
+    # The report is the last JSON line: libraries may print lines of their own before it.
     for line in reversed(printed.splitlines()):
         if line.startswith("{"):
             return _RESULT.validate_python(json.loads(line))

@@ -1,4 +1,4 @@
-"""Runs processes side by side: if one fails all are killed, and none outlives this process."""
+"""Runs concurrent processes: if one fails all are killed, and none outlives this process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _GRACE_SECONDS = 3.0
 _LAST_LINES = 4
 _EXCEPTION = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 _AFTER = re.compile(r"-+$|\[[EIW]\d* ")
-"""What follows a message: JAX's rule above its note, or a log line of PyTorch."""
+"""Text that follows a message: JAX's rule above its note, or a log line of PyTorch."""
 _TRACEBACK = "Traceback (most recent call last):\n"
 _UNLESS_ORPHANED = ("sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
-"""If the parent died before setpriv asked for its signal, none comes: then do not start."""
+"""A parent that died before setpriv asked for its signal sends none: then do not start."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def supervise(
     timeout_seconds: float,
     go_on: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Runs commands side by side to their end; returns the standard output of the first.
+    """Runs commands concurrently to their end; returns the standard output of the first.
 
     They run in ``folder`` and leave their output there. If one fails, on a timeout, or if
     ``go_on`` returns False or raises, all are killed, with every process they have started.
@@ -75,9 +75,9 @@ def supervise(
 
 
 def _start(command: Command, folder: Path, number: int) -> subprocess.Popen[bytes]:
-    """Starts a process in its own session, so that it can be killed with all it starts.
+    """Starts a process in its own session, so that its descendants can be killed with it.
 
-    Where Linux's setpriv exists, the process also ends when this one is killed.
+    Where Linux's setpriv exists, the process also ends when this process is killed.
     """
     guard = _guard_command()
     words = list(command.words)
@@ -125,7 +125,8 @@ def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
         end = time.monotonic() + _GRACE_SECONDS
         while any(process.poll() is None for process in running) and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
-    for process in running:  # whatever a dead process has left behind in its session
+    # A process that has ended may have left others running in its session.
+    for process in running:
         _signal(process, signal.SIGKILL)
         process.wait()
 
@@ -156,7 +157,7 @@ def last_message(text: str) -> str:
     lines = (trace if found else text).splitlines()
     if not found:
         return " | ".join([line.strip() for line in lines if line.strip()][-_LAST_LINES:])
-    # Ranks of mpiexec share a stream, where frames of one traceback tear those of another.
+    # Ranks of mpiexec share a stream, where tracebacks interleave: search for exception lines.
     begun = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     message = (
         iter(lines[begun[-1] :])

@@ -13,7 +13,7 @@ class RunError(InputError):
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """What to execute: a payload in bytes of a dtype, how often, checked or not."""
+    """The parameters of a run: payload in bytes, dtype, number of repeats, checked or not."""
 
     payload_bytes: int
     dtype: str = "float32"

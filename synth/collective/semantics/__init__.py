@@ -1,9 +1,9 @@
 """What programs mean: the rules, the states they reach, and the schedules they lower to.
 
-A state says, for every device, which chunks it holds and whose contributions are in them. A rule
-says when a collective is allowed in a state and what results; a program that reaches its goal by
-the rules has a ``Derivation``, and only a derivation can be lowered to a schedule of real devices.
-A program that gathers before it has summed over nodes is refused, with the reason:
+A state records, for every device, which chunks it holds and whose contributions they contain. A
+rule defines in which states a collective is allowed and which state results; a program that reaches
+its goal by the rules has a ``Derivation``, and only a derivation can be lowered to a schedule of
+real devices. A program that gathers before it has summed over nodes is refused, with the reason:
 
 >>> from grammar import parse
 >>> from hierarchies import Reduction

@@ -1,13 +1,13 @@
 """The order of a payload's pieces in memory, and the local shuffles that restore it.
 
-A reduce-scatter needs its members' pieces one after the other, and an all-gather produces them so.
-Where the next step, or the caller, expects another order, every device that holds the buffer
-transposes it in place. Orders are tuples of tree digits, slowest first; digits that were never
-scattered vary fastest and are not named. If the caller has the payload in pieces, these are in the
-order of the members at the start and at the end.
+A reduce-scatter needs its members' pieces one after the other, and an all-gather produces them in
+that order. Where the next step, or the caller, expects another order, every device that holds the
+buffer transposes it in place. Orders are tuples of tree digits, slowest first; digits that were
+never scattered vary fastest and are not named. If the caller has the payload in pieces, the pieces
+are in the order of the members at the start and at the end.
 
-An all-to-all needs the blocks for its members one after the other, and replaces them by the blocks
-received from these members. Before the all-to-all over a digit, that digit of an order numbers the
+An all-to-all needs the blocks for its members in sequence, and replaces them by the blocks received
+from these members. Before the all-to-all over a digit, that digit of an order numbers the
 destinations of blocks; afterwards, their sources. Buffers stay whole.
 """
 
@@ -21,7 +21,7 @@ from synth.collective.semantics.truth_tables import TruthTables
 
 Digits = tuple[int, ...]
 Buffers = tuple[Digits, ...]
-"""The kinds of buffers some devices hold, each by the sorted digits it is scattered over."""
+"""The kinds of buffers that some devices hold, each as the sorted digits it is scattered over."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def kinds(
 ) -> tuple[Digits | None, ...]:
     """For every skeleton device, the digits its buffer is scattered over; None without a buffer.
 
-    Bit i of a skeleton device's number says whether its digit i is not 0. On the way to an
-    all-to-all all buffers stay whole: fewer chunks have more contributors each.
+    Bit i of a skeleton device's number says whether its digit i is not 0. In programs for an
+    all-to-all every buffer stays whole: fewer chunks have more contributors each.
     """
     depth = space.depth
     if goal.apart:
@@ -95,7 +95,7 @@ class Bookkeeper:
     def advance(
         self, layout: Layout, instruction: Instruction, before: State, after: State
     ) -> tuple[Move, Layout]:
-        """Advances by one step: returns what it moves and shuffles, and the layout afterwards."""
+        """Advances by one step: returns its move with the shuffles, and the layout afterwards."""
         groups = instruction.groups
         held, bystanders = self._held_kinds(before, groups.zero)
         produced, _ = self._held_kinds(after, groups.zero)
@@ -112,6 +112,7 @@ class Bookkeeper:
         reached = after & self._watched == self._end
         if reached:
             repairs += self._restore_order(layout, after)
+        # Back to the start layout, so that equal states meet in one vertex of the search graph.
         if reached or self._is_initial_order(layout, after):
             layout = self.start
         return Move(instruction, _largest(held + produced), shuffles, repairs), layout
@@ -124,7 +125,7 @@ class Bookkeeper:
     def _is_initial_order(self, layout: Layout, state: State) -> bool:
         """Whether every holder of data holds the whole payload in order, with all chunks alike.
 
-        The payload may then be cut along other digits than before, as if it had never been cut.
+        The payload may then be cut along different digits, as if it had never been cut.
         """
         chunks = self._space.rows(self._space.devices)
         return layout.now == layout.first and self._space.same(state, chunks)
@@ -142,7 +143,7 @@ class Bookkeeper:
 
 
 def _append_digits(layout: Layout, digits: Digits) -> Layout:
-    """The layout after digits are scattered for the first time: behind all scattered before."""
+    """The layout after digits are scattered for the first time: they follow all earlier digits."""
     fresh = tuple(digit for digit in digits if digit not in layout.first)
     return Layout(layout.first + fresh, layout.now + fresh)
 

@@ -1,8 +1,8 @@
-"""Transfers of whole buffers from device to device, which no collective over groups describes.
+"""Transfers of whole buffers between devices, which no collective over groups describes.
 
 A *permute* gives every device the buffer of one device: axes change places, and nothing is reduced,
-cut or copied. A *send-receive* does so for some of the devices: a pipeline stage sends its values
-to the next.
+cut or copied. A *send-receive* does so for some devices only: a pipeline stage sends its values to
+the next.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class TransferKind(Enum):
 class PointToPoint:
     """Buffers of ``size_bytes`` that are sent from device to device, all at once.
 
-    ``senders[device]`` is the device whose buffer it receives: itself where it keeps its own,
-    ``NOBODY`` where it receives none. In a permute every device appears once; in a send-receive
-    once at most.
+    ``senders[device]`` is the device whose buffer ``device`` receives: itself where it keeps its
+    own, ``NOBODY`` where it receives none. In a permute every device appears once; in a
+    send-receive at most once.
     """
 
     what: TransferKind
@@ -47,7 +47,7 @@ class PointToPoint:
 
     @property
     def pairs(self) -> Devices:
-        """Sender and receiver, shape (pairs, 2), by receiver; without buffers that stay."""
+        """Sender and receiver, shape (pairs, 2), by receiver; buffers that stay are left out."""
         receivers = np.arange(len(self.senders))
         moved = (self.senders != NOBODY) & (self.senders != receivers)
         return np.stack([self.senders[moved], receivers[moved]], axis=1)
@@ -78,13 +78,15 @@ def devices_at(placement: Placement, at: dict[str, Devices]) -> Devices:
     own = coordinates(placement)
     place = np.ravel_multi_index([own[name] for name in names], shape)
     wanted = np.ravel_multi_index([at[name] for name in names], shape)
+    # ``place`` is a permutation, and argsort inverts a permutation.
     return np.asarray(np.argsort(place)[wanted])
 
 
 def stage_transfer(
     placement: Placement, axis: str, source: int, target: int, size_bytes: int
 ) -> PointToPoint:
-    """From every device at one coordinate of an axis to the one at another: stage to stage.
+    """A transfer from every device at one coordinate of an axis to its peer at another: stage to
+    stage.
 
     Raises InputError for an axis or a coordinate that does not exist.
     """

@@ -40,7 +40,7 @@ class Language:
 
 
 def never_stop(expanded: int) -> bool:
-    """Answers True: for a search that is never stopped."""
+    """Returns True: for a search that is never stopped."""
     return True
 
 
@@ -49,7 +49,8 @@ def explore_states(
 ) -> PathGraph[State, Instruction]:
     """Every valid program on a tree of ``depth`` digits, as paths from state to state."""
     goal = language.goal
-    truth_tables(depth)  # refuses a tree that is too deep before all that it admits is listed
+    # Refuses a tree that is too deep before all instructions on it are listed.
+    truth_tables(depth)
     rules = Rulebook(depth, list_instructions(depth, across=language.across, goal=goal), goal=goal)
     puzzle = Puzzle(rules.start, rules.moves, rules.reached, rules.at_least)
     return explore(puzzle, language.max_steps, go_on=go_on)
@@ -58,7 +59,7 @@ def explore_states(
 def explore_moves(
     depth: int, language: Language, go_on: ShouldContinue = never_stop
 ) -> PathGraph[Vertex, Move]:
-    """The same programs as paths over (state, layout), labelled with all that a price needs."""
+    """The same programs as paths over (state, layout), labelled with all inputs of a price."""
     states = explore_states(depth, language, go_on)
     rules = Rulebook(depth, (), goal=language.goal)
     bookkeeper = Bookkeeper(rules.space, language.goal)

@@ -1,9 +1,10 @@
-"""What a program means: the rules of the reduction language, and the derivation of a program.
+"""The meaning of programs: the rules of the reduction language, and derivations by them.
 
 The rules are those of grouped collectives on a state "chunk x contributor" per device, as in P²
 (Xie et al., MLSys 2022, arXiv 2110.10548), on digits instead of counts. They are applied on the
-skeleton, every factor of the tree replaced by 2: no rule looks at a size, so what is derived there
-holds for every size. ``verify.symbolic`` asks z3 the same question without sharing this code.
+skeleton, every factor of the tree replaced by 2: no rule depends on a size, so a derivation there
+holds for every size. ``verify.symbolic`` decides the same question by z3, without sharing this
+code.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class Setting:
 
 
 class InstructionContext:
-    """An instruction together with the state before it: what its preconditions inspect.
+    """An instruction together with the state before it, as its preconditions inspect them.
 
-    ``held`` is what the participants hold. ``rows`` is a table over devices and chunks: which
-    chunks each participant holds, from any contributor.
+    ``held`` is the part of the state that the participants hold. ``rows`` is a table over devices
+    and chunks: which chunks each participant holds, from any contributor.
     """
 
     __slots__ = ("_together", "held", "rows", "setting", "space")
@@ -65,20 +66,20 @@ class InstructionContext:
         self._together: tuple[State, bool] | None = None
 
     def together(self) -> tuple[State, bool]:
-        """The union over each group, given to all members; and whether it was disjoint."""
+        """The union over each group, given to all its members, and whether it was disjoint."""
         if self._together is None:
             self._together = self.space.union(self.held, self.setting.members)
         return self._together
 
     def first(self) -> State:
-        """What the first member of each group holds, given to all of them."""
+        """The contents of the first member of each group, given to all its members."""
         return self.space.some(self.held & self.setting.leaders, self.setting.members)
 
     def rows_alike(self) -> bool:
         """Whether all members hold the same rows once the group's chunk digits are dropped.
 
-        Where rows are apart every member then holds equally many: exactly one setting of those
-        digits each, because there are as many settings as members.
+        Where the members' rows are disjoint, every member then holds equally many: exactly one
+        setting of those digits each, because there are as many settings as members.
         """
         forgotten = self.space.some(self.rows, self.setting.chunks)
         return self.space.same(forgotten, self.setting.members)
@@ -107,7 +108,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Rule:
-    """A collective's row of the table: its preconditions, and what its participants then hold."""
+    """A collective's row of the table: its preconditions, and its effect on its participants."""
 
     demands: tuple[Demand, ...]
     effect: Callable[[InstructionContext], State]
@@ -256,8 +257,8 @@ class Derivation:
 class Rulebook:
     """The rules over a tree of ``depth`` digits, for given instructions and classes of conditions.
 
-    ``start`` is the state in which a program for the ``goal`` starts, ``end`` what must be held at
-    its end.
+    ``start`` is the state in which a program for the ``goal`` starts, ``end`` the state that the
+    watched devices must reach.
     """
 
     def __init__(
@@ -306,11 +307,11 @@ class Rulebook:
         return _CHANGE if after == state and self._prune else after
 
     def reached(self, state: State) -> bool:
-        """Whether the watched devices hold what they must, and nothing else."""
+        """Whether the watched devices hold exactly the contents that the goal requires."""
         return state & self._watched == self.end
 
     def at_least(self, state: State) -> int:
-        """A lower bound on the steps that remain: 0 at the goal, 1 where one may reach it, else 2.
+        """A lower bound on the remaining steps: 0 at the goal, 1 if one may reach it, else 2.
 
         One step may be enough where every row is present (a last all-reduce, reduce, reduce-scatter
         or all-to-all adds none), where all present rows are finished (a last all-gather finishes
@@ -354,7 +355,7 @@ def derive(
 
 
 def derive_on(derivation: Derivation, tree: Tree) -> Derivation:
-    """The same program, derived again on another tree with as many digits."""
+    """The same program, derived again on another tree with the same number of digits."""
     steps = tuple(spell(step, tree) for step in derivation.instructions)
     derived = derive(Program(steps), tree, derivation.goal)
     if isinstance(derived, Refusal):

@@ -1,4 +1,4 @@
-"""What every device does, phase by phase: plain data for runtimes and for the replay."""
+"""The work of every device, phase by phase: plain data for runtimes and for the replay."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hierarchies import Devices, InputError, Reduction
 
 @dataclass(frozen=True)
 class GroupList:
-    """Groups listed one by one because they form no grid: a node of seven GPUs beside one of eight.
+    """Groups listed one by one because they form no grid: a node of 7 GPUs and another of 8.
 
     A group has any number of members, its root first. ``shares`` are the groups' buffers as shares
-    of the largest; ``equal`` says whether all members of a group receive, or bring, equal pieces of
-    it.
+    of the largest; ``equal``: whether all members of a group receive, or contribute, equal pieces
+    of it.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -31,7 +31,7 @@ class Exchange:
 
     ``among`` is a grid of shape (number of groups, members) or a list: device ids in member order,
     the first member being the root of a rooted collective. ``size_bytes`` is the larger of a
-    member's buffers before and after, in the largest group. In a grid members keep, or bring,
+    member's buffers before and after, in the largest group. In a grid members keep, or contribute,
     pieces of one length in their order. In a list lengths may differ: ``pieces`` has, for each
     group and member, the places of its pieces in the group's whole buffer, counted in the
     schedule's pieces from 0.
@@ -76,20 +76,20 @@ Phase = Exchange | Transpose
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What every device does, phase by phase, to execute a program for a reduction.
+    """The work of every device, phase by phase, to execute a program for a reduction.
 
     The payload of ``payload_bytes`` is padded so that it can be cut into ``segments`` equal parts,
     and each of these into ``pieces`` equal pieces. Every segment goes through all phases, whose
     sizes are those of one segment. Phase j of a segment waits for phase j-1 of the same segment and
     for phase j of the segment before.
 
-    Where the ``goal`` is ``in_pieces``, as an all-gather's is, there are as many pieces as members,
-    the last of which may be shorter. Each piece is padded by itself, and a segment is a part of
+    Where the ``goal`` is ``in_pieces``, as an all-gather's is, there is a piece for each member,
+    and the last piece may be shorter. Each piece is padded by itself, and a segment is a part of
     every piece, so the caller's pieces do not depend on the segments.
 
-    ``op`` is the reduction operation. It must not depend on the order, and proofs show that no
-    contribution counts twice, so a program for one operation serves all. Raises InputError for an
-    operation other than the sum where nothing is reduced.
+    ``op`` is the reduction operation. The operation must not depend on the order of operands, and
+    proofs show that no contribution counts twice, so a program for one operation serves all. Raises
+    InputError for an operation other than the sum where nothing is reduced.
     """
 
     program: Program

@@ -13,10 +13,11 @@ from synth.collective.semantics.truth_tables import TruthTables, truth_tables
 
 @dataclass(frozen=True)
 class Holding:
-    """The contents of devices of one kind: their share of the payload, and what it is summed over.
+    """The contents of devices of one kind: their share of the payload, and the digits it is summed
+    over.
 
     In words: "devices with node = 0: its gpu share, summed over gpu". ``zero`` are the digits that
-    are 0 on these devices, ``other`` those that are not; digits in neither do not matter.
+    are 0 on these devices, ``other`` the digits that are not; digits in neither do not matter.
     ``scattered`` are the digits the payload is scattered over; None if they hold nothing.
     ``summed`` are the digits over which contributions are combined: added, or, in an all-to-all,
     side by side. Goals that begin with finished values do not use it.
@@ -53,7 +54,7 @@ def holdings(derivation: Derivation) -> tuple[tuple[Holding, ...], ...]:
 
 
 def _holdings(tables: TruthTables, state: State, tree: Tree, goal: Goal) -> tuple[Holding, ...]:
-    """One holding per setting, zero or not, of the digits that make a difference."""
+    """One holding for each combination, zero or not, of the digits that make a difference."""
     depth = tables.depth
     scattered = kinds(tables, state)
     summed = _summed_digits(tables, state)

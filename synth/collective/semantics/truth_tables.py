@@ -40,6 +40,8 @@ class TruthTables:
 
     def flip(self, table: int, variable: int) -> int:
         """The table with the two values of a variable exchanged."""
+        # Entry i of a table is bit i, so entries that differ in one variable are 2^variable bits
+        # apart.
         low, width = self.zero[variable], 1 << variable
         return ((table & low) << width) | ((table >> width) & low)
 

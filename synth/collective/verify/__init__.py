@@ -1,9 +1,9 @@
-"""The judges of a program, which share no rules: z3 for all sizes and for one, and numpy.
+"""Independent judges of a program: z3 for all sizes and for one size, and a replay by numpy.
 
-A program that the rules allow is right only if the rules are. So judges that know a collective
-independently check every answer: z3, for machines of every size at once, and a replay of the
-schedule on arrays, compared with a plain sum. A verdict is ``Proved``, ``Refuted`` with the place
-where it goes wrong, or ``Unknown`` with the reason, never a bare yes or no.
+A program that the rules allow is correct only if the rules are. So judges with their own
+definitions of the collectives check every answer: z3, for machines of every size at once, and a
+replay of the schedule on arrays, compared with a plain sum. A verdict is ``Proved``, ``Refuted``
+with the place where it goes wrong, or ``Unknown`` with the reason, never a bare yes or no.
 
 >>> from grammar import parse
 >>> from hierarchies import Tree

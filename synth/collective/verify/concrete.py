@@ -1,8 +1,8 @@
 """Proof with z3 at one size: for programs of explicit groups, which exist at that size only.
 
-Devices are concrete ids, chunks 0, 1, ...; the chunk is the one unknown of z3, and a device's
-contents of it are a bit-vector with one bit per contributor. Written independently of the proof for
-all sizes, so that the two can be compared.
+Devices are concrete ids, chunks 0, 1, ...; the chunk is the only unknown for z3, and a device's
+value of it is a bit-vector with one bit per contributor. Written independently of the proof for all
+sizes, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _ENDS: dict[Goal, tuple[Violation, ...]] = {
     Goal.BROADCAST: (Violation.GOAL_MISSED,),
     Goal.ALL_TO_ALL: (Violation.GOAL_MISSED, Violation.GOAL_EXCEEDED),
 }
-"""What can be wrong after all steps, by goal."""
+"""The possible violations after all steps, by goal."""
 _SPLITTING = (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
 
@@ -85,8 +85,8 @@ def prove_groups(
 ) -> Verdict:
     """Decides whether steps over explicit groups are sound and reach a goal for all the devices.
 
-    The payload is cut in ``chunks``, by default as many as devices. Groups may be uneven and need
-    not cover all devices; devices outside keep what they have. In a refutation devices and chunks
+    The payload is cut in ``chunks``, by default one chunk per device. Groups may be uneven and need
+    not cover all devices; devices outside keep their contents. In a refutation devices and chunks
     are plain numbers. Raises InputError for a device that does not exist or is in two groups of one
     step, an empty group, pieces that do not match the groups, a collective that is not one of the
     goal's, and a goal in pieces without exactly one chunk per device.
@@ -175,7 +175,7 @@ def _decide(steps: Sequence[GroupStep], payload: Payload, effort: int) -> Verdic
 
 
 class SymbolicMachine:
-    """What every device holds of the unknown chunk, step after step. Mutable, private, one use."""
+    """The value of the unknown chunk on every device, step by step. Mutable, private, one use."""
 
     def __init__(self, payload: Payload, effort: int) -> None:
         context = z3.Context()
@@ -189,7 +189,7 @@ class SymbolicMachine:
         self._effort = effort
 
     def take(self, step: GroupStep) -> Refuted | Unknown | None:
-        """Takes a step if it is sound, and returns None; else where it goes wrong, or Unknown."""
+        """Executes a step and returns None if the step is sound; else a refutation, or Unknown."""
         for violation in _DEMANDS[step.collective]:
             wrong = self._solve(
                 [self._broken_precondition(violation, group) for group in step.groups]
@@ -210,7 +210,7 @@ class SymbolicMachine:
         return None
 
     def goal(self) -> Refuted | Unknown | None:
-        """None if every device that matters ends with what it must and nothing else."""
+        """None if every relevant device ends with exactly the required contents."""
         for violation in _ENDS[self._payload.goal]:
             wrong = self._check_end(violation)
             if wrong is not None:
@@ -218,7 +218,7 @@ class SymbolicMachine:
         return None
 
     def _check_end(self, violation: Violation) -> Refuted | Unknown | None:
-        """Where some device ends with too little or, for ``GOAL_EXCEEDED``, too much."""
+        """A device that ends with too little or, for ``GOAL_EXCEEDED``, with too much."""
         rooted = self._payload.goal is Goal.REDUCE
         differences = {}
         for device in range(1 if rooted else self._payload.devices):
@@ -339,7 +339,7 @@ class SymbolicMachine:
         group: Sequence[int],
         pieces: tuple[frozenset[int], ...] | None,
     ) -> list[Holdings]:
-        """What the members hold afterwards, in their order."""
+        """The contents of the members after the step, in their order."""
         united = self._union(group)
         match collective:
             case Collective.ALL_REDUCE | Collective.ALL_GATHER:

@@ -1,4 +1,4 @@
-"""The checks of every answer before it is shown: derived anew, replayed, proved."""
+"""The checks of every answer before it is shown: new derivation, replay, proof."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def judge_symbolically(derivation: Derivation) -> Verdict:
 def rehearse(derivation: Derivation) -> None:
     """Replays a program on small machines of its shape: every factor 2, and once 3.
 
-    A size of 3 finds what powers of 2 hide. Raises AssertionError if the arrays disagree with the
-    rules: that is our own bug, not the caller's.
+    A size of 3 exposes errors that powers of 2 hide. Raises AssertionError if the arrays disagree
+    with the rules: that is our own bug, not the caller's.
     """
     rehearse_stripes([derivation], [1])
 
@@ -42,13 +42,14 @@ def rehearse_stripes(derivations: Sequence[Derivation], sizes: Sequence[int]) ->
     """Replays concurrent programs on the same small machines, each on its slice of the payload.
 
     ``sizes`` are the programs' shares of the payload; every share has several elements of each
-    piece, in different numbers. Raises AssertionError as ``rehearse``.
+    piece, and the numbers differ. Raises AssertionError as ``rehearse``.
     """
     for reduction in _small_machines(derivations[0]):
         stripes = [
             lower(derive_on(derivation, reduction.tree), reduction, size)
             for derivation, size in zip(derivations, sizes, strict=True)
         ]
+        # One element more than whole pieces, so that padding is rehearsed too.
         elements = stripes[0].pieces * (3 + sum(sizes) // min(sizes)) + 1
         failure = compare_stripes(stripes, min(elements, _MOST_ELEMENTS))
         if failure:

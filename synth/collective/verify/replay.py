@@ -1,4 +1,4 @@
-"""Executes on numpy arrays what other modules only reason about: a judge that knows no rules.
+"""Executes schedules and programs on numpy arrays: a judge that knows no rules.
 
 ``replay`` runs a schedule on flat payloads of any length. ``multiplicities`` runs an unverified
 program and counts how often each contribution was added to each chunk.
@@ -34,7 +34,7 @@ _REDUCERS = {
 
 
 class Buffers(dict[int, Array]):
-    """What each device holds; ``op`` is the reduction operation."""
+    """The contents of each device; ``op`` is the reduction operation."""
 
     def __init__(self, held: Mapping[int, Array], op: ReductionKind) -> None:
         super().__init__(held)
@@ -67,8 +67,8 @@ def replay(
 
     Shapes are (devices, elements). Payloads of any length are padded with zeros to the schedule's
     pieces and segments, and cut again. Where the goal is in pieces a payload is k pieces, one for
-    each of k members, of which the last may be shorter; results have whole pieces, the shorter ones
-    padded with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. A
+    each of k members, and the last pieces may be shorter; results have whole pieces, the shorter
+    pieces padded with zeros. An all-gather starts with a piece, a reduce-scatter ends with one. A
     broadcast reads only the buffers of first members; after a reduce all others hold zeros.
     ``before`` is called with each phase before it runs, and may raise to stop.
     """
@@ -111,7 +111,7 @@ def replay_stripes(
     """Runs each schedule on its slice of the payloads, the slices one after the other.
 
     Where the goal is in pieces, as an all-gather's is, a slice covers part of every piece: with two
-    stripes of equal shares the first gathers the first half of what each member has. Slices are in
+    stripes of equal shares the first gathers the first half of each member's piece. Slices are in
     the ratio of the schedules' payloads. A Failure's phase is that of the stripe that failed.
     """
     if len(stripes) == 1:
@@ -310,8 +310,10 @@ def compare_stripes(stripes: Sequence[Schedule], elements: int) -> Failure | Non
 
 
 def _payloads(devices: int, elements: int) -> Array:
-    """Numbers that look random, so that no two wrong sums agree by chance."""
+    """Pseudo-random numbers, so that wrong sums do not agree by chance."""
     number = np.arange(1, devices * elements + 1, dtype=np.uint64)
+    # Fibonacci hashing: 2^64 divided by the golden ratio. The shift leaves 40 bits, so that sums
+    # over millions of devices fit int64.
     mixed = (number * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(24)
     return mixed.astype(np.int64).reshape(devices, elements)
 

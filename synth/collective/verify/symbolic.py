@@ -1,4 +1,4 @@
-"""Proof with z3 that a program is right for clusters of every size, or where it goes wrong.
+"""Proves with z3 that a program is right for clusters of every size, or finds a counterexample.
 
 The sizes of the digits are integer unknowns n_i >= 2; a device, a chunk and a contributor are
 digits in 0 .. n_i - 1; a state is a formula has(device, chunk, contributor). This judge is
@@ -58,10 +58,10 @@ def prove(
     """Decides for all sizes at once whether a program reaches a goal; the tree's sizes are ignored.
 
     Asks z3, before each step, for sizes and devices that break its soundness precondition and,
-    after the last, for something that is missing, or too much. Proved: there are none, whatever the
-    sizes. Refuted: a counterexample, with sizes of 2 if one exists. Unknown: z3 gave up or used up
-    its share of the ``effort`` (z3's resource units). ``regular`` adds the preconditions of class
-    R. Raises InputError for a program that does not fit the tree or the goal. Treating sizes as
+    after the last step, for missing or excess contents. Proved: there are none, whatever the sizes.
+    Refuted: a counterexample, with sizes of 2 if one exists. Unknown: z3 gave up or used up its
+    share of the ``effort`` (z3's resource units). ``regular`` adds the preconditions of class R.
+    Raises InputError for a program that does not fit the tree or the goal. Treating sizes as
     unknowns is our idea; P² has no such proof.
     """
     steps = instructions(program, tree, goal)
@@ -195,7 +195,7 @@ def _initial_state(cluster: _Cluster, goal: Goal) -> Formula:
 def _missed_goals(
     cluster: _Cluster, has: Formula, goal: Goal
 ) -> Iterator[tuple[Violation, Formula]]:
-    """The ways to miss a goal, each with its formula: something is missing, or too much."""
+    """The ways to miss a goal, each with its formula: contents are missing, or too many."""
     match goal:
         case Goal.ALL_REDUCE | Goal.ALL_GATHER | Goal.BROADCAST:
             yield Violation.GOAL_MISSED, z3.Not(has)
@@ -282,7 +282,7 @@ class _Counterexample:
 def _find_counterexample(
     cluster: _Cluster, wrong: Formula, effort: int
 ) -> _Counterexample | Unknown | None:
-    """None if no values of any size make the formula true, else such values, small ones first."""
+    """None if no values of any size make the formula true, else such values, small sizes first."""
     general = _solve(cluster, cluster.all_of(cluster.sane, wrong), effort)
     if general is None:
         return None

@@ -54,7 +54,7 @@ _OTHERWISE = {
     (Goal.ALL_TO_ALL, Violation.GOAL_EXCEEDED): "{device} still holds what {contributor} has for "
     "{chunk}",
 }
-"""The sentences for a goal where those for sums would not fit."""
+"""Sentences for goals to which the sentences for sums do not apply."""
 
 
 @dataclass(frozen=True)
@@ -135,5 +135,6 @@ def share_effort(effort: int, questions: int) -> int | None:
     seconds it is the same on a slow or busy machine, so verdicts are reproducible. A share of 0 is
     refused because z3 reads 0 as no limit.
     """
+    # z3 takes its limit as an unsigned 32-bit number.
     part = min(effort // questions, 2**32 - 1)
     return part if part >= 1 else None

@@ -1,9 +1,9 @@
 """A training job's collectives: read from a file, derived from a model's shape, placed best.
 
 One training step sends several collectives over several axes, and one placement must serve them
-all: the best for the gradients may be bad for tensor parallelism, which communicates a hundred
-times as often. A job file gives amounts as formulas of the axes' sizes, so sizes can be left open;
-sizes that do not meet the job's requirements (memory, whole layers) are left out.
+all: the best placement for the gradients may be bad for tensor parallelism, which communicates a
+hundred times as often. A job file gives amounts as formulas of the axes' sizes, so sizes can be
+left open; sizes that do not meet the job's requirements (memory, whole layers) are left out.
 
 >>> from synth.collective.workload.assignments import assignments
 >>> from synth.collective.workload.files import load_job

@@ -1,4 +1,4 @@
-"""A job without a file: the collectives of a step as a question names them, one by one."""
+"""A job without a file: the collectives of a step, listed one by one in a question."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 
 NAME = "step"
-"""The name of such a job."""
+"""The name of a job without a file."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Sent:
 
 
 def job_of(axes: Mapping[str, int], collectives: Sequence[Sent]) -> Workload:
-    """Returns the job that sends these collectives, as a job file of the same content would.
+    """Returns the job with these collectives, equal to that of a job file of the same content.
 
-    Each entry is named by what it does, ``all-reduce over data``; repeated names get a number.
-    Raises InputError for an invalid job: no collective, or axes that do not exist.
+    Each entry is named after its collective, as in ``all-reduce over data``; repeated names get a
+    number. Raises InputError for an invalid job: no collective, or axes that do not exist.
     """
     names: list[str] = []
     for sent in collectives:

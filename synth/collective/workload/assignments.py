@@ -1,4 +1,4 @@
-"""A job on a machine: every size its axes may have there, and the job with numbers only."""
+"""A job on a machine: all possible sizes of its axes, and the job with numbers only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class SettledEntry:
 
     @property
     def weight(self) -> Fraction:
-        """Calls per step that compute does not hide: a call's seconds times this are exposed."""
+        """Calls per step that compute does not hide; times the seconds of a call, the exposed
+        seconds.
+        """
         return self.times * (1 - self.hidden)
 
 
@@ -75,11 +77,12 @@ def assignments(job: Workload, devices: int) -> tuple[Sizes, ...]:
 
     For data = any, tensor = 1|2 and 8 devices: data 8 with tensor 1, data 4 with tensor 2. Sizes
     follow the order of the job file, the last axis fastest; an axis of any size takes the divisors
-    of the number of devices. Raises InputError if no sizes fit, with a hint at what would, and for
-    more than ``MOST_ASSIGNMENTS``.
+    of the number of devices. Raises InputError if no sizes fit, with a hint at sizes that fit, and
+    for more than ``MOST_ASSIGNMENTS``.
     """
     names = [axis.name for axis in job.axes]
     divisors = _divisors(devices)
+    # One more than allowed, to tell "too many" from "exactly as many".
     sized = islice(_enumerate_sizes(job.axes, devices, divisors), MOST_ASSIGNMENTS + 1)
     candidates = [dict(zip(names, sizes, strict=True)) for sizes in sized]
     if len(candidates) > MOST_ASSIGNMENTS:
@@ -111,7 +114,7 @@ class _Candidate:
             raise InputError(problem, where=error.where or requirement.where) from None
 
     def excess(self, requirement: Requirement) -> Fraction:
-        """How far the sizes are from meeting a requirement: 0 or less if they meet it."""
+        """The amount by which the sizes miss a requirement: 0 or less if they meet it."""
         values = self.values(requirement)
         return values[0] - values[1] if isinstance(requirement.rule, AtMostRule) else values[0] % 1
 

@@ -29,7 +29,7 @@ MOST_TIMES = 10**12
 
 @dataclass(frozen=True)
 class SourcePlaces:
-    """Where a table and its keys were given, for errors: ``job.toml, line 7``."""
+    """The places of a table and its keys in their file, for errors: ``job.toml, line 7``."""
 
     table: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Entry:
-    """A collective that every device takes part in ``times`` per step, over the axes ``over``.
+    """A collective over the axes ``over`` in which every device takes part, ``times`` per step.
 
     ``payload`` is in bytes, the largest buffer of a device; ``hidden`` is the share of its time
     that overlaps with compute, from 0 to 1.
@@ -218,6 +218,8 @@ class Workload:
         }
         known = values_at(self, fixed)
         for entry in self.communications:
+            # Entries over axes of size 1 only are never settled, so their amounts need not be
+            # valid.
             if all(fixed.get(name) == 1 for name in entry.over):
                 continue
             for key, amount in amounts_of(entry):

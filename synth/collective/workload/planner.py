@@ -1,4 +1,4 @@
-"""One placement for a whole job: the one with the least exposed communication time.
+"""One placement for a whole job: the placement with the least exposed communication time.
 
 A choice is one size for each axis that the job leaves open, and one placement. Each collective gets
 its best program on that choice; its seconds are multiplied by its calls per step and by the share
@@ -218,9 +218,10 @@ class _JobPlanner:
     def _put_framework_first(
         self, best: list[tuple[Fraction, int, _Choice]]
     ) -> list[tuple[Fraction, int, _Choice]]:
-        """The best choices, led by the frameworks' own layout unless prices put it behind the best.
+        """The best choices, led by the frameworks' placement unless it is surely slower than the
+        best.
 
-        Among choices that tie with the best it is the simplest: nothing has to be set.
+        Among choices that tie with the best that placement is the simplest: it needs no setting.
         """
         first = best[0][2]
         placement = row_major_placement(self._system.hierarchy, first.job.axes)
@@ -234,6 +235,7 @@ class _JobPlanner:
         usual = _Choice(
             _weigh_estimate(first.job, bounds), first.order, first.job, placement, bounds
         )
+        # Without a limit there is always a total: the 0 only satisfies the type checker.
         total = self._total(usual, None) or Fraction(0)
         if self._estimate(first).surely_below(self._estimate(usual)):
             return best
@@ -268,7 +270,9 @@ class _JobPlanner:
         return None if limit is not None and total > limit else total
 
     def _presearch(self, choices: Sequence[_Choice]) -> None:
-        """Searches what the first choices need, which no bound can avoid, in several processes."""
+        """Searches the programs of the first choices, which no bound can skip, in several
+        processes.
+        """
         if self._watcher.processes < 2:
             return
         placed = [
@@ -297,7 +301,7 @@ class _JobPlanner:
         return self._programs.best(self._placed(entry, placement))
 
     def _place_entries(self, chosen: _Choice) -> Sequence[PlacedEntry]:
-        """All entries on a choice; those of one goal are proved together."""
+        """All entries on a choice; entries of one goal are proved together."""
         entries, place = chosen.job.entries, chosen.placement
         planned: dict[int, PlacedEntry] = {}
         for goal in dict.fromkeys(entry.goal for entry in entries):
@@ -318,7 +322,7 @@ class _JobPlanner:
     def _best_alone(
         self, entry: SettledEntry, chosen: _Choice, chosen_best: CandidatePrograms
     ) -> CandidatePrograms:
-        """The entry on the placement that is best for it alone."""
+        """The best programs of an entry on the placement that is best for it alone."""
         others = sorted(
             (self._bound(entry, placement), number, placement)
             for number, placement in enumerate(placements(self._system.hierarchy, chosen.job.axes))
@@ -335,7 +339,7 @@ class _JobPlanner:
 def settle_on_placement(
     system: System, workload: Workload, placement: tuple[tuple[int, ...], ...] | None
 ) -> list[SettledJob]:
-    """The job with numbers only: for all sizes its axes may have, or for those of a placement.
+    """The job with numbers only: for all possible sizes of its axes, or for those of a placement.
 
     Raises InputError where there are none; nothing is priced.
     """

@@ -129,7 +129,7 @@ def _binding_strength(amount: Amount) -> int:
 
 
 def parse_amount(given: str | int | float | Fraction) -> Amount:
-    """Parses an amount from a number or text. Raises InputError for what cannot be read.
+    """Parses an amount from a number or text. Raises InputError if it cannot be read.
 
     Text contains numbers (``96``, ``1.5``, ``175e9``), optionally with a unit of bytes (``14 GB``,
     ``64 KiB``), names, ``+ - * /``, parentheses, ``min(..., ...)`` and ``max(..., ...)``.
@@ -183,7 +183,7 @@ def names_in(amount: Amount) -> Iterator[str]:
 
 
 Known = Mapping[str, Fraction | InputError]
-"""The value of each name, or the error in computing it, raised where the value is needed."""
+"""The value of each name, or the error in computing it, which is raised on use."""
 
 
 def evaluate_amount(amount: Amount, known: Known) -> Fraction:
@@ -217,6 +217,7 @@ def _combine(amount: Amount, sign: str, left: Fraction, right: Fraction) -> Frac
     if sign == "/" and not right:
         raise InputError(f"{str(amount)!r} divides by zero")
     value = _SIGNS[sign](left, right)
+    # Exact fractions grow without limit: nested products could otherwise exhaust memory.
     if max(abs(value.numerator), value.denominator).bit_length() > MOST_BITS:
         raise InputError(f"{str(amount)!r} is too long a number")
     return value

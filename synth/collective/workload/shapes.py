@@ -25,8 +25,8 @@ class TransformerShape:
     network has ``feed_forward`` inner columns (by default 4 times ``hidden``) and a gate if
     ``gated``. ``classic`` means biases and LayerNorm, as in GPT. ``tied`` means one matrix for
     embedding and logits; ``positions`` counts learned positions. With ``experts`` every layer's
-    feed-forward network is that many experts, ``experts_per_token`` of which process a token.
-    Raises InputError for numbers that make no transformer.
+    feed-forward network is that many experts, and ``experts_per_token`` of them process a token.
+    Raises InputError for inconsistent numbers.
     """
 
     layers: int
@@ -63,10 +63,10 @@ class Training:
 
     ``sequence`` is in tokens, ``micro_batch`` in sequences; give either ``batch``, the sequences of
     a step, or ``micro_batches``, the number that each device processes. ``recompute``: all
-    activations are computed again before the backward pass. ``capacity``: how many times the even
-    share of tokens an expert takes. ``memory_GB`` is a device's room for parameters, gradients and
-    optimizer state; ``most_bubble`` is the largest bubble as a share of working time; axis sizes
-    that exceed either are not considered. Raises InputError for values out of range.
+    activations are computed again before the backward pass. ``capacity``: the tokens that an expert
+    takes, as a multiple of the even share. ``memory_GB`` is the memory of a device for parameters,
+    gradients and optimizer state; ``most_bubble`` is the largest bubble as a share of working time;
+    axis sizes that exceed either are not considered. Raises InputError for values out of range.
     """
 
     sequence: int

@@ -1,7 +1,6 @@
-"""Derives a job from the shape of a transformer and how it is trained.
+"""Derives a job from the shape of a transformer and its training settings.
 
-The formulas are written into the job as in the papers, with names, so that the file can be read and
-changed:
+The job contains the formulas of the papers, with names, so that its file can be read and changed:
 
 * tensor and pipeline parallelism, the number of parameters: Narayanan et al., "Efficient
   Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, arXiv 2104.04473;
@@ -196,6 +195,8 @@ class _JobBuilder:
         else:
             yield "layer_parameters", f"attention_parameters + network_parameters + {norms}"
         positions = " + positions * hidden" if shape.positions else ""
+        # A single stage has both the embedding and the logits; the busiest of several has one of
+        # them.
         yield "ends", "max(1, 2 / pipeline)" if self._has("pipeline") else 2
         copies = "" if shape.tied else "ends * "
         yield "embedding_parameters", f"{copies}vocabulary * hidden{positions}"

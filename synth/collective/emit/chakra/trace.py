@@ -12,8 +12,8 @@ Sources:
   groups by whole numbers from 1: astra-sim/astra-sim astra-sim/workload/Workload.cc @ 0383c203;
 * a group runs one ring in its order, the whole machine and ``involved_dim`` the algorithms of
   system.json per dimension: astra-sim/system/CommunicatorGroup.cc @ 0b0a1de0, Sys.cc @ 013fe678;
-* an all-gather's size is what a member has before, an all-to-all's all that it has for others:
-  native_collectives/.../Ring.cc @ 7c775188;
+* an all-gather's size is that of a member's initial piece, an all-to-all's that of all blocks it
+  sends: native_collectives/.../Ring.cc @ 7c775188;
 * GB are 2**30 bytes, dimensions have at least 2 NPUs, a switch has 2 hops, a message pays for the
   innermost dimension in which its ends differ: astra-sim/astra-network-analytical
   common/NetworkFunction.cc @ 0f6d65e7, NetworkParser.cc, Switch.cc, MultiDimTopology.cc @ 047ef653;
@@ -22,12 +22,12 @@ Sources:
 ASTRA-sim's bandwidth is per device. A child's ports carry the traffic of all its devices, so a
 device has ``bandwidth * ports / devices of the child`` (a block of devices shares a port evenly);
 one link of a ring or mesh of children is shared by all devices of a child, a bus by all devices of
-the parent. That is exact where all devices take part, and they do: programs in which some are idle
+the parent. That is exact where all devices take part, which holds here: programs with idle devices
 need a reduce or a broadcast, which are refused. A switch's latency is split over its two hops. A
-switch (or bus) shared by several axes is written as one dimension for each if groups over several
-levels cannot be written otherwise: a message costs the same. Transposes are compute nodes that read
-and write the buffer, one operation a byte, priced by the roofline at memory bandwidth. run.txt
-lists where ASTRA-sim's model differs from our simulator's.
+switch (or bus) shared by several axes is written as one dimension for each axis if groups over
+several levels cannot be written otherwise: a message costs the same. Transposes are compute nodes
+that read and write the buffer, one operation a byte, priced by the roofline at memory bandwidth.
+run.txt lists where ASTRA-sim's model differs from our simulator's.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _TOPOLOGIES = {
     Domain.BUS: "Switch",
 }
 _MOST_GROUPS = (2**31 - 1) // 1_000_000
-"""ASTRA-sim numbers a group's messages from a million times its name, in 32 bits."""
+"""ASTRA-sim numbers a group's messages starting at its name times a million, in 32 bits."""
 
 
 def write(source: EmitSource) -> Files:
@@ -150,7 +150,7 @@ def _dimensions(source: EmitSource) -> Dimensions:
 
 
 class _Traces:
-    """The nodes of every device, written phase by phase, each after the one before."""
+    """The nodes of every device, written phase by phase; each depends on the previous."""
 
     def __init__(self, source: EmitSource, dimensions: Dimensions) -> None:
         devices = source.schedule.devices
@@ -260,7 +260,7 @@ def _route(groups: Devices, system: System, dimensions: Dimensions) -> _Route:
 
 
 def _network(system: System, dimensions: Dimensions) -> dict[str, object]:
-    """Returns JSON, which is also YAML: analytical backends read one or the other, by version."""
+    """Returns JSON, which is also YAML: analytical backends read either, by version."""
     speeds = [device_bytes_per_second(system, dimension.level) for dimension in dimensions]
     return {
         "topology": [dimension.topology for dimension in dimensions],
@@ -271,7 +271,7 @@ def _network(system: System, dimensions: Dimensions) -> dict[str, object]:
 
 
 def device_bytes_per_second(system: System, level: int) -> float:
-    """Returns what each device can send at a level while all others do."""
+    """Returns the rate at which each device can send at a level while all others send."""
     bandwidth = system.port_bytes_per_second(level) / system.block(level)
     if system.links[level].domain is Domain.BUS:
         return bandwidth / system.hierarchy.cardinalities[level]
@@ -279,7 +279,7 @@ def device_bytes_per_second(system: System, level: int) -> float:
 
 
 def _system(system: System, dimensions: Dimensions) -> dict[str, object]:
-    """Returns settings of one chunk at a time without overlap, as simulated; the rest is usual."""
+    """Returns settings: one chunk at a time without overlap, as simulated; otherwise usual."""
     domains = [dimension.link.domain for dimension in dimensions]
     algorithms = ["direct" if domain is Domain.MESH else "ring" for domain in domains]
     memory = system.memory_bytes_per_second / 1e9

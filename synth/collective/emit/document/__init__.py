@@ -1,8 +1,8 @@
 """The schedule as a documented, versioned JSON file, written and read back.
 
 It is meant for other programs: every device, group and phase is spelled out, so that a reader needs
-none of our code. What is read back is not trusted: groups, sizes and chunks are checked against the
-program that the document names, because the file may have been edited.
+none of our code. A document that is read back is not trusted: groups, sizes and chunks are checked
+against the program that it names, because the file may have been edited.
 
 >>> from grammar import parse
 >>> from hierarchies import Reduction

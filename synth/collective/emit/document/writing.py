@@ -1,8 +1,8 @@
 """Writes schedules as versioned JSON documents, and reads them.
 
 ``docs/schedule.md`` explains the document, ``docs/schedule.schema.json`` is its schema. The models
-in ``schema.py`` define it; documents are written without them, because validating long lists of
-groups takes longer than writing them.
+in ``schema.py`` define the document; documents are written without the models, because validating
+long lists of groups takes longer than writing them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def document(schedule: Schedule, system: str | None = None) -> Json:
 
 
 def striped_document(stripes: Sequence[Schedule], system: str | None = None) -> Json:
-    """Returns schedules that run side by side as the keys and values of a document."""
+    """Returns concurrent schedules as the keys and values of a document."""
     return {
         **_origin(stripes[0], system),
         "devices": stripes[0].devices,
@@ -156,7 +156,7 @@ def read(text: str) -> Schedule:
 
 
 def read_stripes(text: str) -> tuple[Schedule, ...]:
-    """Returns the schedules that run side by side in a document: one, or those of its stripes.
+    """Returns the concurrent schedules of a document: a single one, or those of its stripes.
 
     Raises InputError as ``read`` does.
     """

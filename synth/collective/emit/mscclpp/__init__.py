@@ -1,9 +1,9 @@
-"""MSCCL++ execution plans, and the judge that reads only the plan.
+"""MSCCL++ execution plans, and an independent judge that reads only the plan.
 
 MSCCL++ runs a plan in JSON: for each GPU, threadblocks that put, wait and reduce chunks. A schedule
 becomes rounds of messages, rounds become operations, and a judge that knows only the JSON executes
-it symbolically, because a wrong plan would not fail on a GPU but give wrong sums. Two GPUs
-all-reduce in two rounds: each sends the other its half to be summed, then the sum of its own half.
+it symbolically, because on a GPU a wrong plan would not fail but give wrong sums. Two GPUs
+all-reduce in two rounds: each GPU sends the half that the other sums, then the sum of its own half.
 
 >>> from grammar import parse
 >>> from hierarchies import Reduction

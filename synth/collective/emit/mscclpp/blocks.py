@@ -1,8 +1,8 @@
-"""Writes the operations of one threadblock of an MSCCL++ plan, and what they refer to.
+"""Writes the operations of one threadblock of an MSCCL++ plan, and the resources they reference.
 
 The threads of a block do not wait for each other between operations; only ``nop`` is a barrier. So
-one precedes every signal (all threads must have put), and follows every wait (one thread waits for
-each channel) before the received data is used.
+a ``nop`` precedes every signal (all threads must have put), and another follows every wait (one
+thread waits for each channel) before the received data is used.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ReadyWait(Enum):
 
 @dataclass(frozen=True)
 class RankRound:
-    """A round of one rank: what it sends, what it receives, and its local move afterwards."""
+    """A round of one rank: the messages it sends and receives, and its local move afterwards."""
 
     phase: int
     sent: list[Message]
@@ -93,10 +93,10 @@ class Excess:
 
 @dataclass
 class BlockWriter:
-    """A threadblock being written: operations, and what they refer to by position.
+    """A threadblock being written: operations, and the resources they reference by position.
 
-    ``hosts[rank]`` decides between memory channels (same host) and port channels. ``channels``
-    and ``buffers`` map what is used to its number among those of its channel type.
+    ``hosts[rank]`` decides between memory channels (same host) and port channels. ``channels`` and
+    ``buffers`` map each used resource to its number within its channel type.
     """
 
     rank: int
@@ -153,7 +153,7 @@ class BlockWriter:
     def _select_messages(self, sends: list[Message], peers: list[int]) -> list[Message]:
         """Returns the parts of messages in the window, from the next higher rank around.
 
-        Each rank begins with another peer, so that no peer gets all messages at once.
+        Each rank begins with a different peer, so that no peer gets all messages at once.
         """
         order = sorted(range(len(sends)), key=lambda at: (peers[at] - self.rank) % len(self.hosts))
         cut = [_message_in_window(sends[at], self.window) for at in order]
@@ -188,7 +188,7 @@ class BlockWriter:
         return self.asks is ReadyWait.HOMES and send.writes[0] // SPAN != BUFFERS.index(SCRATCH)
 
     def _copy(self, sent: list[Message]) -> None:
-        """Copies to scratch what proxies are to read, each stretch once."""
+        """Copies the data that proxies will read to scratch, each stretch once."""
         pieces = {
             (writes, reads)
             for send in sent
@@ -249,7 +249,7 @@ class BlockWriter:
                 self.ops.append(Sync(name, batch, kind))
 
     def _reduce_or_copy(self, keep: LocalMove, received: list[Message]) -> None:
-        """Reduces received data with the own values, or copies these."""
+        """Reduces received data with the rank's own values, or copies its own values."""
         low, high = _chunks_in_window(keep.chunks, self.window)
         own, writes = (self.window.shift(p[low:high]) for p in (keep.reads, keep.writes))
         if not own:
@@ -258,6 +258,7 @@ class BlockWriter:
             if any(at // SPAN != BUFFERS.index(INPUT) for at in own):
                 self._append_barrier()
             self._copy_runs(own, writes)
+        # One of the sources is always the rank's own value, or the sum so far.
         for batch in _batches(received, MOST_SOURCES_PER_REDUCE - 1):
             self._append_barrier()
             others = (self.window.shift(send.writes) for send in batch)

@@ -1,4 +1,4 @@
-"""Where a collective's chunks are initially, and where they must be in the end.
+"""The places of a collective's chunks at the start, and their required places at the end.
 
 An all-reduce is in place: every rank's value of chunk c has its home at index c of its input. Other
 collectives leave the input unchanged, as callers of NCCL expect, and their results have their homes
@@ -18,6 +18,7 @@ from synth.collective.semantics.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
 BUFFERS = (INPUT, OUTPUT, SCRATCH)
+# Above every index, as offsets have 32 bits: a place is a buffer times SPAN, plus an index.
 SPAN = 2**32
 
 Numbers = npt.NDArray[np.int64]
@@ -69,7 +70,7 @@ class Homes:
 
     @property
     def message(self) -> int:
-        """The chunks of what the executor counts as the size of a message."""
+        """The chunks of the buffer that the executor counts as the size of a message."""
         return self.outputs if self.goal.gathers else self.inputs
 
     @property

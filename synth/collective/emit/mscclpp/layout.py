@@ -23,10 +23,10 @@ MOST_RANK_COPIES = 32
 class BlockLayout:
     """The division of a GPU's work into threadblocks.
 
-    The payload is cut into ``copies``, processed side by side for speed; each copy's chunks are
-    cut into ``lanes`` if one threadblock would exceed a limit of the format. All threadblocks
-    of a GPU must run at once, or one could wait for a peer's that does not; so there are at
-    most ``MOST_BLOCKS``, fewer than any such GPU has processors. ``MOST_BLOCKS_OF_ALL`` and
+    The payload is cut into ``copies``, processed concurrently for speed; each copy's chunks are cut
+    into ``lanes`` if one threadblock would exceed a limit of the format. All threadblocks of a GPU
+    must run at once, or a threadblock could wait for a peer that never runs; so there are at most
+    ``MOST_BLOCKS``, fewer than any such GPU has processors. ``MOST_BLOCKS_OF_ALL`` and
     ``MOST_RANK_COPIES`` limit the proof's time.
     """
 
@@ -41,7 +41,7 @@ def numbers_of_lanes(source: EmitSource, chunks: int) -> list[int]:
 
 
 def copies_of(source: EmitSource, lanes: int) -> int:
-    """Returns how many copies are worthwhile: one threadblock moves some tens of GB/s."""
+    """Returns how many copies are worthwhile: one threadblock moves a few tens of GB/s."""
     most = min(MOST_COPIES, MOST_BLOCKS // lanes, MOST_RANK_COPIES // source.schedule.devices)
     copies = 1
     while 2 * copies <= most and source.schedule.payload_bytes >= 2 * copies * BYTES_PER_COPY:

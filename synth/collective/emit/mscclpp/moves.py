@@ -1,8 +1,9 @@
 """A schedule as rounds of messages between ranks, with the place of every chunk in its buffers.
 
 The payload is cut into equal chunks. A schedule's local transposes only reorder memory and need no
-work: they are applied to the chunk numbers here, to know which chunks a step uses. Received values
-go to their homes if they have any, else to scratch. Values that no later phase reads are not sent.
+work: they are applied to the chunk numbers here, to find the chunks that a step uses. Received
+values go to their homes if they have any, else to scratch. Values that no later phase reads are not
+sent.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ Places = tuple[int, ...]
 class Message:
     """Values sent from ``source`` to ``target``, by ascending labels.
 
-    ``reads`` are their places in the source, ``writes`` those in the target. ``stage`` is the
-    place in the source's scratch where they are staged, in sequence, before they go to another
-    host; None if they are sent from where they are.
+    ``reads`` are their places in the source, ``writes`` those in the target. ``stage`` is the place
+    in the source's scratch where they are staged, in sequence, before they go to another host; None
+    if they are sent from their own place.
     """
 
     source: int
@@ -64,8 +65,8 @@ class LocalMove:
 class Round:
     """Independent messages, and the phase they belong to.
 
-    With ``keeps``, every target then adds what it received to its own values; without messages
-    it only copies them.
+    With ``keeps``, every target then adds the received values to its own; without messages it only
+    copies its own.
     """
 
     phase: int
@@ -87,9 +88,9 @@ def messages_of(
 ) -> GroupMessages:
     """Returns the messages of a schedule inside one reduction group.
 
-    ``members`` are its ranks, ascending; ranks and ``hosts`` are indexed by their positions
-    there. Every exchange is done directly, as the simulator's "direct": each member sends each
-    other one its share. An all-reduce is a reduce-scatter and an all-gather.
+    ``members`` are its ranks, ascending; ranks and ``hosts`` are indexed by their positions there.
+    Every exchange is direct, as the simulator's "direct": each member sends every other member its
+    share. An all-reduce is a reduce-scatter and an all-gather.
     """
     builder = _MoveBuilder(schedule, mesh, members, hosts)
     for number, phase in enumerate(schedule.phases):
@@ -118,7 +119,7 @@ def _finest_parts(schedule: Schedule) -> int:
 
 
 class _MoveBuilder:
-    """Tracks what each rank holds, in buffer order, from phase to phase.
+    """Tracks the values of each rank, in buffer order, from phase to phase.
 
     ``_held[rank]`` has a column for each value: its label, and below that its place.
     """
@@ -145,7 +146,7 @@ class _MoveBuilder:
             self._held[rank] = view.transpose(axes).reshape(2, -1)
 
     def exchange(self, number: int, phase: Exchange) -> None:
-        """Appends the one or two rounds of messages of a phase, and updates what is held."""
+        """Appends the one or two rounds of messages of a phase, and updates the ranks' values."""
         collective = phase.collective
         sums, copies = Round(number), Round(number)
         groups = self._place[phase.groups]
@@ -161,7 +162,7 @@ class _MoveBuilder:
         self.rounds += [round for round in (sums, copies) if round.sends]
 
     def settle(self, number: int) -> None:
-        """Copies values to their homes at the end, if they are elsewhere."""
+        """Copies values that are elsewhere to their homes at the end."""
         keeps = []
         for rank, held in self._held.items():
             if not self._needed[-1][rank]:
@@ -238,7 +239,7 @@ class _MoveBuilder:
                 self._held[target][:, shares[source]] = part
 
     def _swap(self, group: list[int], needed: list[int], found: Round) -> None:
-        """Sends each member's block for each other; it replaces that one's block for it."""
+        """Exchanges the blocks that each pair of members has for each other."""
         blocks = {rank: self._held[rank].reshape(2, len(group), -1) for rank in group}
         for number, target in enumerate(group):
             parts = []
@@ -253,7 +254,7 @@ class _MoveBuilder:
     def _send(
         self, source: int, target: int, held: Numbers, stage: int | None, found: Round
     ) -> Numbers:
-        """Appends a message of what a source holds, and returns what the target then holds."""
+        """Appends a message with a source's values, and returns the target's values and places."""
         order = np.argsort(held[0])
         labels, reads = held[:, order]
         writes = self._find_places(target, labels)
@@ -265,7 +266,7 @@ class _MoveBuilder:
         return after
 
     def _find_places(self, rank: int, labels: Numbers) -> Numbers:
-        """Returns where a rank receives values: at their homes, else in scratch."""
+        """Returns the places where a rank receives values: their homes, else scratch."""
         writes = self.homes.of(rank, labels)
         away = writes < 0
         count = int(away.sum())
@@ -275,13 +276,14 @@ class _MoveBuilder:
 
     def _find_sum_places(self, rank: int, held: Numbers) -> Numbers:
         """Returns a rank's places for sums: homes, else in place unless in the input."""
+        # Sums must not overwrite the input, except at the homes of an all-reduce.
         if (held[1] // SPAN == BUFFERS.index(INPUT)).any():
             return self._find_places(rank, held[0])
         home = self.homes.of(rank, held[0])
         return np.where(home < 0, held[1], home)
 
     def _allocate(self, rank: int, size: int) -> int:
-        """Allocates scratch that nothing else uses, so that rounds cannot interfere."""
+        """Allocates scratch that no other round uses, so that rounds cannot interfere."""
         first = self.scratch[rank]
         self.scratch[rank] += size
         return first

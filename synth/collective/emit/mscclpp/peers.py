@@ -44,6 +44,7 @@ def _most_peers(phase: Exchange, hosts: Devices, needed: Mask) -> dict[str, int]
     beside = near.sum(axis=2)
     elsewhere = peers.sum(axis=1, keepdims=True) - beside
     return {
+        # ``beside`` counts the member itself, which needs no channel.
         MEMORY: int(np.max(beside - peers, where=busy, initial=0)),
         PORT: int(np.max(elsewhere, where=busy, initial=0)),
     }

@@ -1,37 +1,37 @@
 """Execution plans for MSCCL++'s executor: a collective in chunks, run by all GPUs at once.
 
-A plan works inside each reduction group, so with replicas it is not the plain collective of its
-communicator, which must span the whole machine. Channels and buffers are referenced by position: an
-operation's ``channel_ids`` and ``buffer_id`` index the channels and remote buffers of its type that
-its threadblock lists, and those lists index the GPU's, the channels again per type.
+A plan works inside each reduction group, so with replicas it differs from the plain collective of
+its communicator, which must span the whole machine. Channels and buffers are referenced by
+position: an operation's ``channel_ids`` and ``buffer_id`` index the channels and remote buffers of
+its type that its threadblock lists, and those lists index the GPU's, the channels again per type.
 
 Sources are microsoft/mscclpp at commit 00668b4a41acbf25214c03df74d743849d8518e8, the reader
 src/core/executor/execution_plan.cc (keys, units, alignment), src/core/include/execution_common.hpp
-(limits, all of them per threadblock or per operation) and execution_kernel.hpp (what operations
-do), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc (which
-channels are joined, scratch). They imply:
+(limits, all of them per threadblock or per operation) and execution_kernel.hpp (the effects of
+operations), and at commit 011094ce26936e685f4d0dd18cbab4d2d0a24f18, src/core/executor/executor.cc
+(which channels are joined, scratch). They imply:
 
 * ``index`` and ``size`` count chunks of input size / ``input_chunks``, which must be output size /
   ``output_chunks``. Both must be a multiple of ``buffer_alignment`` x chunks, so
   ``min_message_size`` is one unit of that: of the output of an all-gather, else of the input.
 * The name of the ``collective`` and ``inplace`` only choose the plan for a caller of the NCCL
   interface (src/ext/nccl/nccl.cc and, at 03599e27d78e4c662bb068fb75859c06ee437e4e,
-  algorithm_selector.cc). It selects broadcasts too, but ignores the
-  root; there is no reduce at all. A reduce-scatter whose output is a piece of its input does not
-  count as in place there. It does not select all-to-alls yet: such a plan is for the executor
-  itself.
+  algorithm_selector.cc). It selects broadcasts too, but ignores the root; there is no reduce at
+  all. A reduce-scatter whose output is a piece of its input does not count as in place there. It
+  does not select all-to-alls yet: their plans are for the executor itself.
 * Offsets are 32 bits wide. Scratch is allocated for the whole allocation that contains the input,
-  up to ``max_message_size``, so that limits scratch to 64 MiB where the payload allows it. For an
-  all-gather that size is the output's, so it counts as many times as there are members.
+  up to ``max_message_size``, so this size limits scratch to 64 MiB where the payload allows it. For
+  an all-gather it is the size of the output, so the input counts once per member.
 * ``reuse_resources`` shares channels among user buffers, which is wrong in a plan that puts into
   them; so it is off, and the 64 MB of shared scratch are no limit.
 * A proxy that puts from the input counts from the start of the input's allocation, while threads
   count from the input itself. So data for other hosts is copied to scratch first.
 * ``flush`` checks the number of its targets, not of its channels, so it does nothing in plans as
   the project's own language writes them; ``pwsf`` passes the address of the source offsets as an
-  offset. Neither is used: what proxies read is overwritten only after the data were answered, or
-  after the target has signalled in the next launch that it is ready.
-* A peer's input or output is assumed to begin in its allocation where the own one does.
+  offset. Neither is used: data that proxies read is overwritten only after a reply to it, or after
+  the target has signalled in the next launch that it is ready.
+* A peer's input or output is assumed to begin at the same offset in its allocation as the rank's
+  own.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ Work = list[RankRound]
 class GroupRounds:
     """A reduction group's messages, each rank's rounds, and the ranks' hosts, in ascending order.
 
-    All groups do the same, side by side, and are placed on the machine in the same way.
+    All groups do the same concurrently, and are placed on the machine in the same way.
     """
 
     moves: GroupMessages
@@ -98,10 +98,10 @@ class GroupRounds:
 def write(source: EmitSource) -> Files:
     """Returns the plan, proved by symbolic execution, as one file.
 
-    In most all-reduces what a rank receives depends on what it sent, so data arrives when the
-    rank is ready. Otherwise the proof finds a race, and the plan is written again with
-    receivers that signal readiness first. In other collectives a rank need not hear again from
-    a receiver, which may still read what it got in the launch before: so all signal at the
+    In most all-reduces the data that a rank receives depends on the data it sent, so it arrives
+    when the rank is ready. Otherwise the proof finds a race, and the plan is written again with
+    receivers that signal readiness first. In other collectives a receiver may never reply to a
+    rank, and may still be reading data of the previous launch: so all receivers signal at the
     start.
 
     Raises CannotExpressError for a request or operation that MSCCL++ has no plans for, for a
@@ -124,7 +124,7 @@ def write(source: EmitSource) -> Files:
 
 
 def check(source: EmitSource) -> None:
-    """Raises what ``write`` raises, without writing or proving a plan that surely can be written.
+    """Raises the errors of ``write``, without writing or proving a plan that can surely be written.
 
     Ready signals need more resources, so a plan with them covers the plan without.
     """
@@ -152,7 +152,7 @@ def _groups(source: EmitSource) -> Devices:
 
 
 def _group(source: EmitSource, groups: Devices) -> GroupRounds:
-    """Returns what every group does; refuses steps with too many peers before building messages."""
+    """Returns every group's rounds; refuses steps with too many peers before building messages."""
     schedule, mesh = source.schedule, source.mesh
     hosts = _hosts(source)
     excess = find_crowded_phase(schedule, places(source)[:, 0])
@@ -185,6 +185,7 @@ def _plan(homes: Homes, sizes: tuple[int, int], gpus: list[Gpu]) -> tuple[str, s
     head = json.dumps(PLAN.dump_python(plan, exclude={"name", "gpus"}))
     digest = hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()[:12]
     named, listed = replace(plan, name=f"collsynth-{plan.collective}-{digest}"), ",\n".join(lines)
+    # ``gpus`` is the only empty list of the header.
     text = PLAN.dump_json(named).decode().replace("[]", f"[\n{listed}\n]")
     return named.name, text + "\n"
 
@@ -290,7 +291,7 @@ def _gpus(
 
 @dataclass(frozen=True)
 class _GpuResources:
-    """What a GPU's threadblocks reference by position: channels of each type, remote buffers."""
+    """Resources that threadblocks reference by position: channels by type, remote buffers."""
 
     channels: dict[str, list[int]]
     buffers: dict[tuple[int, str, str], int]

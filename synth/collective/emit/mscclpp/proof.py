@@ -7,8 +7,9 @@ a segment too, because a proxy does it later. The past of a segment is a bit set
 two accesses to one chunk, one of them a write, one must be in the other's past.
 
 The plan is launched twice, with new input that the rank's user writes as soon as its own kernel has
-ended; the output then belongs to the user, too. So anything still in flight, a peer's late write or
-a proxy's late read, is a race, and so is a write to the output of a rank whose user still reads it.
+ended; the output then belongs to the user as well. So any access still in flight, such as a peer's
+late write or a proxy's late read, is a race, and so is a write to the output of a rank whose user
+still reads it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def prove(
     Pieces are in the order of ranks. It also checks that a separate input is only read, keys,
     positions and sizes, the limits of the format, that channels are paired, that no threadblock
     deadlocks, and that no signal is left over. If no group names another's ranks, groups are
-    executed one by one, and equal ones (up to ranks) only once; errors then count the ranks
+    executed one by one, and equal groups (up to ranks) only once; errors then count the ranks
     inside the group.
     """
     try:
@@ -126,7 +127,7 @@ def _move(came: list[_Cell], goes: list[_Cell], segment: int, past: int) -> None
 
 
 def _sum(cells: Sequence[_Cell]) -> tuple[int, int]:
-    """Returns the chunk that all cells hold, and their ranks, of which none may occur twice."""
+    """Returns the chunk that all cells hold, and their ranks; no rank may occur twice."""
     chunk, ranks = cells[0].chunk, 0
     for cell in cells:
         if cell.chunk != chunk:
@@ -255,7 +256,7 @@ class _PlanExecutor:
                 assert_never(op)
 
     def _settle(self, block: BlockState) -> None:
-        """Makes what all threads of a block did or saw past: they have met at a barrier."""
+        """Moves everything that the threads of a block did or saw into the past, at a barrier."""
         block.past |= block.segment | block.coming
         block.coming = 0
         for channel, bit in block.puts:

@@ -1,7 +1,7 @@
 """Reads an MSCCL++ execution plan as the executor does, and resolves references by position.
 
-The executor trusts what it reads. So everything that would overrun its arrays or connect the wrong
-things is checked here: the limits, positions, and that every channel has another end.
+The executor trusts its input. So everything that would overrun its arrays or connect the wrong
+resources is checked here: the limits, positions, and that every channel has another end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Channel = tuple[str, int, int]
 
 
 class WrongError(Exception):
-    """What is wrong with a plan; ``race``: two accesses are unordered."""
+    """A plan is invalid; ``race``: two accesses are unordered."""
 
     def __init__(self, reason: str, race: bool = False) -> None:
         super().__init__(reason)
@@ -48,8 +48,8 @@ class WrongError(Exception):
 class BlockState:
     """A running threadblock: its segment's bit, and the segments before it.
 
-    ``coming`` becomes past at the next ``nop``: what one of the threads has waited for.
-    ``puts`` are those passed to its proxies since the last ``nop``.
+    ``coming``, the segments that one of the threads has waited for, becomes past at the next
+    ``nop``. ``puts`` are the puts passed to its proxies since the last ``nop``.
     """
 
     rank: int
@@ -99,7 +99,7 @@ def _first_error(error: ValidationError) -> str:
 
 
 def _check_sizes(plan: ExecutionPlan) -> None:
-    """Checks that the header is of a kind that is judged, with sizes that offsets can express."""
+    """Checks that the judge knows the kind of header, and that offsets can express its sizes."""
     require(plan.name != "", "it has no name")
     require(plan.protocol == "Simple", f"protocol is {plan.protocol!r}")
     require(not plan.reuse_resources, "it puts into buffers that are not its own")

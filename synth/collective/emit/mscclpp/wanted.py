@@ -1,9 +1,9 @@
-"""What a plan's buffers hold at first and must hold in the end: the judge's own definitions.
+"""The initial and the required final contents of a plan's buffers, as the judge defines them.
 
-They are written independently of the code that writes plans, which could be wrong in the same way.
-A value is a chunk and the contributing ranks as a bit set. The chunks of an all-gather are those of
-its output, all others those of the input: in an all-to-all of three ranks, rank 2 ends with chunk 2
-of rank 0, of rank 1 and its own.
+These definitions are independent of the code that writes plans, so that both do not share a
+mistake. A value is a chunk and the contributing ranks as a bit set. The chunks of an all-gather are
+those of its output, all others those of the input: in an all-to-all of three ranks, rank 2 ends
+with chunk 2 of rank 0, of rank 1 and its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ IN_PLACE = {"allreduce": True, "reducescatter": False, "allgather": False, "allt
 
 
 def initial_input(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
-    """Returns what a rank's input of ``chunks`` chunks holds when a plan is launched."""
+    """Returns the contents of a rank's input of ``chunks`` chunks when a plan is launched."""
     first = members.index(rank) * chunks if collective == "allgather" else 0
     return [(first + chunk, 1 << rank) for chunk in range(chunks)]
 
 
 def expected_output(collective: str, members: Sequence[int], rank: int, chunks: int) -> list[Value]:
-    """Returns what its output must hold in the end; ``chunks`` are those of the input."""
+    """Returns the required final contents of its output; ``chunks`` are those of the input."""
     everyone = sum(1 << member for member in members)
     place, count = members.index(rank), len(members)
     if collective == "allreduce":

@@ -1,8 +1,8 @@
 """The contents of a drawing of the simulated run: rows of devices and links, with their bars.
 
 Devices that take part in the same phases look the same. A small machine gets a row for each device,
-a large one a row for each such class, with its first device's name. Every level gets a row for its
-busiest port, whose bars show how busy it is; so does the devices' memory.
+a large machine a row for each class of these devices, with its first device's name. Every level
+gets a row for its busiest port, whose bars show how busy it is; so does the devices' memory.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ChartRow:
 
 @dataclass(frozen=True)
 class Chart:
-    """All rows. ``lanes`` is how many bars may be stacked in one of them."""
+    """All rows. ``lanes`` is the most bars that may be stacked in one row."""
 
     seconds: float
     lanes: int
@@ -67,7 +67,7 @@ class Chart:
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the rows without their bars, for a table beside the drawing."""
+        """Returns the rows without their bars, for a table next to the drawing."""
         rows = [
             {
                 "kind": row.kind,

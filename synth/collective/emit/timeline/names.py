@@ -1,4 +1,4 @@
-"""The names of bars, written on those with room for them.
+"""The names of bars, written on the bars that have room for them.
 
 A page with zoom writes them again, by the same rule, from ``bar_name_attributes``; so the rule is
 in its ``timeline.js``, too.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from html import escape
 
 LOWEST = 11
-"""Bars of less height have no names."""
+"""Bars below this height have no names."""
 _LETTER, _MARGIN, _FEWEST = 6.0, 3, 4
 _DARK = ("#0072b2",)
 """Bar colours on which white text is more readable."""

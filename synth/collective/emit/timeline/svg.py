@@ -1,6 +1,6 @@
 """The simulated run as an SVG drawing: for reports, notebooks and the service's page.
 
-Styles are presentation attributes, and text and lines use currentColor: so the file works alone,
+Styles are presentation attributes, and text and lines use currentColor, so the file works alone,
 and a page that inlines it may restyle it by its classes.
 """
 
@@ -38,7 +38,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 def write(source: EmitSource) -> Files:
-    """Returns the drawing, and its contents as JSON for a table beside it."""
+    """Returns the drawing, and its contents as JSON for a table next to it."""
     drawn = chart(source)
     data = {"program": str(source.schedule.program), **drawn.as_json()}
     return {
@@ -96,6 +96,7 @@ def ticks(seconds: float) -> list[float]:
         return [0.0]
     raw = seconds / 5
     power = 10.0 ** floor(log10(raw))
+    # The 0.999 keeps a rounding error from skipping to the next step.
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]
 

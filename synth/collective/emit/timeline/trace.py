@@ -46,7 +46,7 @@ class TraceSlice:
 
 @dataclass(frozen=True)
 class Track:
-    """A row of the trace. Viewers take ids for those of an operating system, so all differ."""
+    """A row of the trace. Viewers treat ids as those of an operating system, so all differ."""
 
     pid: int
     tid: int
@@ -177,7 +177,7 @@ def _stripe_and_step(source: EmitSource, run: PhaseRun) -> Event:
 
 
 def _casts(phase: Phase) -> Iterator[tuple[list[int], Event]]:
-    """Yields devices that act together, and what to show of their group."""
+    """Yields devices that act together, and the arguments that describe their group."""
     if isinstance(phase, Transpose):
         yield phase.devices.tolist(), {}
         return
