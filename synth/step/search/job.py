@@ -36,8 +36,7 @@ SAMPLES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of samples per device and microbatch to try, if there are several microbatches."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
-"""Schedules to search unless a schedule is pinned: others are no faster, or split backward passes.
-"""
+"""Schedules to search unless one is pinned: others are no faster, or split backward passes."""
 
 CHUNKS = (1, 2, 4, 8)
 """Numbers of chunks per rank to try, in addition to the layers' divisors up to the last number."""

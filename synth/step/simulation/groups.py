@@ -226,6 +226,7 @@ class OperationGrouping:
                 value.name in gates for value in instruction.operation.results
             )
             yield from close(_find_read_spots(spot, runs))
+            # A cast before a send is a group by itself, so that a loop or gather can take it over.
             if full and instruction.operation.primitive == CAST:
                 yield from close([spot])
             runs.setdefault(spot, []).append(instruction)
@@ -351,6 +352,7 @@ class OperationGrouping:
                 unmeasured = (operation for operation, estimate in pairs if estimate is None)
                 rest = sum(map(weight, unmeasured)) / sum(map(weight, own))
                 section = replace(section, measured=sum_estimates_of_section(seconds), rest=rest)
+            # ``done`` is kept as well: ids in the key could be reused if it were freed.
             self.sections[key] = done, section, _working_bytes(done, kept, self.bytes_of)
         return self.sections[key][1:]
 

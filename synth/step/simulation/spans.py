@@ -114,7 +114,7 @@ def coarsen_lines(
     spans = [
         [_Span(at, at + 1, frozenset([row.kind])) for at, row in enumerate(line)] for line in lines
     ]
-    moments = 4.0 * most
+    moments = 4.0 * most  # starts too fine, and coarsens step by step until the rows fit
     while sum(map(len, spans)) > most and moments > 0.5:
         spans = [
             list(_join_spans(line, fine, seconds / moments))

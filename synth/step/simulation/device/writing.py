@@ -185,6 +185,7 @@ class _TaskWriter:
     ) -> int:
         """Appends the task of a section, or of a single one of its ``slices``."""
         if id(section) not in self.priced:
+            # The section is kept as well: its id could be reused if it were freed.
             self.priced[id(section)] = section, self.computing(section)
         seconds, measured = self.priced[id(section)][1], section.measured.seconds
         return self.tape.task(name, COMPUTE, seconds / slices, read, measured=measured / slices)
