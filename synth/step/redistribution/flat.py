@@ -60,7 +60,8 @@ def _flat_predecessors(
         return
     over = tuple((ReductionKind.SUM, axis) for axis in target.flat)
     pending = tuple((ReductionKind.SUM, axis) for axis in summed if axis not in target.axes)
-    for kept in {(), pending}:  # a set: the two are equal if no other sums are pending
+    # A set, because the two are equal if no other sums are pending.
+    for kept in {(), pending}:
         partial = (*target.partial, *kept)
         yield (
             replace(target.unflattened(), partial=(*partial, *over)),

@@ -71,7 +71,7 @@ class RedistributionTables:
     def table(
         self, value: Type, made: ProducedValue, wanted: tuple[Sharding, ...], where: OperationSite
     ) -> Costs:
-        """Returns a table with a row per state of the maker and a column per state of the reader."""
+        """Returns a table with a row per state of the maker, and a column per reader's state."""
         ends = None if made.stage in (EVERYWHERE, where.stage) else (made.stage, where.stage)
         how = where.looped, made.passing
         key = value, made.lies, wanted, how, ends

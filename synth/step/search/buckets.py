@@ -1,4 +1,4 @@
-"""Chooses gradient buckets for a plan: several gradients reduced at once, where that saves time.
+"""Chooses gradient buckets for a plan: several gradients reduced at once, if that saves time.
 
 A reduction of few bytes is mostly latency; a reduction of many bytes waits for the last of its
 gradients. A plan is composed without buckets first. It is composed with buckets of a size only if

@@ -36,7 +36,7 @@ SAMPLES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of samples per device and microbatch to try, if there are several microbatches."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
-"""Schedules to search unless one is pinned: others are no faster, or split backward passes."""
+"""Schedules to search by default: other schedules are no faster, or split backward passes."""
 
 CHUNKS = (1, 2, 4, 8)
 """Numbers of chunks per rank to try, in addition to the layers' divisors up to the last number."""
@@ -80,7 +80,7 @@ class PlanningProblem:
         if (batch, layers) not in self._traced:
             sizes = {**self.changes, **({"layers": layers} if self.layers else {})}
             if "groups" in sizes and batch != self.spelling.batch:
-                sizes["groups"] = 1  # a smaller batch is that of one replica
+                sizes["groups"] = 1  # a smaller batch is the batch of a single replica
             settings = replace(self.spelling, batch=batch)
             self._traced[batch, layers] = zoo_step(self.model, sizes, settings)
         return self._traced[batch, layers]

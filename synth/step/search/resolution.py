@@ -43,8 +43,8 @@ the simulated difference. The mean error of single plans is 2.6 %."""
 SHAPE_ERRORS = (0.92, 1.12)
 """Range of the seconds of all products of a layer, by their sharding, over the device's median.
 
-From 15 such layers measured on an A100 and an H100 (``tests/synth/compute/matmuls.csv``, from 512
-rows on)."""
+From 15 shardings of layers measured on an A100 and an H100
+(``tests/synth/compute/matmuls.csv``, from 512 rows on)."""
 
 FULL_SHARE = 0.9
 """Share of a device's memory. Published runs above it slowed down or crashed (``results/order``):

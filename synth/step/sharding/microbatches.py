@@ -59,7 +59,7 @@ def strip_time(
 
 
 def accumulates(path: RedistributionPath) -> bool:
-    """Whether a path sums over microbatches, so that it waits for the last one."""
+    """Whether a path sums over microbatches, so that it waits for the last microbatch."""
     return any(move.how is MoveKind.ALL_REDUCE and move.axes == (TIME,) for move in path.moves)
 
 

@@ -95,7 +95,7 @@ class _StageChooser:
         return [self.chosen.get(reader, EVERYWHERE) for reader in readers] or [EVERYWHERE]
 
     def _follow(self, *phases: StepPhase) -> None:
-        """Puts operations of layers on the stage of their layer, others on one they read from."""
+        """Puts operations of layers on the stage of their layer, others on that of an operand."""
         for at, operation in enumerate(self.operations):
             hinted = [
                 self.known[value.name] for value in operation.results if value.name in self.hints

@@ -226,7 +226,7 @@ class OperationGrouping:
                 value.name in gates for value in instruction.operation.results
             )
             yield from close(_find_read_spots(spot, runs))
-            # A cast before a send is a group by itself, so that a loop or gather can take it over.
+            # A cast before a send is a group by itself, so that a loop before it can take it over.
             if full and instruction.operation.primitive == CAST:
                 yield from close([spot])
             runs.setdefault(spot, []).append(instruction)

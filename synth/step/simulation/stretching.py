@@ -87,7 +87,7 @@ def _stretch_sends(device: DeviceTasks, stages: int) -> Iterator[tuple[StageSend
     """Yields the transfers between stages; each copy of the middle stage sends to the next copy."""
     more = stages - WRITTEN_STAGES
     for send, size in device.handed.items():
-        # Stages after the middle stage, which is 2, shift by the number of its copies.
+        # Stages after the middle stage, which is 2, shift by the number of its extra copies.
         source, target = (end + more * (end > 2) for end in (send.source, send.target))
         if {send.source, send.target} == {2, 3}:
             for step in range(more + 1):

@@ -188,8 +188,8 @@ def _inner_recipe(recipe: Recipe, microbatches: int) -> Recipe:
     """Returns the part of a recipe that concerns the inside of a stage, on one data replica.
 
     An expert axis also divides samples, so the inside includes the samples of each of its devices.
-    The effect of split backward passes shows only where one stage waits for another, so such a
-    recipe has two stages.
+    The effect of split backward passes shows only if a stage waits for another, so a recipe with
+    split backward passes has two stages.
     """
     stages = ((PIPE, STAGES),) if recipe.schedule in HALVES else ()
     axes = tuple((name, size) for name, size in recipe.axes if name in INSIDE)

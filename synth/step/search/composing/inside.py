@@ -73,7 +73,7 @@ class Inside:
       ZeRO does layer by layer;
     * ``tied``: gradients of parameters that are read in two places, which are summed, and sharded
       by ZeRO, only after all microbatches;
-    * ``boundary``: what a layer hands to the next.
+    * ``boundary``: the values that a layer passes to the next.
 
     ``moments``, ``gradients`` and ``copies`` are bytes per byte of parameters; ``update_seconds``
     is seconds per byte; ``summing_seconds`` is the time to sum a layer's whole gradients in each

@@ -75,7 +75,7 @@ class StagedRecipe:
 
     @cached_property
     def pieces(self) -> float:
-        """Number of pieces of a stage's communication, each of which overlaps other pieces' work.
+        """Number of pieces in which a stage's communication overlaps its computation.
 
         ZeRO-3 gathers parameters between operations, one by one, and reduces gradients the same
         way. Otherwise a layer computes in two halves, and the gradients of each half are reduced

@@ -173,7 +173,7 @@ class _RowChooser:
         yield from (row for _, row in sorted(priced, key=itemgetter(0)))
 
     def _legal(self, operation: Operation, axis: str) -> Sequence[Row]:
-        """Returns the rows along an axis, with flat ones if an operand or wished result is flat."""
+        """Returns the rows along an axis; flat rows only if an operand or wished result is flat."""
         cuts = [self.known.sharding(operand).along(axis) for operand in operation.operands]
         cuts += [self.known.wishes.get((value.name, axis)) for value in operation.results]
         is_flat = any(isinstance(cut, Flat) for cut in cuts)

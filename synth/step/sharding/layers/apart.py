@@ -1,4 +1,4 @@
-"""Splits a loop over layers, and the stacks of their weights, into one for each stage.
+"""Splits a loop over layers, and the stacks of their weights, by stage.
 
 Parameters of repeated layers are stacks with a slice for each layer, and a stage needs only the
 slices of its layers. So the loop, and all operations over the same dimension (moments, updates),
