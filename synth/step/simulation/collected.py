@@ -84,7 +84,7 @@ def _payload(kind: Type, move: ShardingMove, plan: Plan) -> int:
     before, after = move.before, move.after
     for _ in range(stacked):
         before, after = before.slice(), after.slice()
-    # A dimension that does not divide evenly is padded before it is sent.
+    # A value that is cut flat is sent with its padding.
     block, inside = pad_move(replace(move, before=before, after=after), kind, plan.parts)
     shapes = (part_shape(block, sharding, plan.parts) for sharding in (inside.before, inside.after))
     return max(prod(shape) for shape in shapes) * kind.bytes // max(1, kind.elements)
