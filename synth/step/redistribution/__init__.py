@@ -1,8 +1,9 @@
 """Redistribution of a value from one sharding over the axes of a placement to another.
 
-``find_path`` finds the cheapest sequence of moves, ``requests.list_communications`` turns each move
+``find_path`` finds the cheapest sequence of moves. ``requests.list_communications`` turns each move
 that communicates into a request to the planner of collectives, and ``seconds.NetworkPrices`` prices
-them. With axes of 2 and 3 devices, from rows cut over both axes to rows cut over the second:
+the requests. With axes of 2 and 3 devices, from rows cut over both axes to rows cut over the
+second:
 
 >>> from grammar.tensors.sharding import Sharding, Type
 >>> from synth.step.redistribution import find_path

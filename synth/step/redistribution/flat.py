@@ -1,8 +1,8 @@
-"""Paths from and to flat shardings, which are few enough to be listed.
+"""Paths from and to flat shardings, which are few enough to list.
 
-A flat value is gathered before it is cut in another way. It is cut flat from a value that is
-replicated along its flat axes, or a partial sum over them, when all other axes are as in the
-target; sums over other axes may be completed before, or after on smaller parts.
+A flat value is gathered before it is cut in another way. To cut a value flat, it must be replicated
+along the flat axes, or a partial sum over them, and all other axes must be as in the target. Sums
+over other axes can be completed before the cut, or after it on smaller parts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from synth.step.redistribution.moves import MoveKind, RedistributionPath, Shardi
 from synth.step.redistribution.rules import flatten_move
 
 PathsBetween = Callable[[Sharding, Sharding], Iterable[RedistributionPath]]
-"""The cheapest paths from one sharding to another, neither of them flat."""
+"""Maps two shardings, neither of them flat, to the cheapest paths from the first to the second."""
 
 
 def flat_paths(
     value: Type, source: Sharding, target: Sharding, between: PathsBetween
 ) -> Iterator[RedistributionPath]:
-    """Yields candidates for the cheapest path; source and target differ, and one is flat."""
+    """Yields candidates for the cheapest path; source and target differ, and either is flat."""
     for moves in _candidates(value, source, target, between):
         yield RedistributionPath(source, target, tuple(moves))
 
@@ -52,7 +52,7 @@ def _flat_predecessors(
 ) -> Iterator[tuple[Sharding, Sharding]]:
     """Yields shardings before and after the cut: replicated or partial sums along the flat axes.
 
-    Other sums are completed before the cut, or left for afterwards.
+    Other sums are completed before the cut, or left until after it.
     """
     yield target.unflattened(), target
     summed = [axis for kind, axis in source.partial if kind is ReductionKind.SUM]
@@ -60,6 +60,7 @@ def _flat_predecessors(
         return
     over = tuple((ReductionKind.SUM, axis) for axis in target.flat)
     pending = tuple((ReductionKind.SUM, axis) for axis in summed if axis not in target.axes)
+    # A set, because the two are equal if no other sums are pending.
     for kept in {(), pending}:
         partial = (*target.partial, *kept)
         yield (

@@ -1,4 +1,4 @@
-"""Moves: changes of a value's sharding along some axes, with lower bounds of their bytes.
+"""Moves: changes of a value's sharding along some axes, with lower bounds of the bytes sent.
 
 The kind of a move follows from the sharding along its axes before and after, as in this table
 (R replicated, S split, P partial; n devices, each of which holds b bytes before):
@@ -9,11 +9,11 @@ The kind of a move follows from the sharding along its axes before and after, as
     P           all-reduce, 2 (n-1)/n b        reduce-scatter, (n-1)/n b      -
 
 The entries are the least bytes that one device must send or receive. From S to S of the same
-dimension, or between axes of one size, the move is a permute: whole parts go from device to
-device, b bytes.
+dimension, or between axes of equal size, the move is a permute: whole parts of b bytes go from
+device to device.
 
 A flat value is sliced, gathered and reduce-scattered along all of its flat axes at once: its padded
-block is one dimension that these axes cut (``pad_move``), so the padding is counted, too.
+block is a single dimension that these axes cut (``pad_move``), so padding also counts.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class MoveKind(Enum):
     """The kinds of moves, by their usual names.
 
     * slice: each device keeps its block of a replicated value;
-    * mask: a replicated value becomes partial: all but the first device take the neutral element
-      (for a maximum or a minimum they keep the value, which has the same effect);
+    * mask: a replicated value becomes partial: all devices but the first replace it by the neutral
+      element (for a maximum or a minimum they keep the value, which has the same effect);
     * widen: a block becomes partial: it is padded with the neutral element;
     * permute: devices send whole parts, point to point.
     """
@@ -56,8 +56,8 @@ class ShardingMove:
     """One move over all of ``axes`` at once, from sharding ``before`` to sharding ``after``.
 
     The axes are in the order in which they cut a dimension before (all-gather, widen, all-to-all);
-    a permute names those whose place changes. ``synth.step.redistribution.rules`` has the legal
-    moves; the effect of a move follows from the two shardings.
+    a permute names the axes whose place changes. ``synth.step.redistribution.rules`` defines the
+    legal moves; the effect of a move follows from the two shardings.
     """
 
     how: MoveKind
@@ -67,12 +67,12 @@ class ShardingMove:
 
     @property
     def leaves(self) -> int:
-        """The dimension that the axes cut before the move; they must cut one."""
+        """The dimension that the axes cut before the move; they must cut a dimension."""
         return _dimension(self.before, self.axes[0])
 
     @property
     def enters(self) -> int:
-        """The dimension that the axes cut after the move; they must cut one."""
+        """The dimension that the axes cut after the move; they must cut a dimension."""
         return _dimension(self.after, self.axes[0])
 
     @property
@@ -82,12 +82,12 @@ class ShardingMove:
 
     @property
     def flattens(self) -> bool:
-        """Whether the axes of the move cut the value flat before or after it."""
+        """Whether the axes of the move cut the value flat, either before or after it."""
         return self.before.flat != self.after.flat
 
     @property
     def kind(self) -> ReductionKind:
-        """The reduction of the partial values that the move makes or combines; it must do so."""
+        """The reduction of the partial values that the move makes or combines; some must exist."""
         before, after = self.before.along(self.axes[0]), self.after.along(self.axes[0])
         kind = after if isinstance(after, ReductionKind) else before
         assert isinstance(kind, ReductionKind), f"{self} makes and combines no partial values"
@@ -100,8 +100,9 @@ class ShardingMove:
     def sender(self, at: Mapping[str, Digit], sizes: Mapping[str, int]) -> dict[str, Digit]:
         """Returns the coordinates of the device whose part a device gets in a permute.
 
-        ``at`` has the receiver's coordinate on every axis, or arrays of these. No device sends to
-        two: if one axis takes the place of another, replicas along it send to one receiver each.
+        ``at`` has the receiver's coordinate on every axis, or arrays of coordinates. No device
+        sends to two receivers: if an axis takes the place of another, each replica along it sends
+        to a single receiver.
         """
         sender = dict(at)
         for before, after in zip(self.before.dimensions, self.after.dimensions, strict=True):
@@ -160,7 +161,7 @@ class ShardingMove:
         return before == after
 
     def __str__(self) -> str:
-        """``all-gather dimension 0 over data, model``, for messages and tables."""
+        """Spells the move for messages and tables: ``all-gather dimension 0 over data, model``."""
         names = ", ".join(self.axes)
         match self.how:
             case MoveKind.SLICE:
@@ -183,17 +184,17 @@ class ShardingMove:
 
     @property
     def _into(self) -> str:
-        """What the axes cut after the move, in words."""
+        """The dimension that the axes cut after the move, in words, or ``flat``."""
         return "flat" if self.flattens else f"dimension {self.enters}"
 
 
 def pad_move(
     move: ShardingMove, value: Type, sizes: Mapping[str, int]
 ) -> tuple[Type, ShardingMove]:
-    """Returns the move for the padded flat block that the dimensions' axes leave, and its type.
+    """Returns the type of the padded flat block that the dimensions' axes leave, and its move.
 
-    Its last dimension has the length of all devices of the flat axes together, which cut it. A move
-    without flat cuts is returned as it is.
+    The last dimension of the block has the length of the parts of all devices along the flat axes,
+    which cut it. A move without flat cuts is returned unchanged.
     """
     cut = move.after if move.after.flat else move.before
     if not cut.flat:
@@ -211,7 +212,7 @@ def pad_move(
 class RedistributionPath:
     """Moves, first to last, from sharding ``source`` to ``target``: a certificate.
 
-    Each begins where the one before ended. Without moves source and target are equal.
+    Each move begins where the previous move ended. Without moves, source and target are equal.
     """
 
     source: Sharding
@@ -224,7 +225,7 @@ class RedistributionPath:
         assert ends == begins, "every move begins where the one before ended"
 
     def requests(self, sizes: Mapping[str, int]) -> tuple[ShardingMove, ...]:
-        """Returns the moves that communicate, which moves over axes of size 1 do not."""
+        """Returns the moves that communicate; moves over axes of size 1 do not."""
         return tuple(move for move in self.moves if move.sends(sizes))
 
     def least(self, sizes: Mapping[str, int]) -> Fraction:

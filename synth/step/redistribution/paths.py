@@ -1,12 +1,12 @@
 """Finds the cheapest redistribution of a value: a shortest path over shardings.
 
 The price is the least bytes that one device sends or receives, then the number of requests, then
-the number of moves. A path may use all given axes, even those along which the value is replicated
+the number of moves. A path may use all given axes, even axes along which the value is replicated
 before and after: an all-reduce over ``data=3`` is cheaper if each of two replicas along ``model=2``
 reduces one half and gathers the other.
 
-The price is a share of the value's bytes, so a path does not depend on the element type, nor on the
-shape as long as the same axes divide it. Results are therefore cached without these.
+The price is a share of the value's bytes. So a path depends neither on the element type, nor on the
+shape as long as the same axes divide it, and results are cached without these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from synth.step.redistribution.rules import list_moves
 MoveFilter = Callable[[ShardingMove], bool]
 Room = tuple[int, ...]
 _ValueKey = tuple[Room, frozenset[ReductionKind]]
-"""For each dimension the divisor of its size that axes could use, and the value's partial kinds."""
+"""For each dimension, the divisor of its size that axes can use; and the value's partial kinds."""
 
 MOST_TIED = 16
 _REQUESTS = 64
@@ -36,7 +36,7 @@ _REQUESTS = 64
 
 
 class CostPriority(Enum):
-    """What is minimised first: bytes, or requests, each of which costs latency."""
+    """The quantity to minimise first: bytes, or requests, because each request has latency."""
 
     BYTES = "bytes"
     REQUESTS = "requests"
@@ -80,7 +80,7 @@ def find_paths(
     allowed: MoveFilter = allow_all,
     first: CostPriority = CostPriority.BYTES,
 ) -> tuple[RedistributionPath, ...]:
-    """Returns all paths of the least price, up to ``MOST_TIED``; ``first`` says what counts first.
+    """Returns all paths of the least price, up to ``MOST_TIED``; ``first``: what to minimise first.
 
     Which of them is fastest depends on the machine. Raises InputError as ``find_path`` does.
     """
@@ -101,7 +101,7 @@ def _find_flat_paths(
     axes: tuple[tuple[str, int], ...],
     rules: tuple[MoveFilter, CostPriority],
 ) -> tuple[RedistributionPath, ...]:
-    """``find_paths`` for a flat source or target."""
+    """Returns the result of ``find_paths`` for a flat source or target."""
     (allowed, first), sizes = rules, dict(axes)
     _value_key(value, source, target, sizes)
     if source == target:
@@ -128,7 +128,10 @@ def _find_flat_paths(
 def _value_key(
     value: Type, source: Sharding, target: Sharding, sizes: Mapping[str, int]
 ) -> _ValueKey:
-    """Returns all of a value that paths depend on. Raises InputError for unfit shardings."""
+    """Returns all properties of a value on which paths depend.
+
+    Raises InputError for shardings that do not fit.
+    """
     axes = tuple(sizes.items())
     for role, sharding in (("source", source), ("target", target)):
         _check(value, sharding, axes, f"{role} of a redistribution")
@@ -140,7 +143,7 @@ def _value_key(
 
 @lru_cache(maxsize=2**14)
 def _check(value: Type, sharding: Sharding, axes: tuple[tuple[str, int], ...], where: str) -> None:
-    # Cached, since searches check every pair of shardings.
+    # Cached because searches check every pair of shardings.
     check_type(value, sharding, dict(axes), where=where)
     check_one_kind(value, sharding, where)
 
@@ -193,7 +196,7 @@ def _find_cheapest(
 def _search_towards(
     target: Sharding, axes: tuple[tuple[str, int], ...], of_value: _ValueKey, allowed: MoveFilter
 ) -> Mapping[Sharding, RedistributionPath]:
-    """Returns the first of the cheapest paths from every sharding, in one walk for all sources."""
+    """Returns the first of the cheapest paths from each sharding, in a single walk for all."""
     graph = _build_graph(axes, len(of_value[0]), of_value[1], allowed)
     moves = _filter_fitting(graph, axes, of_value[0])
     return {
@@ -215,7 +218,7 @@ def _path(
 
 @dataclass(frozen=True, eq=False)
 class _Edge:
-    """A move, what it sends in units of 1 / ``whole`` value, and its spelling, to break ties."""
+    """A move, the share that it sends in units of 1 / ``whole``, and its spelling to break ties."""
 
     move: ShardingMove
     sent: int
@@ -223,7 +226,7 @@ class _Edge:
     spelled: tuple[str, str]
 
     def price(self, first: CostPriority) -> int:
-        # Integers, so that sums do not depend on their order.
+        # Integers, so that sums do not depend on the order of addition.
         if first is CostPriority.BYTES:
             return self.sent * _REQUESTS + bool(self.sent)
         return bool(self.sent) * 4 * _REQUESTS * self.whole + self.sent
@@ -231,7 +234,7 @@ class _Edge:
 
 @dataclass(frozen=True, eq=False)
 class _MoveGraph:
-    """All moves between shardings of one rank, their prices, and their order among equal prices."""
+    """All moves between shardings of one rank, their prices, and their order for breaking ties."""
 
     moves: PathGraph[Sharding, ShardingMove]
     prices: Mapping[CostPriority, tuple[int, ...]]
@@ -245,7 +248,7 @@ def _build_graph(
     kinds: frozenset[ReductionKind],
     allowed: MoveFilter,
 ) -> _MoveGraph:
-    """Builds the graph once for all pairs of shardings, and all values of this rank."""
+    """Builds the graph once for all pairs of shardings and all values of this rank."""
     sizes = dict(axes)
     whole = prod(sizes.values()) ** 2
 
@@ -293,7 +296,7 @@ def _filter_fitting(
 
 
 def _move_bytes(move: ShardingMove, sizes: Mapping[str, int], whole: int) -> int:
-    # Denominators of shares divide the square of the number of devices, which is ``whole``.
+    # The denominator of a share divides the square of the number of devices, which is ``whole``.
     sent = move.least(sizes) * whole
     assert sent.denominator == 1, "parts and groups multiply to no more than that"
     return sent.numerator

@@ -1,9 +1,9 @@
 """Turns the moves of a path that communicate into requests on a placement.
 
-A move over a set of axes is one request over that set: an all-gather of a dimension over ``data``
-and ``model`` is one all-gather, however the axes are placed on nodes and devices. Programs number
-pieces by rank, while blocks of a dimension are numbered by the order of the axes. So buffers are
-rearranged locally before and after.
+A move over a set of axes is a single request over that set: an all-gather of a dimension over
+``data`` and ``model`` is one all-gather, however the axes are placed on nodes and devices. Programs
+number pieces by rank, but blocks of a dimension are numbered by the order of the axes. So buffers
+are rearranged locally before and after.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GOALS: Mapping[MoveKind, Goal] = {
 
 @dataclass(frozen=True)
 class Rearrangement:
-    """A local change of order: ``array.reshape(shape).transpose(order).reshape(result)``."""
+    """A local reordering: ``array.reshape(shape).transpose(order).reshape(result)``."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -51,12 +51,12 @@ class Rearrangement:
 
 @dataclass(frozen=True)
 class Communication:
-    """A move that communicates: its request, and how buffers are rearranged around it.
+    """A move that communicates: its request, and the rearrangements of buffers around it.
 
-    ``kind`` is the reduction operation: a program for a sum serves a maximum as well, since it
+    ``kind`` is the reduction operation: a program for a sum also works for a maximum, because it
     relies only on commutativity and counts no addend twice. ``given`` rearranges a device's part
-    before, into ``result[0]`` pieces if the request takes pieces; ``got`` rearranges the result.
-    For flat shardings ``move`` is that of the padded block.
+    before the request, into ``result[0]`` pieces if the request takes pieces; ``got`` rearranges
+    the result. For flat shardings, ``move`` is the move of the padded block.
     """
 
     move: ShardingMove
@@ -74,8 +74,8 @@ def list_communications(
 ) -> tuple[Communication, ...]:
     """Returns the communications of a path, first to last; none if it is local.
 
-    The axes of the path are the placement's. ``order`` is how the runtime that carries the requests
-    out numbers ranks, and so the order of pieces.
+    The axes of the path are the placement's. ``order`` is the order in which the runtime that
+    executes the requests numbers ranks, and so the order of pieces.
     """
     sizes = {axis.name: axis.size for axis in placement.axes}
     blocks = (pad_move(move, value, sizes) for move in path.requests(sizes))
@@ -84,7 +84,7 @@ def list_communications(
 
 @dataclass(frozen=True)
 class _Layout:
-    """How the parts of a value are cut in pieces and put together on a placement."""
+    """Cuts the parts of a value into pieces, and joins pieces, on a placement."""
 
     value: Type
     placement: Placement
@@ -171,5 +171,5 @@ def _identity(shape: tuple[int, ...]) -> Rearrangement:
 def _sort_by_blocks(
     factors: Sequence[tuple[str, int, int]], axes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
-    """Sorts factors as they number blocks: axis by axis, outermost level first."""
+    """Sorts factors in the order that numbers blocks: axis by axis, outermost level first."""
     return sorted(factors, key=lambda factor: (axes.index(factor[0]), factor[1]))

@@ -1,12 +1,12 @@
 """The rules of redistribution: which moves are legal.
 
-A dimension is cut by a list of axes, major to minor, and a move removes only the *minor-most* of
-them, or appends to the list: blocks then contain whole old blocks, or the reverse. One move may be
-over several axes at once, which is one request; it is never split into one for each axis. A permute
-changes the order of a list.
+A dimension is cut by a list of axes, major to minor. A move removes only the *minor-most* axes of
+the list, or appends axes to it: new blocks then contain whole old blocks, or the reverse. A move
+over several axes at once is a single request; it is never split into a request for each axis. A
+permute changes the order of a list.
 
-All flat axes of a value come and go in one move: over fewer devices blocks have other padding, so
-that none is a block of another.
+All flat axes of a value are added or removed in a single move: blocks over fewer devices have other
+padding, so that no block contains whole blocks of the other cut.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def list_moves(
 ) -> Iterator[ShardingMove]:
     """Yields all moves from a sharding; they make partial values only of these kinds.
 
-    It does not check that axes divide the dimensions they cut. Kinds are not mixed: the maximum
-    over one axis of sums over another is not the sum of maxima.
+    Does not check that axes divide the dimensions they cut. Kinds are not mixed: the maximum over
+    one axis of sums over another is not the sum of maxima.
     """
     if before.flat:
         yield ShardingMove(MoveKind.ALL_GATHER, before.flat, before, before.unflattened())
@@ -42,9 +42,9 @@ def list_moves(
 
 
 def flatten_move(before: Sharding, after: Sharding) -> ShardingMove | None:
-    """Returns the move from a sharding to a flat one; None if there is none.
+    """Returns the move from a sharding to a flat sharding; None if there is no such move.
 
-    Along the flat axes the value is replicated before (slice), or a sum (reduce-scatter).
+    Along the flat axes the value is replicated before (slice), or a partial sum (reduce-scatter).
     """
     axes = after.flat
     if before.flat or _remove_axes(before, axes) != after.unflattened():
@@ -62,7 +62,7 @@ def flatten_move(before: Sharding, after: Sharding) -> ShardingMove | None:
 def _flat_moves(
     before: Sharding, sizes: Sizes, kinds: frozenset[ReductionKind]
 ) -> Iterator[ShardingMove]:
-    """Yields moves of a flat value that act on each element, along other axes."""
+    """Yields moves of a flat value along other axes, which act on each element."""
     for axis in sizes:
         if axis not in before.axes:
             yield from _partial_making_moves(MoveKind.MASK, axis, before, kinds)
@@ -123,7 +123,7 @@ def _partial_making_moves(
 
 
 def _permute_moves(before: Sharding, sizes: Sizes) -> Iterator[ShardingMove]:
-    """Yields reorderings of a dimension's axes, and exchanges of two axes of one size."""
+    """Yields reorderings of a dimension's axes, and exchanges of two axes of equal size."""
     moves: dict[Sharding, ShardingMove] = {}
     for dimension, axes in enumerate(before.dimensions):
         for order in permutations(axes):
@@ -142,7 +142,7 @@ def _permute_moves(before: Sharding, sizes: Sizes) -> Iterator[ShardingMove]:
 
 
 def _changed_axes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the axes from the first to the last change; blocks of those between change number."""
+    """Returns the axes from the first to the last change; their blocks are renumbered."""
     changed = [place for place, axis in enumerate(before) if axis != after[place]]
     return before[changed[0] : changed[-1] + 1]
 

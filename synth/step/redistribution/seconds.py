@@ -1,11 +1,11 @@
 """Seconds of a redistribution on a machine: the planner's answers to its requests.
 
-The bytes of a path are only a lower bound; its seconds depend on the machine. So the paths of the
-least bytes and those of the fewest requests are both priced, and the fastest is chosen: a small
-value is not worth four requests that save a third of its bytes. The answer to a request is a proved
-program with its price; point-to-point transfers are priced link by link. Local moves are not
-priced. Paths are compared by what would run: the program if the answer advises it, else the
-library's default.
+The bytes of a path are only a lower bound; its seconds depend on the machine. So the paths with the
+fewest bytes and the paths with the fewest requests are both priced, and the fastest is chosen: for
+a small value, four requests that save a third of its bytes are slower. The answer to a request is a
+proved program with its price; point-to-point transfers are priced link by link. Local moves are not
+priced. Paths are compared by the seconds of what would run: the program if the answer advises it,
+otherwise the library's default.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PricedCommunication:
 
     @property
     def run_seconds(self) -> float:
-        """Seconds of what the answer advises to run."""
+        """Seconds of the program or default that the answer advises."""
         match self.answer:
             case InstructionPrice(seconds=seconds):
                 return seconds
@@ -67,15 +67,15 @@ class Redistribution:
 
     @property
     def run_seconds(self) -> float:
-        """Seconds of what the answers advise to run."""
+        """Seconds of the programs or defaults that the answers advise."""
         return sum(request.run_seconds for request in self.requests)
 
 
 class NetworkPrices:
     """Prices of redistributions, and of sends between pipeline stages, on a placement of a system.
 
-    Redistributions do not use the axes ``without``: by default that of pipeline stages, between
-    which values are sent as they are. Raises InputError for a placement on another machine.
+    Redistributions do not use the axes ``without``: by default the axis of pipeline stages, because
+    values are sent between stages unchanged. Raises InputError for a placement on another machine.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class NetworkPrices:
         self._handing: dict[tuple[int, int, int], float] = {}
 
     def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
-        """Returns the seconds of the fastest redistribution, by what its answers advise to run."""
+        """Returns the seconds of the fastest redistribution, as its answers advise to run it."""
         key = (value, source, target)
         if key not in self._sending:
             self._sending[key] = self.redistribution(*key).run_seconds
         return self._sending[key]
 
     def handing(self, size: int, source: int, target: int) -> float:
-        """Returns the seconds of sending bytes of each device from one pipeline stage to another.
+        """Returns the seconds to send bytes of each device from one pipeline stage to another.
 
-        Stages are on ranks in turn.
+        Stages are assigned to ranks in turn.
         """
         key = size, source % self._stages, target % self._stages
         if key[1] == key[2]:
@@ -116,9 +116,10 @@ class NetworkPrices:
         return self._handing[key]
 
     def redistribution(self, value: Type, source: Sharding, target: Sharding) -> Redistribution:
-        """Returns the fastest of the paths with the least bytes or the fewest requests.
+        """Returns the fastest of the paths with the fewest bytes or the fewest requests.
 
-        Among equals the one with the least bytes. Raises InputError as ``find_path`` does.
+        Among equally fast paths, returns the path with the fewest bytes. Raises InputError as
+        ``find_path`` does.
         """
         paths = self._paths(value, source, target)
         self._programs.prove(chain(*(self._goals(sent) for _, sent in paths)), Watcher())
@@ -162,6 +163,7 @@ class NetworkPrices:
             for first in CostPriority
             for path in find_paths(value, source, target, self.sizes, first=first)
         ]
+        # Reversed, so that the first of several paths with equal requests is kept.
         distinct = {path.requests(self.sizes): path for path in reversed(paths)}
         return [
             (path, list_communications(path, value, self.placement))

@@ -1,12 +1,12 @@
-"""Chooses how a step is cut: a row of every operation along each axis, and types of all inputs.
+"""Chooses how to shard a step: a row of each operation along each axis, and types of all inputs.
 
 The space is that of FlexFlow's SOAP (samples, operations, attributes, parameters) over the axes of
-a placement: any factor of any operation may be cut. Costs are unary (compute) and pairwise
-(redistribution between an operation and its reader), so elimination finds the best choice, or
-message passing one that is proved to be near it. Overlap and memory are not counted: the result is
-a start, and a bound, for searches that simulate.
+a placement: any factor of any operation may be cut. Costs are unary (computation) and pairwise
+(redistribution between an operation and its reader). So elimination finds the best choice, or
+message passing finds a choice that is provably near the best. Overlap and memory are not counted:
+the result is a starting point, and a bound, for searches that simulate.
 
-A product of square matrices, both of which arrive whole, is cut in half without communication:
+A product of square matrices, both replicated, is cut in half without communication:
 
 >>> from grammar.tensors.parser import parse_step
 >>> from synth.step.rows import choose, plain_prices

@@ -17,15 +17,15 @@ from synth.step.sharding import Plan
 class PlanSolution:
     """A plan that ``apply`` accepts, and the result of the search: its seconds, and its gap.
 
-    The seconds charge a redistribution to each of its readers, so they are at least those of the
-    plan (``seconds_of``), which redistributes a value once for all readers of one sharding.
+    The seconds count a redistribution for each of its readers, so they are at least those of the
+    plan (``seconds_of``), which redistributes a value once for all readers with equal shardings.
     """
 
     plan: Plan
     found: Optimal[tuple[int, ...]] | BestFound[tuple[int, ...]]
 
     def __str__(self) -> str:
-        """``1.25 ms, gap 0.003 %``"""
+        """Spells the result: ``1.25 ms, gap 0.003 %``."""
         return f"{1e3 * self.found.seconds:.4g} ms, gap {100 * self.found.gap:.3g} %"
 
 
@@ -39,9 +39,9 @@ def choose(
 ) -> PlanSolution | Infeasible | NoneFound:
     """Returns the fastest plan with the axes, microbatches and stages of ``plan``.
 
-    Of its cuts only the rows along time are kept, if it has microbatches; its buckets, which name
-    its redistributions, are dropped. The search stops at a relative ``gap``, if it can reach it.
-    Raises InputError for an operation whose factors are not known.
+    Of its cuts, only the rows along time are kept, if it has microbatches. Its buckets, which name
+    its redistributions, are dropped. The search stops at a relative ``gap``, if it reaches it.
+    Raises InputError for an operation without known factors.
     """
     tables = costs_of(step, plan, prices)
     match minimize(tables.costs, rounds, gap=gap):

@@ -1,9 +1,9 @@
-"""Lists all recipes for a model on a number of devices: sizes of axes, and what each axis cuts.
+"""Lists all recipes for a model on a number of devices: sizes of axes, and the cuts of each axis.
 
 The recipes follow from the extents that axes must divide (``extents_of`` reads them from a step):
 heads and widths of weights, tokens, experts, layers, samples. Axes are named ``pipe``, ``data``,
 ``expert``, ``seq`` and ``tensor``, major first, as frameworks order them; axes of size 1 are left
-out. A recipe does not place its axes on a machine; ``hierarchies.placements`` lists how to.
+out. A recipe does not place its axes on a machine; ``hierarchies.placements`` lists placements.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ WHOLE_BACKWARD = tuple(name for name in SCHEDULES if name not in HALVES)
 """The schedules with whole backward passes."""
 
 SEVERAL_CHUNKS = ("interleaved-1f1b", "looped-bfs")
-"""The schedules that are equal to 1F1B and GPipe if a rank has one stage."""
+"""The schedules that are equal to 1F1B and GPipe if a rank has a single stage."""
 
 Degrees = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Extents:
-    """What the sizes of axes must divide: for each clause the common divisor of all it cuts.
+    """The extents that sizes of axes must divide: the common divisor of all dimensions of a clause.
 
     0 if a clause cuts nothing of the model. ``layers`` is the number of layers to put on stages.
     """
@@ -50,7 +50,7 @@ class Extents:
 
 
 def extents_of(step: Step) -> Extents:
-    """Reads extents from the labels and shapes of a step's inputs."""
+    """Returns the extents of a step, from the labels and shapes of its inputs."""
     divisors = dict.fromkeys(CLAUSES, 0)
     for clause in CLAUSES:
         for at, value in enumerate(step.graph.inputs):
@@ -73,13 +73,13 @@ def _powers(count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Knobs:
-    """The values of each setting that are tried.
+    """The values of each setting to try.
 
-    ``degrees``: sizes of an axis. ``sequence``: sequence parallelism, values between the halves of
-    a layer are cut by tokens along ``tensor``. ``unstaged``: microbatches without a pipeline.
-    ``uneven``: if stages do not divide the layers, they get unequal numbers (``share_layers``).
-    ``bucket_bytes``: size of the buckets in which gradients are summed; 0 for none. The axis that
-    cuts experts always cuts the batch, too.
+    ``degrees``: sizes of an axis. ``sequence``: sequence parallelism, in which values between the
+    halves of a layer are cut by tokens along ``tensor``. ``unstaged``: numbers of microbatches
+    without a pipeline. ``uneven``: if stages do not divide the layers, they get unequal numbers
+    (``share_layers``). ``bucket_bytes``: size of the buckets in which gradients are summed; 0 for
+    none. The axis that cuts experts always cuts the batch as well.
     """
 
     degrees: Sequence[int] = _powers(16)
@@ -99,9 +99,9 @@ class Knobs:
 def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> Iterator[Recipe]:
     """Yields every recipe that the extents allow, in a stable order, each once.
 
-    Axes multiply to ``devices``; every microbatch has the same number of samples on each device of
-    ``data``, at least one. Every stage has at least one layer. ``plan_of`` may refuse a recipe for
-    other reasons (batch norms read all microbatches at once).
+    The product of the axes is ``devices``. Every microbatch has the same number of samples on each
+    device of ``data``, at least one. Every stage has at least one layer. ``plan_of`` may refuse a
+    recipe for other reasons (batch norms read all microbatches at once).
     """
     knobs = knobs or Knobs()
     for sizes in _sizes(devices, knobs):
@@ -109,7 +109,7 @@ def list_recipes(devices: int, extents: Extents, knobs: Knobs | None = None) -> 
 
 
 def _sizes(devices: int, knobs: Knobs) -> Iterator[Mapping[str, int]]:
-    """Yields all sizes of the axes that multiply to a number of devices."""
+    """Yields all sizes of the axes whose product is the number of devices."""
 
     def factorise(names: Sequence[str], remaining: int) -> Iterator[Degrees]:
         if not names:
@@ -126,7 +126,7 @@ def _sizes(devices: int, knobs: Knobs) -> Iterator[Mapping[str, int]]:
 
 
 def _divides(sizes: Mapping[str, int], extents: Extents) -> bool:
-    """Whether every axis of types has something to cut, and divides it."""
+    """Whether every axis in types has an extent to cut, and divides it."""
     cut = {
         "data": extents.batch,
         "seq": extents.tokens,
@@ -165,7 +165,7 @@ def recipes_of(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iter
 
 
 def _replicas(sizes: Mapping[str, int]) -> int:
-    """Returns the number of parts into which devices cut the batch."""
+    """Returns the number of parts into which the devices cut the batch."""
     return prod(sizes.get(axis, 1) for axis in BATCH_AXES)
 
 
@@ -200,7 +200,7 @@ def _is_distinct_schedule(schedule: str, ranks: int, microbatches: int, chunks: 
 
 
 def _cuts(sizes: Mapping[str, int], extents: Extents, knobs: Knobs) -> Iterator[dict[str, Any]]:
-    """Yields the axis of each clause."""
+    """Yields the axes of all clauses, for each combination of the knobs."""
     present = {name for name, size in sizes.items() if size > 1}
     tensor = "tensor" in present
     words = tensor and extents.vocabulary and extents.vocabulary % sizes["tensor"] == 0

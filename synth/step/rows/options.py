@@ -36,14 +36,15 @@ def list_options(
     partial: bool = True,
     in_time: Row | None = None,
 ) -> tuple[ShardingOption, ...]:
-    """Returns every legal choice of a row for each axis, the major axis slowest, replicated first.
+    """Returns every legal choice of a row for each axis; the major axis varies slowest.
 
-    Along time, if ``sizes`` has microbatches, the row is ``in_time``, or replicated.
+    Replicated options come first. Along time, if ``sizes`` has microbatches, the row is
+    ``in_time``, or replicated.
 
-    Of two axes on one factor the first in ``sizes`` is the major one. Without ``partial`` no
-    operand is a partial sum: ``dot_general`` with one index of each sort then has 5 options over
-    one axis and 25 over two, with it 7 and 49. Raises InputError for an operation whose factors
-    are not known.
+    If two axes cut one factor, the first in ``sizes`` is major. Without ``partial`` no operand is a
+    partial sum: ``dot_general`` with one index of each kind then has 5 options over one axis and 25
+    over two; with ``partial`` it has 7 and 49. Raises InputError for an operation without known
+    factors.
     """
     legal = list_rows(operation)
     usable = [row for row in legal if partial or row.factor is not None or row == legal[0]]
@@ -76,7 +77,7 @@ def list_shardings(
 ) -> tuple[Sharding, ...]:
     """Returns every sharding of a value, with axes in the order of ``sizes``, replicated first.
 
-    Along time all have the sharding ``in_time``.
+    Along time, all of them have the sharding ``in_time``.
     """
     choices: list[AxisSharding] = [*map(Split, range(len(value.shape))), *kinds]
     shardings = [replicated_sharding(len(value.shape)).laid(TIME, in_time)]

@@ -1,8 +1,8 @@
-"""Prices of choices: seconds of what one device computes, and of communication.
+"""Prices of choices: seconds of a device's computation, and of communication.
 
 The caller supplies both, from a machine and its planner or from measurements; ``plain_prices``
 derives them from rates. ``seconds_of`` adds them up for a finished plan, in which a value is
-redistributed once for all readers of one sharding.
+redistributed once for all readers with equal shardings.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from synth.step.work import length_of
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds of an operation on a device's part, of redistributions, and of sends.
+    """Functions that return the seconds of operations on a device's part, and of communication.
 
-    ``handing`` is for a number of bytes of each device from one stage to another.
+    ``sending`` prices redistributions; ``handing`` prices sends of each device's bytes from one
+    stage to another.
     """
 
     computing: Callable[[Operation], float]
@@ -53,8 +54,8 @@ def plain_prices(
 ) -> Prices:
     """Returns prices from the rates of each axis, of arithmetic, and of memory.
 
-    A move over several axes has the rate of the slowest; latencies and launches are left out.
-    Sends between stages have the rate of ``pipe``, or are free without one.
+    A move over several axes has the rate of the slowest axis; latencies and launches are left out.
+    Sends between stages have the rate of ``pipe``, or are free without that axis.
     """
 
     def computing(operation: Operation) -> float:
@@ -81,7 +82,7 @@ def plain_prices(
 
 @dataclass(frozen=True)
 class PlanSeconds:
-    """Seconds of all stages' devices, one thing after the other: nothing overlaps."""
+    """Seconds of a device of each stage, added up: nothing overlaps."""
 
     computing: float
     sending: float
@@ -92,9 +93,10 @@ class PlanSeconds:
 
 
 def seconds_of(step: Step, plan: Plan, prices: Prices) -> PlanSeconds:
-    """Returns the seconds of a plan's operations and redistributions, each charged once.
+    """Returns the seconds of a plan's operations and redistributions, each counted once.
 
-    Instructions that run in each microbatch count once for each; those of every stage count once.
+    Instructions that run in each microbatch count once per microbatch; instructions that run on
+    every stage count once.
     """
     return _seconds(apply(step, plan), plan, prices, 1)
 

@@ -1,8 +1,9 @@
 """Costs of redistributions: tables over the shardings of a value's maker and of its reader.
 
-A redistribution runs as often as its value is made: once a step, for each microbatch, or in each
+A redistribution runs whenever its value is made: once per step, for each microbatch, or in each
 iteration of a loop. A sum over microbatches is reduced once, when it is complete, unless the plan
-scatters that of each. A value of another stage is sent there in its new sharding.
+scatters each microbatch's addend. A value that another stage reads is sent there in its new
+sharding.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from synth.step.sharding.program import EVERYWHERE, StepPhase
 
 @dataclass(frozen=True)
 class OperationSite:
-    """Stage and phase of an operation, and its iterations in a step if it is in a loop, else 0."""
+    """Stage and phase of an operation, and its iterations per step if it is in a loop, else 0."""
 
     stage: int
     when: StepPhase = StepPhase.AFTER
@@ -48,15 +49,15 @@ class ProducedValue:
 
 
 ReadFrequency = tuple[int, bool]
-"""Iterations in a step if in a loop, else 0; and whether a value is made for each microbatch."""
+"""Iterations per step if in a loop, else 0; and whether a value is made for each microbatch."""
 
 
 @dataclass
 class RedistributionTables:
-    """Cached tables: equal types with equal shardings at both ends share one.
+    """Cached tables: equal types with equal shardings at both ends share a table.
 
-    ``sent`` has the seconds of each pair of shardings, by ``numbers`` instead of the shardings
-    themselves, which are slow to hash.
+    ``sent`` has the seconds of each pair of shardings, keyed by ``numbers`` instead of the
+    shardings themselves, which are slow to hash.
     """
 
     plan: Plan
@@ -70,7 +71,7 @@ class RedistributionTables:
     def table(
         self, value: Type, made: ProducedValue, wanted: tuple[Sharding, ...], where: OperationSite
     ) -> Costs:
-        """Returns a table with a row for each state of the maker, a column for each reader's."""
+        """Returns a table with a row per state of the maker, and a column per reader's state."""
         ends = None if made.stage in (EVERYWHERE, where.stage) else (made.stage, where.stage)
         how = where.looped, made.passing
         key = value, made.lies, wanted, how, ends
@@ -104,7 +105,7 @@ class RedistributionTables:
     def _step_seconds(
         self, value: Type, before: Sharding, after: Sharding, how: ReadFrequency
     ) -> float:
-        """Returns the seconds of all its repetitions in a step; infinite if it is impossible."""
+        """Returns the seconds of all repetitions in a step; infinite if impossible."""
         looped, passing = how
         if before == after:
             return 0.0
@@ -118,7 +119,7 @@ class RedistributionTables:
         return self._times(before, after, passing) * self._seconds(value, before, after)
 
     def _times(self, before: Sharding, after: Sharding, passing: bool) -> int:
-        """Returns how often in a step a value outside of loops is redistributed or sent."""
+        """Returns how often per step a value outside loops is redistributed or sent."""
         repeats = passing or TIME in (*before.axes, *after.axes)
         return self.plan.microbatches if repeats and not _completes(before, after) else 1
 
@@ -126,7 +127,7 @@ class RedistributionTables:
         return prod(part_shape(value, sharding, self.plan.parts))
 
     def _seconds(self, value: Type, before: Sharding, after: Sharding) -> float:
-        """Returns the seconds for one microbatch; infinite if it is impossible."""
+        """Returns the seconds for one microbatch; infinite if impossible."""
         parts = self.plan.parts
         try:
             if before.along(TIME) != after.along(TIME):

@@ -1,9 +1,9 @@
 """A step as pairwise costs: a variable for each operation and input, an edge for each read.
 
-A loop has no variable of its own: the operations and inputs of its body are chosen once, and cost
-as often as they run. Carried values end in the sharding in which they begin; values that return as
-inputs of the next step end in the sharding of that input. The layers of a stage are one loop, so
-they are cut alike; other stages have choices of their own.
+A loop has no variable: the operations and inputs of its body are chosen once, and their costs are
+multiplied by the number of runs. Carried values end in the sharding in which they begin; results
+that are inputs of the next step end in the sharding of that input. The layers of a stage are one
+loop, so they have equal shardings; other stages are chosen separately.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from synth.step.work import length_of
 CAST = "convert_element_type"
 
 WIDE_BYTES = 4
-"""Bytes of an element from which on sums are not rounded more than where the model has them."""
+"""Bytes per element from which on a sum is not rounded more than at its place in the model."""
 
 
 @dataclass(frozen=True)
 class GraphVariables:
-    """The variables of a graph: one for each input, and one for each operation or its body's."""
+    """The variables of a graph: of each input, and of each operation or of its body."""
 
     inputs: tuple[int, ...]
     operations: tuple[int | GraphVariables, ...]
@@ -64,7 +64,7 @@ class StepCosts:
     states: Sequence[Sequence[Rows | Sharding]]
 
     def cuts(self, chosen: Sequence[int]) -> Cuts:
-        """Returns the cuts for a state of each variable; equal cuts of stages are one object."""
+        """Returns the cuts for a state of each variable; equal cuts of stages share an object."""
         known: dict[Cuts, Cuts] = {}
 
         def cuts_of(variables: GraphVariables) -> Cuts:
@@ -83,9 +83,9 @@ class StepCosts:
 def costs_of(step: Step, plan: Plan, prices: Prices) -> StepCosts:
     """Returns the costs of every choice for a step; rows along time and stages are the plan's.
 
-    If the plan has cuts, sums stay on the side of casts where these have them: what it adds up
-    after a cast to a wider type is not added up before it, and it alone decides which partial sums
-    are cast. Raises InputError for an operation whose factors are not known.
+    If the plan has cuts, sums stay on the same side of casts as in these cuts: a sum that the plan
+    adds up after a cast to a wider type is not added up before it, and only partial sums that the
+    plan casts may be cast. Raises InputError for an operation without known factors.
     """
     ready = prepare_step(step, plan)
     builder = _CostBuilder(plan, prices, RedistributionTables(plan, prices))
@@ -97,7 +97,7 @@ def costs_of(step: Step, plan: Plan, prices: Prices) -> StepCosts:
 
 
 def _find_unreduced(program: StepProgram) -> Iterator[str]:
-    """Yields the values of narrow types that a program makes as partial sums and never reduces."""
+    """Yields values of narrow types that a program makes as partial sums but never reduces."""
     partial, reduced = set[str](), set[str]()
     for instruction in program.instructions:
         match instruction:
@@ -141,10 +141,10 @@ class _OperationChoices:
 
 @dataclass
 class _CostBuilder:
-    """The costs so far. Operations of one form, and equal redistributions, are priced once.
+    """The costs so far. Operations of equal form, and equal redistributions, are priced once.
 
-    ``unreduced``: partial sums of narrow types that must not be reduced; no other may be cast. None
-    if any may.
+    ``unreduced``: partial sums of narrow types that must not be reduced; no other partial sum may
+    be cast. If None, any partial sum may be reduced or cast.
     """
 
     plan: Plan
@@ -160,7 +160,7 @@ class _CostBuilder:
         self.sizes = self.plan.parts
 
     def times(self, where: OperationSite) -> int:
-        """Returns how often in a step an operation of a site runs."""
+        """Returns how often per step an operation at a site runs."""
         return where.looped or (1 if where.when in ONCE_PHASES else self.plan.microbatches)
 
     def step(self, step: Step) -> GraphVariables:
@@ -288,7 +288,7 @@ class _CostBuilder:
         read: tuple[Sharding, ...],
         where: OperationSite,
     ) -> None:
-        """Adds the costs for each state of a reader to read each state of the operand's maker."""
+        """Adds the costs of reading an operand, for each pair of states of its maker and reader."""
         if isinstance(operand, Literal):
             return
         maker = made[operand.name]

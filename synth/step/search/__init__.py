@@ -1,9 +1,10 @@
 """Searches the fastest plans of whole steps for a model, a batch and a machine.
 
-Each way to cut the inside of a stage is written out once, for two layers. Plans of any length are
-composed of that, thousands a second (``composing``), and searched in order of price
-(``searching``). The best are simulated in full (``finalists``), in the ``buckets`` that gain, or
-with rows of single ``operations``. ``planning`` puts it together, ``explaining`` has the result.
+Each way to shard the inside of a stage is written out once, for two layers. Plans with any number
+of layers are composed from these parts, thousands per second (``composing``), and searched in order
+of price (``searching``). The best plans are simulated in full (``finalists``), with gradient
+``buckets`` where these save time, or with rows chosen for each operation (``operations``).
+``planning`` runs all of this, and ``explaining`` holds the result.
 
 >>> from grammar import Goal
 >>> from hierarchies import load

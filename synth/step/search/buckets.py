@@ -1,10 +1,11 @@
-"""Buckets in which the gradients of a plan are reduced, several as one, where that gains.
+"""Chooses gradient buckets for a plan: several gradients reduced at once, if that saves time.
 
-A reduction of few bytes is mostly latency; one of many waits for the last of its gradients. A plan
-is composed without buckets first, and in buckets of a size only where its lower bound there is
-lower by more than the prediction error. Only the clock can weigh both effects: a plan that waits
-for reductions, of which fewer would be shorter, is simulated with buckets of the size that is best
-as composed, then of larger and of smaller ones as long as these are faster.
+A reduction of few bytes is mostly latency; a reduction of many bytes waits for the last of its
+gradients. A plan is composed without buckets first. It is composed with buckets of a size only if
+its lower bound with them is lower by more than the prediction error. Only simulation can weigh both
+effects. So if a plan waits for reductions and fewer reductions would take less time, it is
+simulated with buckets of the best composed size, then with larger and with smaller buckets as long
+as these are faster.
 
 >>> from synth.step.search.buckets import BUCKETS
 >>> from synth.step.search.pins import pin_value_of
@@ -28,24 +29,24 @@ from synth.step.search.links import PlacedRecipe
 from synth.step.search.resolution import CLOCK_ERROR
 
 BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
-"""In bytes, from some gradients of a layer to several layers. The default of DDP is 25 MB, that of
-Megatron 40 million elements."""
+"""Bucket sizes in bytes, from a few gradients of a layer to several layers. The default of DDP is
+25 MB, that of Megatron 40 million elements."""
 
 
 @dataclass(frozen=True)
 class BucketChooser:
-    """Composes plans, each in the best of the bucket ``sizes`` (bytes) that fits in memory."""
+    """Composes each plan with the best of the bucket ``sizes`` (bytes) that fit in memory."""
 
     composed: Composition
     sizes: Sequence[int]
     memory_bytes: float
 
     def bound(self, candidate: PlacedRecipe) -> float:
-        """Lower bound in seconds over all sizes. Raises InputError as composing does."""
+        """Returns a lower bound in seconds over all sizes. Raises InputError as composing does."""
         return self.composed.bound(candidate, self.sizes)
 
     def best(self, candidates: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
-        """Returns each plan in its best buckets with its seconds. Raises as composing does."""
+        """Returns each plan with its best buckets and its seconds. Raises as composing does."""
         best = list(zip(candidates, self.composed.seconds(candidates), strict=True))
         others = [
             (number, bucketed)
@@ -55,6 +56,7 @@ class BucketChooser:
         times = self.composed.seconds([candidate for _, candidate in others])
         for (number, candidate), seconds in zip(others, times, strict=True):
             most = best[number][1]
+            # Buckets must beat the plan without buckets by more than the prediction error.
             if not best[number][0].recipe.bucket_bytes:
                 most *= 1 - CLOCK_ERROR
             if seconds < most:
@@ -62,7 +64,7 @@ class BucketChooser:
         return best
 
     def _worth(self, candidate: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
-        """Yields the plan in buckets that fit and may take fewer seconds than ``most_seconds``."""
+        """Yields the plan with each bucket size that fits and may take under ``most_seconds``."""
         if not self.sizes or self.bound(candidate) >= most_seconds:
             return
         for size in self.sizes:
@@ -75,9 +77,9 @@ class BucketChooser:
 def find_nearest_size(
     composed: Composition, candidate: PlacedRecipe, sizes: Sequence[int] = BUCKETS
 ) -> tuple[Sequence[int], int]:
-    """Returns the sizes that differ for a plan, and the index of the best as composed.
+    """Returns the bucket sizes that differ for a plan, and the index of the best composed size.
 
-    A bucket that holds all gradients behaves as any larger one.
+    All buckets that hold all gradients are equivalent, so only the smallest of them is included.
     """
     whole = composed.composer.staged(candidate.recipe).gradient_bytes
     fewer = [size for size, less in zip(sizes, (0, *sizes), strict=False) if less < whole]
@@ -94,8 +96,8 @@ def try_buckets(
 ) -> Finalist:
     """Returns the finalist with its fastest buckets, or ``alone`` if the gain is uncertain.
 
-    ``alone`` has no buckets. ``shorter`` returns the seconds saved by reducing all gradients as
-    one. ``sizes`` returns the sizes to try in bytes, smallest first, and the index to start from.
+    ``alone`` has no buckets. ``shorter`` returns the seconds saved by reducing all gradients at
+    once. ``sizes`` returns the sizes to try in bytes, smallest first, and the index to start from.
     """
     error = CLOCK_ERROR * alone.found.seconds
     exposed = max(rank.exposed_seconds for rank in alone.found.ranks)
@@ -105,7 +107,7 @@ def try_buckets(
 
     @cache
     def simulated_in(index: int) -> Finalist | None:
-        """The plan in buckets of one size; None if it is invalid or does not fit."""
+        """Simulates the plan with one bucket size; None if it is invalid or does not fit."""
         try:
             finalist = simulated(alone.candidate.in_buckets(bucket_bytes[index]))
         except InputError:

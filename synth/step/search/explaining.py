@@ -1,4 +1,4 @@
-"""What a search found, what it proves, and what would help where nothing fits."""
+"""The result of planning: the plans found, what the search proves, and memory savings to try."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from synth.step.zoo.sizes import sizes_of
 
 @dataclass(frozen=True)
 class PlanningResult:
-    """The search, its first plans ``looked_at``, and the best of them simulated.
+    """A search, its first plans (``looked_at``), and the simulations of the best of them.
 
-    ``finalists``: the fastest first; ``likely``: the seconds of each with their errors. ``usual``:
-    the best plan with axes placed as frameworks place them; ``laid_out``: that plan simulated,
-    unless the first is placed so. ``least_seconds``: a bound if all devices computed all the time.
-    ``refused``: why plans are invalid, and how many. ``nearest``: if none fits, the plan that needs
-    the least memory, and how much. ``peak_seconds``: a lower bound where not all plans were looked
-    at, else None. ``front``: the search's front, if it was requested.
+    * ``finalists``: the simulated plans, fastest first;
+    * ``likely``: the seconds of each finalist with their errors;
+    * ``usual``: the best plan whose axes are placed as frameworks place them;
+    * ``laid_out``: the simulated seconds of that plan, unless the first is placed that way;
+    * ``least_seconds``: a lower bound in which all devices compute all the time;
+    * ``refused``: reasons why plans are invalid, with the number of plans;
+    * ``nearest``: if no plan fits, the plan that needs the least memory, and its bytes;
+    * ``peak_seconds``: a lower bound if not all plans were looked at, otherwise None;
+    * ``front``: the search's front, if it was requested.
     """
 
     search: Search
@@ -44,12 +47,12 @@ class PlanningResult:
     front: tuple[ComposedPlan, ...]
 
     def advised(self, memory_bytes: float) -> int:
-        """Index of the plan to advise. There must be a finalist."""
+        """Returns the index of the plan to advise. There must be a finalist."""
         differences = [compare_seconds(self.likely[0], seconds) for seconds in self.likely]
         return choose_advised(self.finalists, differences, memory_bytes)
 
     def verdict(self, memory_bytes: float) -> Found[PlacedRecipe]:
-        """What the search proves of composed seconds."""
+        """Returns what the search proves about composed seconds."""
         bound, nearest = self.peak_seconds, None
         if self.finalists:
             first = self.looked_at[0]
@@ -66,7 +69,7 @@ class PlanningResult:
 def list_savings(
     job: PlanningProblem, composer: Composer, pins: Pins, result: PlanningResult
 ) -> tuple[MemorySaving, ...]:
-    """If nothing fits: changes that need less memory, and how much each needs."""
+    """Lists changes that need less memory, with their bytes, if no plan fits."""
     if result.nearest is None or result.search.fitting or not result.search.complete:
         return ()
     nearest, size = result.nearest
@@ -76,13 +79,13 @@ def list_savings(
         return find_least_memory(composer, job.recipes(pins.without(name)))
 
     def doubled() -> float:
-        """Memory with twice the samples on twice the devices."""
+        """Returns the memory with twice the samples on twice the devices."""
         axes = tuple((name, size * (1 + (name == "data"))) for name, size in recipe.axes)
         larger = replace(composer, batch=2 * composer.batch, _plans={})
         return larger.size_bytes(replace(recipe, axes=axes))
 
     def halved() -> float:
-        """Memory with half the tokens."""
+        """Returns the memory with half the tokens."""
         changes = {**job.changes, "sequence": tokens // 2}
         return replace(job, changes=changes).compose().size_bytes(recipe)
 

@@ -1,7 +1,7 @@
-"""Recipes with the placements on which each is tried, which a search holds instead of plans.
+"""Recipes with their placements, which a search stores instead of single plans.
 
-Half a million plans have some thousand recipes. Memory and seconds with free links depend on the
-recipe alone, so they are computed once for all its placements.
+Half a million plans have about a thousand recipes. Memory, and seconds with free links, depend on
+the recipe alone, so they are computed once for all its placements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Family:
         return (PlacedRecipe(self.recipe, matrix) for matrix in self.matrices)
 
     def select(self, places: Sequence[int], recipe: Recipe) -> Family:
-        """The plans at ``places``, with another recipe that has the same axes."""
+        """Returns the plans at ``places``, with another recipe that has the same axes."""
         matrices = [self.matrices[place] for place in places]
         return Family(recipe, matrices, [self.numbers[place] for place in places])
 

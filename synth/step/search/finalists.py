@@ -35,12 +35,12 @@ from synth.step.simulation.sources import Rooflines, build_sources
 from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
 
 RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
-"""Gradients are sent as soon as they are made, parameters gathered a layer ahead."""
+"""Gradients are reduced as soon as they are computed; parameters are gathered one layer ahead."""
 
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Seconds of rows that were chosen together, as a sum in which nothing overlaps.
+    """Seconds of rows that were chosen together, as a sum without overlap.
 
     ``gap``: an upper limit of the relative gap to the best sum; ``recipe_seconds``: the sum of the
     recipe along whose axes they were chosen.
@@ -53,12 +53,14 @@ class ChosenRows:
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate with its plan of the step, its placement, and the simulation (``found``).
+    """A candidate with its plan of the step, its placement, and its simulation (``found``).
 
-    ``products`` and ``between``: what the busiest rank computes, products of matrices and the rest.
-    ``saved_seconds``: how much longer the step would take without buckets. ``kinds``: how many
-    kinds of local work the profile has, if there is one. ``rows``: if the plan is not what the
-    candidate's recipe says, but chosen operation by operation along its axes.
+    * ``products`` and ``between``: seconds of the busiest rank in products of matrices, and in
+      other computation;
+    * ``saved_seconds``: how much longer the step would take without buckets;
+    * ``kinds``: the number of kinds of local work in the profile, if there is a profile;
+    * ``rows``: set if the plan was chosen operation by operation along the axes of the candidate's
+      recipe, instead of by the recipe.
     """
 
     candidate: PlacedRecipe
@@ -80,12 +82,13 @@ class Finalist:
 
 @dataclass
 class FinalistPool:
-    """Simulates plans in the order in which they come, until enough of them fit. Mutable.
+    """Simulates plans in the order in which they arrive, until enough of them fit. Mutable.
 
-    ``looked_at``: all plans that came; ``refused``: why some are invalid; ``nearest``: the least
-    memory of those that do not fit. If a plan needs more memory on the clock than was expected, so
-    do others of its kind, which are then skipped. ``told`` has the results of the plans
-    ``beside``, whether these fit or not.
+    ``looked_at``: all plans that arrived; ``refused``: reasons why some are invalid; ``nearest``:
+    the plan with the least memory among those that do not fit. If a simulated plan needs more
+    memory than its composition predicted, the other plans of its kind are scaled by the same
+    factor, and skipped if they no longer fit. ``beside``: extra plans to simulate; ``told``: their
+    results, whether they fit or not.
     """
 
     memory_bytes: float
@@ -108,11 +111,11 @@ class FinalistPool:
         *,
         at_once: bool = False,
     ) -> bool:
-        """Simulates until ``k`` plans fit, in several processes if there may be some.
+        """Simulates until ``k`` plans fit, in several processes if these are allowed.
 
-        ``known`` counts what forks inherit; when it grows, forks are started anew. ``at_once``:
-        start forks without waiting. ``crew``: the processes to use instead of the watcher's.
-        Returns False if it was stopped.
+        ``known`` counts the cached items that forks inherit; when it grows, new forks are started.
+        ``at_once``: start forks without waiting. ``crew``: the processes to use instead of the
+        watcher's. Returns False if it was stopped.
         """
         begun: list[_StartedPlan] = []
         stops = _FirstResultWatcher(crew or watcher, self.simulated)
@@ -129,10 +132,10 @@ class FinalistPool:
     def _to_simulate(
         self, coming: Iterator[ComposedPlan], k: int, begun: list[_StartedPlan]
     ) -> Iterator[ComposedPlan | None]:
-        """Yields as many plans as are needed if all fit, then those ``beside``.
+        """Yields the number of plans that is needed if all fit, then the plans in ``beside``.
 
-        Yields None while pending results decide whether more are needed. Notes started plans in
-        ``begun``, until their results are taken.
+        Yields None while pending results decide whether more plans are needed. Records started
+        plans in ``begun`` until their results are taken.
         """
         fitting, beside = self._fitting(coming), iter(self.beside)
         while len(self.simulated) < k:
@@ -158,7 +161,7 @@ class FinalistPool:
         return plan.size_bytes * self._excess.get(_memory_kind_of(plan), 1.0) <= self.memory_bytes
 
     def _take(self, plan: ComposedPlan, result: Finalist | InputError) -> None:
-        """Keeps a result unless, by an earlier result, plans of its kind do not fit."""
+        """Keeps a result, unless an earlier result shows that plans of its kind do not fit."""
         if not self._fits(plan):
             return
         if isinstance(result, InputError):
@@ -172,7 +175,7 @@ class FinalistPool:
 
 
 class _FirstResultWatcher(StopFlag):
-    """Goes on until something is simulated, then for as long as the watcher does."""
+    """A watcher that continues until the first result, and then as long as the given watcher."""
 
     def __init__(self, watcher: WorkControl, simulated: Sequence[Finalist]) -> None:
         super().__init__(watcher)
@@ -183,24 +186,24 @@ class _FirstResultWatcher(StopFlag):
 
 
 _StartedPlan = tuple[ComposedPlan, bool]
-"""A plan being simulated, and whether it is one of those beside the others."""
+"""A plan whose simulation has started, and whether it is one of the extra plans."""
 
 _MemoryKind = tuple[tuple[tuple[str, int], ...], int, bool]
 
 
 def _memory_kind_of(plan: ComposedPlan) -> _MemoryKind:
-    """Plans with the same axes, ZeRO and recompute have about the same error in memory."""
+    """Returns a key of a plan; plans with equal keys have about the same error in memory."""
     recipe = plan.candidate.recipe
     return recipe.axes, recipe.zero, recipe.remat
 
 
 def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
-    """Rooflines of a plan's sections on a device; attention scores stay out of memory."""
+    """Returns the rooflines of a plan's sections; attention scores are not written to memory."""
     return Rooflines(device, find_scores(apply(step, plan), plan.parts))
 
 
 def known_of(step: Step, plan: Plan, profile: Profile | None) -> Known:
-    """What a profile measured of a plan's local work. Raises InputError as ``known`` does."""
+    """Returns a profile's measurements of a plan's local work. Raises as ``known`` does."""
     if profile is None:
         return _NOTHING_KNOWN
     return known(profile, prepare_step(step, plan), apply(step, plan), plan.parts)
@@ -222,13 +225,13 @@ def simulate_plan(
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
-    """Number of layers of the step that is traced to simulate the recipe."""
+    """Returns the number of layers of the step that is traced to simulate the recipe."""
     written = _written_layers(recipe, layers)
     return sum(written) if written is not None else layers
 
 
 def _written_layers(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
-    """Layers of the stages that are written out to stand for all; None where stages differ."""
+    """Returns the layers of the stages that represent all stages; None if inner stages differ."""
     stages = recipe.stages
     stage_layers = recipe.layers or (layers // stages,) * stages
     if stages <= WRITTEN_STAGES or sum(stage_layers) != layers or len({*stage_layers[1:-1]}) > 1:
@@ -237,7 +240,7 @@ def _written_layers(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
 
 
 def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
-    """Returns the recipe with a few stages that stand for all; None where stages differ."""
+    """Returns the recipe with a few stages that represent all; None if inner stages differ."""
     if (few := _written_layers(recipe, layers)) is None:
         return None
     axes = tuple((name, WRITTEN_STAGES if name == PIPE else size) for name, size in recipe.axes)
@@ -255,8 +258,8 @@ def simulate_candidate(
 ) -> Finalist:
     """Simulates a step with a candidate, at the prices of ``answers``.
 
-    ``plan``: what the candidate's axes cut, if not what its recipe says. Raises InputError if the
-    plan is invalid for the step.
+    ``plan``: a plan along the candidate's axes that replaces the plan of its recipe. Raises
+    InputError if the plan is invalid for the step.
     """
     plan = plan or plan_of(step, candidate.recipe)
     written = _WrittenCandidate(step, plan, candidate, answers, device, profile)
@@ -271,9 +274,9 @@ def simulate_finalist(
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
-    """Simulates a model with a candidate; ``step_of`` returns the step with so many layers.
+    """Simulates a model with a candidate; ``step_of`` maps a number of layers to a step.
 
-    For a long pipeline only a few stages are written out, and stretched to the others.
+    For a long pipeline, only a few stages are written out, and then stretched to all stages.
     """
     recipe, settings = candidate.recipe, (candidate, answers, device, profile)
     if (short := _shorten_recipe(recipe, layers)) is not None:
@@ -311,9 +314,10 @@ def list_goals(
 
 
 class _WrittenCandidate:
-    """The tasks of a candidate, and how much of each section is products of matrices.
+    """The tasks of a candidate, and the share of matrix products in each section.
 
-    ``parts`` maps seconds of sections to these parts, for ``count_sections`` to look them up.
+    ``parts`` maps the seconds of a section to the estimates of its products and of the rest, for
+    ``count_sections`` to look up.
     """
 
     def __init__(
@@ -341,7 +345,7 @@ class _WrittenCandidate:
         self.tasks = write_plan(step, plan, sources, RUNTIME, measured.seconds)
 
     def simulate(self, tasks: DeviceTasks, order: PipelineSchedule | None) -> Finalist:
-        """Simulates these tasks, or those of all stages in the order of a schedule."""
+        """Simulates ``tasks``, or the tasks of all stages in the order of a schedule."""
         microbatches = self.candidate.recipe.microbatches
         found = predict_tasks(tasks, order, microbatches, self.network.handing, RUNTIME)
         return Finalist(
@@ -355,7 +359,10 @@ class _WrittenCandidate:
         )
 
     def _divide(self, run: StepPrediction) -> tuple[Estimate, Estimate]:
-        """Products and the rest of the busiest rank, in the proportions of the whole step."""
+        """Divides the busiest rank's computation into products and the rest.
+
+        The proportions are those of the whole step.
+        """
         counts = count_sections(run, self.candidate.recipe.microbatches, self.parts)
         estimates = [
             [part.times(count) for part in self.parts[seconds]] for seconds, count in counts.items()
@@ -371,9 +378,9 @@ class _WrittenCandidate:
 def count_sections(
     run: StepPrediction, microbatches: int, known: Container[float]
 ) -> Counter[float]:
-    """Counts, by their seconds, how often a step does each known section over all stages.
+    """Counts how often a step computes each known section over all stages, by its seconds.
 
-    A task has exactly the seconds of its section, so these identify the section.
+    A task has exactly the seconds of its section, so the seconds identify the section.
     """
     counts = Counter[float]()
     for task in run.device.tasks:
@@ -389,4 +396,4 @@ def is_framework_order(candidate: PlacedRecipe, system: System) -> bool:
 
 
 _place_by_framework = lru_cache(row_major_placement)
-"""Cached, as recipes with the same axes have the same placement."""
+"""Cached because recipes with the same axes have the same placement."""

@@ -1,8 +1,9 @@
-"""The collectives of a plan, and those that a proved program carries out faster than the runtime.
+"""Lists the collectives of a plan, and those that a proved program makes faster.
 
-A plan is simulated as advised: with a program where prices can tell that it gains, else with the
-runtime's own choice. A program must be installed to be used, so each gain states what the runtime's
-own choice takes, and how much of a step that is: nothing while computing hides all of it.
+A plan is simulated as advised: with a program if its advantage exceeds the resolution of prices,
+otherwise with the runtime's default. A program must be installed before it can be used, so each
+gain reports the seconds of the default and the seconds saved per step. Nothing is saved if
+computation hides the whole collective.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from synth.step.search.finalists import Finalist
 from synth.step.simulation.collected import RankCollective, list_collectives
 
 LEAST_GAIN = 0.001
-"""The share of a step that a gain must exceed to be worth a file."""
+"""The share of a step that a gain must exceed to be worth installing a program file."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +31,23 @@ class CollectiveGain:
 
     @property
     def seconds(self) -> float:
-        """Seconds of one call as advised, which is how the step was simulated."""
+        """Seconds of one call as advised, as the step was simulated."""
         return seconds_as_advised(self.answer)
 
     @property
     def default_seconds(self) -> float:
-        """Seconds of one call with the runtime's own choice."""
+        """Seconds of one call with the runtime's default."""
         return self.answer.baseline_seconds
 
     @property
     def saved_seconds(self) -> float:
-        """Seconds of a step saved at least: computing is assumed to hide the same share of both."""
+        """Least seconds saved per step: computation is assumed to hide the same share of both."""
         saved = self.default_seconds - self.seconds
         return self.sent.times * (1 - self.sent.hidden) * saved
 
     @property
     def perhaps_saved_seconds(self) -> float:
-        """Seconds of a step saved if a program worth measuring is as fast as priced."""
+        """Seconds saved per step if a program that is worth measuring is as fast as priced."""
         if advise(self.answer) is not KEEP_UNTIL_MEASURED:
             return 0.0
         saved = self.default_seconds - self.answer.runtime_seconds
@@ -54,7 +55,7 @@ class CollectiveGain:
 
 
 def list_gains(finalist: Finalist, answers: ProgramPrices) -> tuple[CollectiveGain, ...]:
-    """Lists the gains of a plan that are worth a file, largest first."""
+    """Lists the gains of a plan that are worth installing a program file, largest first."""
     least = LEAST_GAIN * finalist.found.seconds
     gains = list_collective_gains(finalist, answers)
     worthwhile = (gain for gain in gains if gain.saved_seconds > least)
@@ -62,7 +63,7 @@ def list_gains(finalist: Finalist, answers: ProgramPrices) -> tuple[CollectiveGa
 
 
 def list_collective_gains(finalist: Finalist, answers: ProgramPrices) -> Iterator[CollectiveGain]:
-    """Yields every collective of the busiest rank, longest first."""
+    """Yields every collective of the busiest rank, the longest first."""
     placement = finalist.placement
     for sent in list_collectives(finalist.plan, finalist.found):
         if sent.times and sent.size_bytes:

@@ -1,4 +1,4 @@
-"""Hints where there is no plan, or none that fits: values that are possible, memory saved."""
+"""Hints if there is no plan, or if none fits: possible values, and changes that save memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.step.search.pins import Pins, pin_value_of
 from synth.step.sharding import Recipe
 
 FARTHEST = 4096
-"""How far from the requested batch other batches are looked for."""
+"""The largest distance from the requested batch at which other batches are tried."""
 
 
 def no_plan_error(
@@ -22,10 +22,10 @@ def no_plan_error(
     known: Sequence[Recipe],
     possible: Callable[[int], bool],
 ) -> InputError:
-    """Returns an error saying why no ``known`` recipe has the pins.
+    """Returns an error that says why no ``known`` recipe satisfies the pins.
 
-    Names the fewest pins that contradict each other, with the values that the last of them may have
-    beside the others. ``possible``: whether any recipe divides another batch.
+    Names the smallest set of pins that contradict each other, and the values that the last of them
+    can have together with the others. ``possible``: whether any recipe divides another batch.
     """
     about = f"{model} for {batch} samples on {devices} devices"
     for pins_at_odds in pins.subsets():
@@ -67,7 +67,7 @@ def _spell_values(values: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class MemorySaving:
-    """A change, the least memory of a device with it, and how much less that is."""
+    """A change, the least memory of a device with it in bytes, and the bytes that it frees."""
 
     what: str
     size_bytes: float
@@ -77,7 +77,7 @@ class MemorySaving:
 def find_savings(
     size_bytes: float, changes: Mapping[str, Callable[[], float]]
 ) -> tuple[MemorySaving, ...]:
-    """Lists the changes that lower the least memory ``size_bytes``, largest saving first."""
+    """Lists the changes that need less memory than ``size_bytes``, the largest saving first."""
     savings = []
     for what, size in changes.items():
         try:
@@ -90,7 +90,7 @@ def find_savings(
 
 
 def find_least_memory(composer: Composer, recipes: Iterable[Recipe]) -> float:
-    """Returns the least memory that a recipe needs. Raises InputError if none is valid."""
+    """Returns the least bytes that any recipe needs. Raises InputError if none is valid."""
     sizes = []
     for recipe in recipes:
         try:

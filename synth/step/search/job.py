@@ -1,7 +1,7 @@
-"""A planning problem: a model, a batch and a machine, with all recipes that may be tried for it.
+"""A planning problem: a model, a batch and a machine, with all recipes to try for it.
 
-What is not pinned is searched: sizes of the axes, ZeRO, microbatches, the pipeline schedule and
-recompute. A pin is a decision that a recipe must have, as ``tensor=8`` or ``zero=1``.
+All decisions that are not pinned are searched: sizes of the axes, ZeRO, microbatches, the pipeline
+schedule and recompute. A pin is a decision that the user fixes, such as ``tensor=8`` or ``zero=1``.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from synth.step.sharding.plan import MOST_PASSES, PIPE
 from synth.step.zoo.sizes import Llama, Lstm, ResNet, sizes_of
 
 LONG_SEQUENCE = 16_384
-"""Tokens from which on the search shards a sequence over devices."""
+"""Number of tokens from which on the search shards a sequence over devices."""
 
 SAMPLES = (1, 2, 4, 8, 16, 32, 64)
-"""Samples of a device in each microbatch, if there are several microbatches."""
+"""Numbers of samples per device and microbatch to try, if there are several microbatches."""
 
 SEARCHED_SCHEDULES = ("1f1b", "interleaved-1f1b")
-"""Schedules searched unless one is pinned: others are no faster, or split backward passes."""
+"""Schedules to search by default: other schedules are no faster, or split backward passes."""
 
 CHUNKS = (1, 2, 4, 8)
-"""Numbers of chunks of a rank that are tried, besides all divisors of the layers up to the last."""
+"""Numbers of chunks per rank to try, in addition to the layers' divisors up to the last number."""
 
 
 GRADIENT_PIECES = 16
-"""Pieces in which gradients of a model without layers are sent while others are computed."""
+"""Number of pieces in which gradients of a model without layers are reduced during computation."""
 
 
 @dataclass(frozen=True)
 class PlanningProblem:
     """A model of the zoo with changed sizes, a batch and a machine.
 
-    ``profile``: measured local work, which overrides the rates of the device when a plan is
+    ``profile``: measurements of local work, which override the rates of the device when a plan is
     simulated. Plans are composed from rates alone.
     """
 
@@ -76,17 +76,17 @@ class PlanningProblem:
         return len(self._traced)
 
     def traced(self, batch: int, layers: int = LAYERS) -> Step:
-        """Traces the step with so many layers for a batch; a model in one piece stays whole."""
+        """Traces the step with ``layers`` layers for a batch; a model in one piece stays whole."""
         if (batch, layers) not in self._traced:
             sizes = {**self.changes, **({"layers": layers} if self.layers else {})}
             if "groups" in sizes and batch != self.spelling.batch:
-                sizes["groups"] = 1  # fewer samples are those of one replica
+                sizes["groups"] = 1  # a smaller batch is the batch of a single replica
             settings = replace(self.spelling, batch=batch)
             self._traced[batch, layers] = zoo_step(self.model, sizes, settings)
         return self._traced[batch, layers]
 
     def of_layers(self, layers: int) -> Step:
-        """The step with so many layers, for the whole batch."""
+        """Returns the step with ``layers`` layers, for the whole batch."""
         return self.traced(self.spelling.batch, layers)
 
     @property
@@ -96,13 +96,13 @@ class PlanningProblem:
 
     @cached_property
     def extents(self) -> Extents:
-        """Dimensions that sizes of axes must divide."""
+        """The dimensions that the sizes of axes must divide."""
         extents = extents_of(self.traced(MICROBATCHES))
         return replace(extents, batch=self.spelling.batch, layers=self.layers)
 
     @property
     def assumed(self) -> str:
-        """What plans assume of batch normalisation or of tokens of experts; empty without these."""
+        """Assumptions of plans about batch normalisation or expert tokens; empty without these."""
         sizes = sizes_of(self.model, self.changes)
         if isinstance(sizes, ResNet) and sizes.groups > 1:
             return (
@@ -120,9 +120,12 @@ class PlanningProblem:
 
     @cached_property
     def divides(self) -> bool:
-        """Whether the step has microbatches: not if an operation reads all samples at once."""
+        """Whether the step can be divided into microbatches.
+
+        It cannot if an operation reads all samples at once.
+        """
         if isinstance(sizes_of(self.model, self.changes), ResNet):
-            return False  # the traced statistics are of a replica's samples in the whole step
+            return False  # its traced statistics are over a replica's samples of the whole step
         step = self.traced(MICROBATCHES)
         try:
             apply(step, plan_of(step, Recipe((("data", 1),), microbatches=MICROBATCHES)))
@@ -131,7 +134,7 @@ class PlanningProblem:
         return True
 
     def compose(self) -> Composer:
-        """Begins to compose plans."""
+        """Returns a new composer of plans."""
         layers, batch = self.layers or GRADIENT_PIECES, self.spelling.batch
         insides_of = partial(
             write_insides, self.traced, accelerator=self.device, layers=bool(self.layers)
@@ -140,7 +143,7 @@ class PlanningProblem:
 
     @cached_property
     def peak_seconds(self) -> float:
-        """Lower bound of every plan: all devices multiply at their peak, whatever the shapes."""
+        """Lower bound of every plan: all devices multiply at their peak rate, for any shapes."""
         batch = self.spelling.batch
         count, samples = (MICROBATCHES, 1) if self.divides else (1, batch)
         whole = Recipe((("data", 1),), microbatches=count)
@@ -148,7 +151,7 @@ class PlanningProblem:
         return alone.seconds(self.layers) / samples * batch / self.system.devices
 
     def knobs(self, pins: Pins) -> Knobs:
-        """Values to try for each decision that is not pinned."""
+        """Returns the values to try for each decision that is not pinned."""
         devices, batch = self.system.devices, self.spelling.batch
         axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
@@ -168,7 +171,7 @@ class PlanningProblem:
         )
 
     def recipes(self, pins: Pins) -> list[Recipe]:
-        """Lists all recipes with the pins. Raises InputError if there are none, and says why."""
+        """Lists all recipes with the pins. Raises InputError with the reason if there are none."""
         known = list(list_recipes(self.system.devices, self.extents, self.knobs(pins)))
         allowed = [recipe for recipe in known if self.allows(pins, recipe)]
         if not allowed:
@@ -196,14 +199,14 @@ class PlanningProblem:
         return next(recipes, None) is not None
 
     def _usual(self, recipe: Recipe) -> bool:
-        """Whether its microbatches have a usual size and its schedule not too many passes."""
+        """Whether its microbatches have a usual size and its schedule has few enough passes."""
         parts = recipe.replicas * recipe.microbatches
         few = recipe.stages * recipe.microbatches <= MOST_PASSES
         return recipe.microbatches == 1 or (few and self.spelling.batch // parts in SAMPLES)
 
 
 def _perfect(device: Device) -> Device:
-    """A device that multiplies at its peak whatever the shapes, and does all else in no time."""
+    """Returns a device that multiplies any shapes at its peak rate; all else takes no time."""
     rates = device.matrix_flops_per_second
     return replace(
         device,

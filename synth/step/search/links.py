@@ -1,9 +1,9 @@
-"""Placed recipes, and seconds of collectives by placement, cached as a search repeats requests.
+"""Placed recipes, and cached seconds of collectives by placement.
 
-On a machine without faults the seconds of a collective depend on the row of its axes in the
-placement, not on the other axes: data=8 over 8 nodes is one request for all plans that have it.
-Seconds are interpolated between sizes that were priced, as the price of one program is linear in
-bytes. The finalists of a search are priced exactly.
+A search repeats requests. On a machine without faults, the seconds of a collective depend on the
+row of its axes in the placement and not on the other axes: data=8 over 8 nodes is one request for
+all plans that have it. Seconds are interpolated between priced sizes, because the price of one
+program is linear in bytes. The finalists of a search are priced exactly.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
 
 STEP = 1
-"""Priced sizes are powers of 2 ** STEP; advice, and so the price, leaps from size to size."""
+"""Priced sizes are powers of 2 ** STEP. The advised program, and so the price, can change abruptly
+from size to size."""
 
 SEGMENTS = (1, 4, 16, 64)
-"""Numbers of segments that are tried; on 90 requests no other number was cheaper."""
+"""Numbers of segments to try; in 90 requests no other number was cheaper."""
 
 MANY_BYTES = 2.0**40
-"""Bytes of a collective whose latency is negligible."""
+"""Bytes of a collective so large that its latency is negligible."""
 
 Row = tuple[int, ...]
 
 Key = tuple[Goal, Row, int]
-"""A goal, the row it goes over, and its bytes as a power of 2."""
+"""A goal, the row of its axes, and the exponent of its bytes as a power of 2."""
 
 
 def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
-    """Returns the axes of a recipe, to be placed."""
+    """Returns the axes of a recipe, in the form that placements take."""
     return tuple(Axis(name, size) for name, size in recipe.axes)
 
 
@@ -65,16 +66,16 @@ class PlacedRecipe:
         return tuple(self.row_of[axis] for axis in self.recipe.zero_axes if axis in self.row_of)
 
     def in_buckets(self, size_bytes: int) -> PlacedRecipe:
-        """The same with buckets of ``size_bytes``; 0 for no buckets."""
+        """Returns the same plan with buckets of ``size_bytes``; 0 for no buckets."""
         return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
 
     @property
     def alone(self) -> PlacedRecipe:
-        """The same without buckets."""
+        """The same plan without buckets."""
         return self.in_buckets(0)
 
     def by(self, recipe: Recipe) -> PlacedRecipe:
-        """The same placement with another recipe, which has the same axes."""
+        """Returns the same placement with another recipe, which has the same axes."""
         return self if recipe == self.recipe else replace(self, recipe=recipe)
 
     @property
@@ -106,17 +107,17 @@ class Links(Protocol):
     """Prices of communication."""
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """Seconds of a collective over a row; ``size_bytes`` is a device's largest buffer."""
+        """Returns the seconds of a collective; ``size_bytes``: of a device's largest buffer."""
 
     def handed(self, row: Row, size_bytes: float) -> Sequence[float]:
-        """Seconds of handing bytes of every device from each rank of a row to the next."""
+        """Returns the seconds of a transfer of each device's bytes from each rank to the next."""
 
 
 @dataclass
 class PricedLinks:
-    """Prices as advised: the best programs, unproved, or the runtime's own choice.
+    """Prices of collectives as advised: the best programs, unproved, or the runtime's default.
 
-    Seconds are interpolated between sizes that were priced, which are kept.
+    Seconds are interpolated between priced sizes, which are cached.
     """
 
     system: System
@@ -138,14 +139,14 @@ class PricedLinks:
         return max(0.0, first + (second - first) * (size_bytes - low) / (high - low))
 
     def unknown(self, goal: Goal, row: Row, size_bytes: float) -> list[Key]:
-        """The keys that would have to be priced for it."""
+        """Returns the keys of a collective that are not priced yet."""
         keys = ((goal, row, power) for power in _powers(size_bytes))
         return [key for key in keys if key not in self._known]
 
     def learn(self, keys: Sequence[Key], crew: WorkControl) -> None:
-        """Prices keys in as many processes as there may be, until the crew stops.
+        """Prices keys in as many processes as are allowed, until ``crew`` stops the work.
 
-        All programs are listed before, so that the forks inherit them.
+        All programs are listed first, so that the forks inherit them.
         """
         for goal, row, _ in keys:
             reduction = Reduction(place_alone(self.system, row), ("over",))
@@ -178,13 +179,13 @@ class PricedLinks:
 
 
 def _powers(size_bytes: float) -> tuple[int, int]:
-    """Returns the powers of 2 between which ``size_bytes`` is."""
+    """Returns the exponents of the two priced sizes around ``size_bytes``."""
     below = max(STEP, int(log2(max(1.0, size_bytes))) // STEP * STEP)
     return below, below + STEP
 
 
 class FreeLinks:
-    """Links on which everything is free; none are faster."""
+    """Links on which all communication takes no time."""
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """See ``Links``."""
@@ -197,16 +198,16 @@ class FreeLinks:
 
 @dataclass
 class BoundLinks(FreeLinks):
-    """Lower bounds: bounds of collectives without latency; transfers are free.
+    """Lower bounds of prices: collectives without latency, and free transfers.
 
-    Without latency, bounds are proportional to bytes.
+    Without latency, the bounds are proportional to bytes, so each row is bounded once.
     """
 
     system: System
     _of_a_byte: dict[tuple[Goal, Row], float] = field(default_factory=dict)
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """Seconds that no program is below."""
+        """Returns a lower bound of the seconds of every program."""
         key = goal, row
         if key not in self._of_a_byte:
             reduction = Reduction(place_alone(self.system, row), ("over",))
@@ -218,7 +219,7 @@ class BoundLinks(FreeLinks):
 
 @dataclass
 class RecordingLinks(FreeLinks):
-    """Free links that record in ``wanted`` what the given links have not priced."""
+    """Free links that record in ``wanted`` the keys that the given links have not priced."""
 
     links: PricedLinks
     wanted: dict[Key, None] = field(default_factory=dict)
@@ -230,7 +231,7 @@ class RecordingLinks(FreeLinks):
 
 
 def place_alone(system: System, row: Row) -> Placement:
-    """Places an axis named over on a row, and the other devices as a second axis."""
+    """Places an axis named "over" on a row, and the other devices as a second axis."""
     levels = system.hierarchy.cardinalities
     rest = tuple(size // own for size, own in zip(levels, row, strict=True))
     axes = (Axis("over", prod(row)), Axis("rest", prod(rest)))

@@ -1,11 +1,12 @@
-"""Plans that are chosen operation by operation, for models that recipes have no words for.
+"""Chooses plans operation by operation, for models whose weights recipes cannot shard.
 
-Recipes cut the weights of transformers; of any other model they cut the batch alone. There the rows
-of all operations are chosen together along the axes of a simulated recipe (``synth.step.rows``),
-whose microbatches, stages and their order stay. An operation takes its share of the sections that
-it is computed in, and a redistribution what its requests take on the placement. Nothing overlaps in
-these sums and memory is no limit, so the clock decides. The casts of partial sums stay as the
-recipe has them: a sum on the other side of a cast is rounded otherwise.
+Recipes shard the weights of transformers; of other models they shard only the batch. For these, the
+rows of all operations are chosen together along the axes of a simulated recipe
+(``synth.step.rows``); its microbatches, its stages and their order do not change. The price of an
+operation is its share of the sections in which it is computed, and the price of a redistribution
+that of its collectives on the placement. These sums ignore overlap and memory limits, so the
+simulator decides. The casts of partial sums stay as in the recipe, because a sum on the other side
+of a cast is rounded differently.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ from synth.step.simulation import StepPrediction
 from synth.step.simulation.sources import Rooflines
 
 GAP = 1e-3
-"""The relative gap to the best sums at which the search ends, if it can reach it."""
+"""The relative gap to the best sum at which the search ends, if it reaches that gap."""
 
 ROUNDS = 200
 
 KEPT_PINS = (*AXES, "microbatches", "schedule", "chunks")
-"""The decisions of a recipe that rows do not change."""
+"""The decisions of a recipe that a choice of rows does not change."""
 
 
 def can_choose_rows(finalist: Finalist, pins: Pins) -> bool:
-    """Whether rows may be chosen for a plan: it has no stages, and pins allow other rows."""
+    """Whether rows can be chosen for a plan: it has no stages, and the pins allow other rows."""
     return finalist.candidate.ranks == 1 and set(pins.said) <= set(KEPT_PINS)
 
 
@@ -66,9 +67,9 @@ def choose_rows(
     device: Device,
     profile: Profile | None = None,
 ) -> Finalist:
-    """Simulates the best rows, by their sums, along the axes of a simulated recipe.
+    """Simulates the rows with the best sum of seconds along the axes of a simulated recipe.
 
-    Raises InputError if an operation has no factors that are known.
+    Raises InputError if an operation has no known rules.
     """
     candidate = finalist.candidate.alone
     plan = plan_of(step, candidate.recipe)
@@ -88,11 +89,11 @@ def choose_rows(
 
 
 class _SectionShares:
-    """Seconds of sections, and the share of its own seconds that each operation takes in them.
+    """Seconds of sections, and the ratio of an operation's seconds in a section to those alone.
 
-    Most of what an elementwise operation takes alone is reading and writing what stays on the chip
-    if it is computed with others, so shares are means by primitive. A section counts as often as
-    it is computed in a step.
+    An elementwise operation alone spends most of its time on reads and writes of values that stay
+    on the chip in a section with other operations. So ratios are means by primitive. A section is
+    weighted by how often it is computed in a step.
     """
 
     def __init__(self, rooflines: Rooflines, device: Device) -> None:
@@ -107,7 +108,7 @@ class _SectionShares:
         return found
 
     def weigh(self, run: StepPrediction, microbatches: int) -> None:
-        """Learns shares from the tasks of a step."""
+        """Adds the tasks of a step to the means."""
         for seconds, times in count_sections(run, microbatches, self._sections).items():
             operations = self._sections[seconds].operations
             alone = [(operation.primitive, self._estimate(operation)) for operation in operations]
@@ -120,7 +121,10 @@ class _SectionShares:
         return estimate_operation(operation, self._device).seconds
 
     def computing(self, operation: Operation) -> float:
-        """Seconds of an operation on a device's part; constants are made by their readers."""
+        """Returns the seconds of an operation on a device's part.
+
+        Operations without operands, which make constants, are free: their readers compute them.
+        """
         if not any(isinstance(operand, Value) for operand in operation.operands):
             return 0.0
         alone, inside = self._alone, self._inside
@@ -132,7 +136,7 @@ class _SectionShares:
 
 @dataclass(frozen=True)
 class _PathSeconds:
-    """Seconds of redistributions by the path of the least bytes, from what collectives take."""
+    """Seconds of redistributions along the path of the fewest bytes, as the sum of collectives."""
 
     sizes: Mapping[str, int]
     rows: Mapping[str, tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Decisions that a user fixes before the search, as words with values: ``tensor=8 zero=1``."""
+"""Decisions that a user fixes before the search, as names with values: ``tensor=8 zero=1``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
 
 AXES = (PIPE, "data", "expert", "seq", "tensor")
-"""The axes of recipes, major first, as frameworks order them."""
+"""The axes of recipes from major to minor, in the order of frameworks."""
 
 
 @dataclass(frozen=True)
 class Pins:
-    """Values that a recipe must have, by the word of the pin: sizes of axes and other decisions."""
+    """Values that a recipe must have, by the name of the pin: sizes of axes and other decisions."""
 
     said: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> Pins:
-        """Parses ``tensor=8 zero=1 remat=no``. Raises InputError for unknown words or values."""
+        """Parses ``tensor=8 zero=1 remat=no``. Raises InputError for unknown names or values."""
         said: dict[str, str] = {}
         for word in text.replace(",", " ").replace(";", " ").split():
             name, equals, value = word.partition("=")
@@ -50,7 +50,7 @@ class Pins:
 
     @property
     def bucket_bytes(self) -> int | None:
-        """Size of the pinned buckets in bytes; 0 for no buckets, None if nothing is pinned."""
+        """Size of the pinned buckets in bytes; 0 for no buckets, None if buckets are not pinned."""
         value = self.said.get("bucket")
         size = _SIZE.fullmatch(value or "")
         return int(size[1]) * 10**6 if size else None if value is None else 0
@@ -65,7 +65,7 @@ class Pins:
 
 
 def pin_value_of(recipe: Recipe, name: str) -> str:
-    """Value that a recipe has for the word of a pin."""
+    """Returns the value that a recipe has for the name of a pin."""
     match name:
         case "zero" | "microbatches" | "chunks":
             return str(getattr(recipe, name))

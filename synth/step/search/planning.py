@@ -2,8 +2,9 @@
 
 Candidates are the recipes of the ``job`` on all placements. They are composed of parts that are
 written out once (``composing``), and searched in order of price (``searching``). The best are
-simulated in full (``finalists``), with the ``buckets`` that gain, or are chosen operation by
-operation (``operations``). The result says what is proved, and what would help (``explaining``).
+simulated in full (``finalists``), with gradient ``buckets`` that save time, or with rows chosen
+operation by operation (``operations``). The result states what is proved, and which changes would
+help (``explaining``).
 """
 
 from __future__ import annotations
@@ -47,27 +48,27 @@ from synth.step.search.resolution import (
 from synth.step.search.searching import Search
 
 SPARE_PLANS = 50
-"""How many more plans are taken than requested, as some may not fit when simulated."""
+"""Number of plans taken in addition to those requested, as some may not fit when simulated."""
 
 UNSTAGED_PLANS = 16
-"""Plans of a model in one piece that are simulated at least: there are few, and their composed
-seconds leave out communication for normalisation over whole batches."""
+"""Least number of plans of a model in one piece to simulate: there are few plans, and their
+composed seconds leave out communication for normalisation over whole batches."""
 
 
 def _bucket_sizes(pins: Pins) -> Sequence[int]:
-    """Sizes of buckets to try; none where the size is pinned."""
+    """Returns the bucket sizes to try; none if the size is pinned."""
     return BUCKETS if pins.bucket_bytes is None else ()
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans one job; what plans share is kept from search to search."""
+    """A planner of one job, which caches the parts that plans share from search to search."""
 
     job: PlanningProblem
 
     @cached_property
     def composer(self) -> Composer:
-        """Composes plans of the job; what they share is kept."""
+        """The composer of the job's plans, with its cache."""
         return self.job.compose()
 
     @cached_property
@@ -92,8 +93,8 @@ class Planner:
     ) -> PlanningResult:
         """Returns the ``k`` best plans with the pins.
 
-        ``front``: also finds the plans that no other beats in both seconds and memory, while the
-        best are simulated. Raises InputError if no plan is valid.
+        ``front``: also finds the plans that no other plan beats in both seconds and memory, while
+        the best plans are simulated. Raises InputError if no plan is valid.
         """
         job = self.job
         search = self._search(pins, watcher)
@@ -129,7 +130,7 @@ class Planner:
         )
 
     def _search(self, pins: Pins, watcher: Watcher) -> Search:
-        """Lists the candidates, writes out what they are composed of, and begins their search.
+        """Lists the candidates, writes out the parts that they share, and begins their search.
 
         Raises InputError if no plan is valid.
         """
@@ -145,9 +146,10 @@ class Planner:
     def _find_rows(
         self, pins: Pins, simulated: Sequence[Finalist], watcher: Watcher
     ) -> Iterator[Finalist]:
-        """Yields a plan of rows of single operations if it is surely faster than the first plan.
+        """Yields a plan chosen operation by operation if it is surely faster than the first plan.
 
-        Not for transformers, whose weights recipes cut: there rows lose (``results/rows``).
+        Yields none for transformers, whose weights recipes shard: chosen rows are slower there
+        (``results/rows``).
         """
         job = self.job
         if job.extents.megatron or not simulated or not watcher.go_on():
@@ -158,24 +160,27 @@ class Planner:
         try:
             found = self.choose_rows(first)
         except InputError:
-            return  # No rows are known of some operation: the recipe stays.
+            return  # An operation has no known rows, so the recipe's plan stays.
         faster = compare_seconds(*self.likely([first, found])).high_seconds < 0
         if found.size_bytes <= job.device.memory_bytes and faster:
             yield found
 
     def choose_rows(self, first: Finalist) -> Finalist:
-        """Simulates the rows that are chosen along the axes of a plan. Raises as the function."""
+        """Simulates the rows chosen along the axes of a plan.
+
+        Raises as the function of this name does.
+        """
         job, links = self.job, self._links[0]
         return choose_rows(job.step, first, self._answers, links, job.device, job.profile)
 
     def _balanced(self, families: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
-        """Yields all plans, with their layers balanced over stages where that pays and fits."""
+        """Yields all plans, with layers balanced over stages if that saves time and fits."""
         balancing = LayerBalancer(self.composer.on(self._links[1]), self.job.device.memory_bytes)
         for family in families:
             yield from balancing.cut(family) if watcher.go_on() else [family]
 
     def _write(self, families: Sequence[Family], watcher: Watcher) -> None:
-        """Writes out the parts that plans are composed of, in as many processes as there may be."""
+        """Writes out the parts of plans, in as many processes as are allowed."""
         wanted = self.composer.wanted(family.recipe for family in families)
         batches = (batch_of(recipe, samples) for recipe, counts in wanted for samples in counts)
         for batch in dict.fromkeys(batches):
@@ -183,15 +188,15 @@ class Planner:
         self.composer.write(wanted, watcher)
 
     def _traced(self, plan: ComposedPlan) -> ComposedPlan:
-        """Traces the plan's step before the fork: JAX has threads, which forks do not inherit."""
+        """Traces the plan's step before the fork, as forks do not inherit the threads of JAX."""
         self.job.of_layers(layers_of(plan.candidate.recipe, self.job.layers))
         return plan
 
     def _ask(self, pins: Pins, plans: Sequence[ComposedPlan], crew: BackgroundWork[Any]) -> bool:
-        """Prices the collectives of plans at once if several processes will simulate them.
+        """Prices the collectives of plans at once if several processes will simulate the plans.
 
-        Returns whether they will. The forks inherit what was written out for it. Buckets are
-        priced later, where they may gain.
+        Returns whether several processes will. Forks inherit the steps that were written out to
+        list the collectives. Buckets are priced later, if they may save time.
         """
         if parallel := is_parallel(crew):
             goals = chain.from_iterable(self._asked(pins, plan) for plan in plans)
@@ -199,7 +204,7 @@ class Planner:
         return parallel
 
     def _asked(self, pins: Pins, plan: ComposedPlan) -> Sequence[PlacedGoal]:
-        """Returns the collectives of a plan to simulate; none for an invalid one."""
+        """Returns the collectives of a plan to simulate; none if the plan is invalid."""
         job, candidate = self.job, plan.candidate
         alone = candidate if pins.bucket_bytes is not None else candidate.alone
         try:
@@ -209,7 +214,7 @@ class Planner:
 
     @cached_property
     def simulate(self) -> Callable[[PlacedRecipe], Finalist]:
-        """Simulates a candidate as its recipe has it."""
+        """Function that simulates a candidate with the buckets of its recipe."""
         job = self.job
         return partial(
             simulate_finalist,
@@ -221,7 +226,10 @@ class Planner:
         )
 
     def _simulated(self, pins: Pins, plan: ComposedPlan) -> Finalist | InputError:
-        """Simulates a plan, with the pinned buckets, or those that gain; or says why it is none."""
+        """Simulates a plan with the pinned buckets, or with buckets that save time.
+
+        Returns the error if the plan is invalid.
+        """
         alone = plan.candidate.alone
         composed, memory = self.composer.on(self._links[0]), self.job.device.memory_bytes
         shorter = partial(composed.shorter, alone)
@@ -234,11 +242,11 @@ class Planner:
             return error
 
     def sending(self, finalist: Finalist) -> tuple[CollectiveGain, ...]:
-        """Collectives of a plan, each with its best answer, longest first."""
+        """Returns the collectives of a plan, each with its best answer, longest first."""
         return tuple(list_collective_gains(finalist, self._answers))
 
     def gaining(self, finalist: Finalist) -> tuple[CollectiveGain, ...]:
-        """Collectives of a plan that gain by programs of ours."""
+        """Returns the collectives of a plan that are faster with our programs."""
         return list_gains(finalist, self._answers)
 
     def likely(self, finalists: Sequence[Finalist]) -> tuple[UncertainSeconds, ...]:
@@ -251,9 +259,10 @@ class Planner:
         simulated: Sequence[Finalist],
         *results: Finalist | InputError,
     ) -> UncertainSeconds | None:
-        """Simulates the best plan with the placement of frameworks; None if nothing is to gain.
+        """Returns the simulated seconds of the best plan with the placement of frameworks.
 
-        ``results``: its result, if it was simulated beside others.
+        ``results``: the result of that plan, if it was simulated as an extra plan. Returns None if
+        there is no such plan, if it is invalid, or if the first plan is placed that way.
         """
         if usual is None or not simulated or simulated[0].by_framework:
             return None
@@ -267,9 +276,9 @@ class Planner:
 def _extra_candidates(
     usual: ComposedPlan | None, first: Sequence[ComposedPlan], system: System
 ) -> Iterator[ComposedPlan]:
-    """Yields the best plan with the placement of frameworks, to be simulated beside the first.
+    """Yields the best plan with the placement of frameworks, to be simulated as an extra plan.
 
-    Nothing if the very first plan is placed so, or if it is among the first anyway.
+    Yields nothing if the first plan has that placement, or if that plan is among ``first``.
     """
     needless = usual in first or (first and is_framework_order(first[0].candidate, system))
     if usual is not None and not needless:

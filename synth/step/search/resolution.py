@@ -1,20 +1,20 @@
-"""Which differences between predicted seconds of whole steps exceed the prediction error.
+"""Decides which differences between predicted seconds of whole steps exceed the prediction error.
 
-Two plans of a model on one machine err together: both multiply matrices on the same device and send
-over the same links. So the error is not in each plan's seconds but in the rates behind them: one
-unknown factor for each *source of error*, between ends that measurements give it. A plan has
-seconds at either end, and what one source does to both plans cancels. Sources:
+The errors of two plans of a model on one machine are correlated: both multiply matrices on the same
+device and communicate over the same links. So errors are modelled in the rates behind the seconds:
+each *source of error* is one unknown factor, with ends that measurements give it. A plan has
+seconds at either end, and an effect of one source on both plans cancels. The sources are:
 
-* products of matrices, and what is between them: the interval of their estimates (``Rates`` of
+* products of matrices, and operations between them: the interval of their estimates (``Rates`` of
   ``synth.compute``); one device, so one factor for all plans;
-* the shapes of products, which differ where plans cut stages differently (``SHAPE_ERRORS``);
-* links, one source a level, as in prices of collectives: a plan is composed again with slow and
-  with fast links, as communication that was hidden may then be exposed;
-* what the clock leaves out (``CLOCK_ERROR``), for any two plans.
+* the shapes of products, which differ if plans shard stages differently (``SHAPE_ERRORS``);
+* links, one source per level, as in prices of collectives: a plan is composed again with slow and
+  with fast links, as hidden communication may then be exposed;
+* effects that the simulator leaves out (``CLOCK_ERROR``), for any two plans.
 
-Sources are independent, and each is within its ends in nine of ten cases; so their squares add up,
-and a difference beyond the error is real in nine of ten. "Surely faster" is a strict partial order:
-the error between two plans is no more than by way of a third. Bubbles err as the work waited for.
+Sources are independent, and each is within its ends in 90 % of cases. So their squares add up, and
+a difference beyond the error is real in 90 % of cases. "Surely faster" is a strict partial order:
+the errors satisfy the triangle inequality. A bubble has the relative error of the work waited for.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from synth.step.simulation import Task
 from synth.step.simulation.predicting import predict_tasks
 
 CLOCK_ERROR = 0.03
-"""The share of the faster of two plans that the simulator itself leaves out.
+"""The error of the simulator itself, as a share of the seconds of the faster of two plans.
 
 Measured on pairs of plans of one model that ran here (``results/runs``) and whose parts agreed
-within a twentieth of a step: in nine of ten the measured difference was within this share of the
-simulated one. Single plans are off by 2.6 % in the mean."""
+within a twentieth of a step: in nine of ten pairs the measured difference was within this share of
+the simulated difference. The mean error of single plans is 2.6 %."""
 
 SHAPE_ERRORS = (0.92, 1.12)
-"""Range of the seconds of all products of a layer, by how they are cut, over the device's median.
+"""Range of the seconds of all products of a layer, by their sharding, over the device's median.
 
-From 15 such layers measured on an A100 and an H100 (``tests/synth/compute/matmuls.csv``, from 512
-rows on)."""
+From 15 shardings of layers measured on an A100 and an H100
+(``tests/synth/compute/matmuls.csv``, from 512 rows on)."""
 
 FULL_SHARE = 0.9
-"""Share of a device's memory. Published runs above it slowed down or crashed (results/order):
-predictions leave out fragmentation and what a runtime keeps for itself."""
+"""Share of a device's memory. Published runs above it slowed down or crashed (``results/order``):
+predictions leave out fragmentation and the memory that a runtime reserves."""
 
 SNUG = 0.8
-"""Share of a device's memory. Predicted peaks are off by a quarter in one of ten published runs, so
-plans that need more than this may not fit (``results/steps``, peak memory, p90)."""
+"""Share of a device's memory. In one of ten published runs, the predicted peak is off by a quarter
+or more, so plans above this share may not fit (``results/steps``, peak memory, p90)."""
 
 NO_ERROR = (0.0, 0.0)
 
@@ -66,7 +66,7 @@ PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES, UNMODELLED = (
 
 @dataclass(frozen=True)
 class UncertaintySource:
-    """One source of error; plans with equal ``of`` share it, so that it cancels."""
+    """One source of error; it cancels between plans with equal ``of``."""
 
     what: str
     of: Hashable = ()
@@ -74,7 +74,7 @@ class UncertaintySource:
 
 @dataclass(frozen=True)
 class UncertainSeconds:
-    """Seconds of a plan, and their changes at both ends of each source."""
+    """Seconds of a plan, and the changes in seconds at both ends of each source."""
 
     seconds: float
     ends: Mapping[UncertaintySource, tuple[float, float]] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class UncertainSeconds:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how many seconds a plan is slower than another, with the interval of that difference.
+    """The seconds by which one plan is slower than another, with the interval of the difference.
 
-    ``sources``: by how much each source lowers and raises it, the largest first.
+    ``sources``: how much each source lowers and raises the difference, the largest first.
     """
 
     seconds: float
@@ -95,12 +95,12 @@ class Difference:
 
     @property
     def told(self) -> bool:
-        """Whether the difference exceeds the error: one is faster in nine of ten cases."""
+        """Whether the difference exceeds the error: one plan is faster in 90 % of cases."""
         return self.low_seconds > 0 or self.high_seconds < 0
 
 
 def compare_seconds(plan: UncertainSeconds, other: UncertainSeconds) -> Difference:
-    """Returns how much longer ``other`` takes.
+    """Returns how much longer ``other`` takes than ``plan``.
 
     >>> links = UncertaintySource("links")
     >>> ends = {links: (-0.5, 1.0)}
@@ -128,7 +128,7 @@ def compare_seconds(plan: UncertainSeconds, other: UncertainSeconds) -> Differen
 def _combine_errors(errors: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Combines independent errors: the squares of the lower and of the upper ends add up."""
     less, more = zip(*errors, strict=True)
-    return -hypot(*less) or 0.0, hypot(*more)
+    return -hypot(*less) or 0.0, hypot(*more)  # "or": no negative zero in answers
 
 
 def estimate_errors(
@@ -136,7 +136,7 @@ def estimate_errors(
 ) -> list[UncertainSeconds]:
     """Returns the seconds of simulated plans with their sources of error.
 
-    Recipes are composed again with other links, all at once; rows are simulated again.
+    Recipes are composed again with other links, all at once; chosen rows are simulated again.
     """
     candidates = [finalist.candidate for finalist in finalists if finalist.rows is None]
     composed = iter(_link_errors(candidates, composer, links, system))
@@ -153,7 +153,7 @@ def estimate_errors(
 
 
 def _compute_errors(finalist: Finalist) -> Iterator[tuple[UncertaintySource, tuple[float, float]]]:
-    """Errors of computing; a rank's idle time is other ranks' computing and scales with it."""
+    """Yields errors of computation; a rank's bubble scales with the other ranks' computation."""
     run = finalist.found
     rank = run.ranks[run.busiest]
     busy = run.seconds - rank.idle_seconds
@@ -172,7 +172,7 @@ def _compute_errors(finalist: Finalist) -> Iterator[tuple[UncertaintySource, tup
 def _link_errors(
     candidates: Sequence[PlacedRecipe], composer: Composer, links: Links, system: System
 ) -> list[dict[UncertaintySource, tuple[float, float]]]:
-    """Errors of links, level by level: each plan is composed with slow and with fast links."""
+    """Returns the errors of links by level, from plans composed with slow and with fast links."""
     errors: list[dict[UncertaintySource, tuple[float, float]]] = [{} for _ in candidates]
     if system.calibration is None:
         return errors
@@ -194,7 +194,7 @@ def _link_errors(
 def _row_link_errors(
     finalist: Finalist, system: System
 ) -> Iterator[tuple[UncertaintySource, tuple[float, float]]]:
-    """Errors of links of a plan without stages that was chosen operation by operation."""
+    """Yields the errors of links of a plan without stages, chosen operation by operation."""
     for number, level in enumerate(system.hierarchy.levels):
         ratios = [
             _residual_ratio(system, size, slow) for slow in (False, True) for size in (0.0, inf)
@@ -208,7 +208,10 @@ def _row_link_errors(
 
 
 def _simulate_with_links(finalist: Finalist, level: int, ratio: float) -> float:
-    """Seconds of a step if what crosses a level, and none outside it, takes ``ratio`` the time."""
+    """Returns the seconds of a step whose communication at one level takes ``ratio`` the time.
+
+    A task belongs to the outermost level that it crosses.
+    """
     rows, plan = finalist.candidate.row_of, finalist.plan
 
     def crosses(task: Task) -> bool:
@@ -225,7 +228,7 @@ def _simulate_with_links(finalist: Finalist, level: int, ratio: float) -> float:
 
 
 def _residual_ratio(system: System, size_bytes: float, slow: bool) -> float:
-    """How much longer communication takes at one end of what measurements of the links allow."""
+    """Returns the ratio of slow (or fast) communication to its price, by link measurements."""
     calibration = system.calibration
     residual = calibration.residual(ANY, ANY, ANY, size_bytes) if calibration else None
     if residual is None:
@@ -235,7 +238,7 @@ def _residual_ratio(system: System, size_bytes: float, slow: bool) -> float:
 
 @dataclass(frozen=True)
 class _SkewedLinks:
-    """Links whose seconds on one level are at one end of what measurements allow."""
+    """Links whose seconds on one level are at one end of their measured interval."""
 
     links: Links
     system: System
@@ -243,7 +246,7 @@ class _SkewedLinks:
     slow: bool
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
-        """See ``Links``. A collective that takes half as long without bytes is bound by latency."""
+        """See ``Links``. If over half of the seconds are latency, uses the latency's residual."""
         seconds = self.links.seconds(goal, row, size_bytes)
         if _outermost_level(row) != self.level:
             return seconds
@@ -271,10 +274,10 @@ def _outermost_level(row: Row) -> int:
 def choose_advised(
     finalists: Sequence[Finalist], differences: Sequence[Difference], memory_bytes: float
 ) -> int:
-    """Returns the number of the plan to advise among those not surely slower than the first.
+    """Returns the index of the plan to advise among those not surely slower than the first.
 
-    It prefers, in this order: a tenth of the memory free; the fewest axes; the placement of
-    frameworks; no recompute; a fifth of the memory free; the least that it may be slower than the
+    Prefers, in this order: a tenth of the memory free; the fewest axes; the placement of
+    frameworks; no recompute; a fifth of the memory free; the smallest possible slowdown against the
     first; the least memory.
     """
 

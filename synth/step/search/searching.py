@@ -1,11 +1,11 @@
-"""Searches all recipes on all placements, yielding the cheapest plans first.
+"""Searches all recipes on all placements, and yields the cheapest plans first.
 
-Memory does not depend on links, so plans that do not fit are removed first. Each of the others has
-four ever dearer figures: a rough bound with free links, shared by all placements of a recipe; a
-bound with links that nothing can beat; a tighter one with the machine's links; and its seconds on
-the clock of its schedule. The plan with the lowest figure is refined next; if that figure is its
-seconds, no other plan is cheaper. So plans come in order as if all were priced, and only as many
-are priced as the caller takes.
+Memory does not depend on links, so plans that do not fit are removed first. Each other plan has
+four figures, each tighter and more expensive to compute than the last: a rough bound with free
+links, shared by all placements of a recipe; a bound with links that no program can beat; a bound
+with the machine's links; and its seconds, timed in the order of its schedule. The plan with the
+lowest figure is refined next. If that figure is its seconds, no other plan is cheaper. So plans are
+yielded in the same order as if all were priced, and only plans that the caller needs are priced.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from synth.step.search.links import (
 )
 
 MOST_TRIED = 16
-"""Families looked at, once work is stopped, to find one that fits."""
+"""Number of families that are still tried after a stop, to find one that fits."""
 
 MOST_REPORTED = 10
-"""How many of the best plans so far are reported while work goes on."""
+"""Number of the best plans so far that are reported during the search."""
 
 
 class _Precision(IntEnum):
-    """How precisely the seconds of a plan are known."""
+    """How precisely the seconds of a plan are known, in order of refinement."""
 
     ROUGH = 0
     BOUND = 1
@@ -55,12 +55,13 @@ class _Precision(IntEnum):
 
 
 class Search:
-    """Plans that fit in memory, the cheapest first. Mutable.
+    """A search for the plans that fit in memory, the cheapest first. Mutable.
 
-    ``plans``: how many were looked at; ``nearest``: the least memory among those that do not fit;
-    ``refused``: reasons, each with how many plans it rules out; ``complete``: whether all plans
-    were looked at; ``crew``: the processes that price collectives, by default the watcher's.
-    ``buckets``: sizes in bytes of gradient buckets that are tried, too.
+    ``plans``: the number of plans looked at; ``nearest``: the plan with the least memory among
+    those that do not fit, with its bytes; ``refused``: reasons, each with the number of plans that
+    it rules out; ``complete``: whether all plans were looked at; ``crew``: the processes that price
+    collectives, by default the watcher's. ``buckets``: sizes in bytes of gradient buckets to try as
+    well.
     """
 
     def __init__(
@@ -114,9 +115,10 @@ class Search:
         self.plans = looked_at
 
     def _until_stopped(self, families: Sequence[Family]) -> Iterator[Family]:
-        """Yields the families to look at, fewer once work is stopped.
+        """Yields the families to look at; after a stop, only a few more.
 
-        If none so far fits, those likely to need least memory follow, so that there is a result.
+        If none fits at a stop, the families likely to need the least memory follow, so that there
+        is a result.
         """
         for index, family in enumerate(families):
             if index and not self._watcher.go_on():
@@ -154,7 +156,7 @@ class Search:
         return PlacedRecipe(family.recipe, family.matrices[self._place[number]])
 
     def _bound(self, number: int) -> float:
-        """Lower bound in seconds with links that nothing can beat."""
+        """Returns a lower bound in seconds with links that no program can beat."""
         if number not in self._bounds:
             loose = self._loose.bound(self._candidate(number))
             self._bounds[number] = max(self._rough[self._family[number]], loose)
@@ -166,7 +168,7 @@ class Search:
     def cheapest(
         self, among: Callable[[PlacedRecipe], bool] = lambda candidate: True
     ) -> Iterator[ComposedPlan]:
-        """Yields the plans that fit and satisfy ``among``, by seconds; equal ones as given."""
+        """Yields the plans that fit and satisfy ``among``, by seconds; ties in the given order."""
         firsts = zip(self._rough, self._numbers, strict=True)
         waiting = [(rough, int(numbers[0]), _Precision.ROUGH) for rough, numbers in firsts]
         heapify(waiting)
@@ -186,7 +188,7 @@ class Search:
                         heappush(waiting, (self._bound(member), member, _Precision.BOUND))
             elif known is _Precision.BOUND:
                 if number not in self._nearer:
-                    self._learn([number])
+                    self._learn([number])  # in parallel; the bound then reads the cache
                     nearer = self._choosing.bound(self._candidate(number))
                     self._nearer[number] = max(lower, nearer)
                 alike[self._candidate(number).structure].append((self._nearer[number], number))
@@ -197,10 +199,11 @@ class Search:
                 heappush(waiting, (self._best[number].seconds, number, _Precision.SECONDS))
 
     def front(self) -> tuple[ComposedPlan, ...]:
-        """Returns the plans that no other beats in both seconds and memory, the fastest first.
+        """Returns the plans that no other plan beats in both seconds and memory, fastest first.
 
-        Plans in buckets are compared by their memory without buckets; one that then needs as much
-        as a faster one is left out. If work was stopped, plans may be missing.
+        Plans with buckets are compared by their memory without buckets. A plan whose memory with
+        buckets is not below that of a faster plan is left out. If the search was stopped, plans may
+        be missing.
         """
         rough, sizes = (np.array(figures)[self._family] for figures in (self._rough, self._sizes))
         stops = Stops(self._watcher)
@@ -214,7 +217,7 @@ class Search:
         return tuple(front)
 
     def _time(self, alike: list[tuple[float, int]]) -> None:
-        """Times the lowest bounds of one structure; the others stay in ``alike``."""
+        """Times the plans with the lowest bounds of one structure; the others stay in ``alike``."""
         waiting = sorted(pair for pair in alike if pair[1] not in self._timed)
         numbers = [number for _, number in waiting[:CLOCK_BATCH]]
         alike[:] = waiting[CLOCK_BATCH:]
@@ -222,7 +225,7 @@ class Search:
         self._timed.update(numbers)
 
     def _time_all(self, numbers: Sequence[int]) -> list[float]:
-        """Returns seconds of plans that fit, each in its best buckets."""
+        """Returns the seconds of plans that fit, each with its best buckets."""
         fresh = [number for number in numbers if number not in self._best]
         self._learn(fresh)
         best = self._choosing.best([*map(self._candidate, fresh)])
@@ -234,12 +237,12 @@ class Search:
         return [self._best[number].seconds for number in numbers]
 
     def _leading(self) -> list[ProvisionalResult]:
-        """The best of the plans that were timed so far."""
+        """Returns the best of the plans that were timed so far."""
         first = nsmallest(MOST_REPORTED, self._best.values(), key=lambda plan: plan.seconds)
         return [_provisional_of(rank, plan) for rank, plan in enumerate(first, 1)]
 
     def _learn(self, numbers: Sequence[int]) -> None:
-        """Prices at once all collectives that plans send, if there are several processes."""
+        """Prices all collectives of plans at once, if several processes are allowed."""
         if not is_parallel(self.crew):
             return
         recording = RecordingLinks(self._links)
@@ -251,8 +254,10 @@ class Search:
 
 
 def _spread(family: Family) -> tuple[int, int, bool, int]:
-    """Sort key that grows as the likely memory falls: over how many devices a plan spreads what
-    the model keeps, and what it keeps for the backward pass.
+    """Returns a sort key that grows as the likely memory falls.
+
+    It counts how widely a plan shards the model state, and how little it keeps for the backward
+    pass.
     """
     recipe = family.recipe
     whole = prod(size for axis, size in recipe.axes if axis not in recipe.batch)

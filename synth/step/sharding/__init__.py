@@ -1,8 +1,8 @@
 """Plans of a training step: the sharding of every value and the rows of every operation.
 
-``parse_recipe`` reads "data=8 tensor=4; batch over data; zero=1", ``plan_of`` expands a recipe for
-a step, and ``apply`` inserts the redistributions that a plan needs and nothing else.
-``plan_text`` and ``parse_plan`` write and read a plan in full, to be edited by hand.
+``parse_recipe`` parses "data=8 tensor=4; batch over data; zero=1", and ``plan_of`` expands a recipe
+into a plan for a step. ``apply`` inserts the redistributions that a plan needs and nothing else.
+``plan_text`` and ``parse_plan`` write and parse a plan in full, which can be edited by hand.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type

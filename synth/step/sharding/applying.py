@@ -1,8 +1,8 @@
 """Applies a plan to a step: shards every operation and inserts redistributions where types differ.
 
-A value has one redistribution for each sharding in which it is read, however many readers there
-are. Results that return as inputs of the next step end with the sharding of those inputs. Nothing
-else is inserted.
+A value is redistributed once to each sharding in which it is read, however many readers it has.
+Results that are inputs of the next step end with the sharding of those inputs. No other
+instructions are inserted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def apply(step: Step, plan: Plan) -> StepProgram:
 
     Raises InputError if the plan does not fit the step: a different number of inputs or operations,
     axes that do not divide a value, rows that an operation does not have, an operation that would
-    need all microbatches at once, and stages that wait for each other or have no work.
+    need all microbatches at once, and stages that wait for each other or have no operations.
     """
     check_order(plan)
     ready = prepare_step(step, plan)
@@ -63,7 +63,7 @@ def apply(step: Step, plan: Plan) -> StepProgram:
 def check(step: Step, plan: Plan) -> None:
     """Raises the errors that ``apply`` raises before it writes a program.
 
-    Writing takes time in proportion to the step, and over four axes many seconds.
+    Writing the program takes time proportional to the step: many seconds over four axes.
     """
     check_order(plan)
     ready = prepare_step(step, plan)
@@ -86,7 +86,7 @@ def _apply_cached(
     first: CostPriority,
     scattered: bool,
 ) -> tuple[StepProgram, tuple[StepPhase, ...]]:
-    # Expanding a recipe needs this program to choose stages, and applying the plan needs it again.
+    # Cached: expanding a recipe needs this program to choose stages, and ``apply`` needs it again.
     step, cuts, parts = step_key.one, cuts_key.one, dict(sizes)
     _check_inputs(step, cuts, parts)
     ends = {out: cuts.inputs[place] for out, place in step.updates}
@@ -97,7 +97,7 @@ def _apply_cached(
 
 
 def _check_inputs(step: Step, cuts: Cuts, parts: Mapping[str, int]) -> None:
-    """Raises InputError for the cuts of another step, and for axes that do not divide an input."""
+    """Raises InputError for cuts of another step, and for axes that do not divide an input."""
     check_cuts(step.graph, cuts, step.name)
     for label, value, sharding in zip(step.labels, step.graph.inputs, cuts.inputs, strict=True):
         check_type(value.type, sharding, parts, where=f"input {label}")
@@ -127,9 +127,9 @@ class _DeviceProgram:
 
     ``made`` has the sharding in which each value was made, ``held`` all available shardings.
     ``late`` values depend on all microbatches; ``passing`` values are made in a pass of each
-    microbatch, even if they are the same in all. ``nested`` is set inside a loop. Loops that share
-    a body and its cuts, as loops of stages do, share one program in ``bodies``. Passes are forward
-    until all ``losses`` are made, then backward.
+    microbatch, even if they are equal in all. ``nested`` is set inside a loop. Loops that share a
+    body and its cuts, such as the loops of stages, share a program in ``bodies``. Passes are
+    forward until all ``losses`` are made, then backward.
     """
 
     parts: Mapping[str, int]
@@ -147,7 +147,7 @@ class _DeviceProgram:
     bodies: dict[tuple[int, int], StepProgram] = field(default_factory=dict)
 
     def program(self, graph: Graph, cuts: Cuts, ends: Mapping[int, Sharding]) -> StepProgram:
-        """``ends`` has the required sharding of some outputs; the others stay as they are made."""
+        """Writes a graph; ``ends``: required shardings of outputs, others stay as they are made."""
         for value, sharding in zip(graph.inputs, cuts.inputs, strict=True):
             check_type(value.type, sharding, self.parts)
             self.make(value, sharding)
@@ -167,7 +167,7 @@ class _DeviceProgram:
         return self.made[operand.name] if isinstance(operand, Value) else replicated_sharding(0)
 
     def read(self, operand: Operand, sharding: Sharding) -> Sharding:
-        """Redistributes an operand to a sharding, unless it is available in it already."""
+        """Redistributes an operand to a sharding, unless it is already available in it."""
         if isinstance(operand, Value) and (operand.name, sharding) not in self.held:
             made = self._source(operand, sharding)
             path = find_redistribution(operand, made, sharding, self.parts, self.first)
@@ -179,10 +179,10 @@ class _DeviceProgram:
         return sharding
 
     def _source(self, value: Value, target: Sharding) -> Sharding:
-        """The sharding from which a value is redistributed.
+        """Returns the sharding from which a value is redistributed.
 
-        With ``scattered``, a sum over microbatches of which only a part is kept is first scattered
-        by each microbatch, so that only parts are accumulated.
+        With ``scattered``, if only a part of a sum over microbatches is kept, each microbatch
+        scatters its addend first, so that only parts are accumulated.
         """
         made = self.made[value.name]
         if (
@@ -240,7 +240,7 @@ class _DeviceProgram:
         return LocalOperation(operation, shard_operation(operation, dict(choice), self.parts))
 
     def loop(self, loop: Operation, body: Graph, cuts: Cuts) -> LocalOperation:
-        """Shards a loop and writes its body once: carried values end in their first sharding."""
+        """Shards a loop and writes its body once; carried values end in their initial sharding."""
         check_cuts(body, cuts, loop.line)
         divided = scan_operands_of(loop.parameter)
         carry = divided.carry(cuts.inputs)
@@ -278,7 +278,7 @@ def _check_rows(operation: Operation, chosen: Rows) -> None:
 
 
 def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
-    """Raises InputError for a literal that is sharded as a sum: every device would add it."""
+    """Raises InputError for a literal that is a partial sum, because every device would add it."""
     if isinstance(operand, Literal) and any(
         kind is ReductionKind.SUM for kind, _ in sharding.partial
     ):

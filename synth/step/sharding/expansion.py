@@ -1,4 +1,4 @@
-"""Expands a recipe for a step: shardings of its inputs, from which all others follow."""
+"""Expands a recipe for a step into shardings of its inputs, from which all others follow."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from synth.step.sharding.stages import stages_of
 from synth.step.sharding.together.buckets import buckets_of, count_bucket_layers
 
 PADDING_MULTIPLE = 128
-"""Megatron's default of ``--make-vocab-size-divisible-by``: words in each part of a vocabulary."""
+"""Megatron's default of ``--make-vocab-size-divisible-by``: divides each part of a vocabulary."""
 RAGGED = ("ragged_dot_general", "ragged_dot")
 
 
 def plan_of(step: Step, recipe: Recipe) -> Plan:
-    """Expands a recipe into a plan for a step. Raises InputError if axes do not divide it."""
+    """Expands a recipe into a plan for a step. Raises InputError if axes do not divide the step."""
     plan = _plan_unbucketed(IdentityKey(step), replace(recipe, bucket_bytes=0))
     if not recipe.bucket_bytes:
         return plan
@@ -43,7 +43,7 @@ def plan_of(step: Step, recipe: Recipe) -> Plan:
 
 @lru_cache(maxsize=8)
 def _plan_unbucketed(key: IdentityKey[Step], recipe: Recipe) -> Plan:
-    """Expands a recipe without buckets; cached, since searches try several bucket sizes."""
+    """Expands a recipe without buckets; cached because searches try several bucket sizes."""
     step = key.one
     _check_experts(step, recipe)
     order = None
@@ -70,9 +70,9 @@ def _plan_unbucketed(key: IdentityKey[Step], recipe: Recipe) -> Plan:
 
 
 def adapt_plan(plan: Plan, step: Step, other: Step) -> Plan | None:
-    """Adapts a plan of ``step`` to ``other``, which differs in sizes only; None if it differs more.
+    """Adapts a plan of ``step`` to ``other``, which has other sizes; None if it differs otherwise.
 
-    Rows contain sizes, so each operation takes the row with the same index in its own list.
+    Rows contain sizes, so each operation gets the row with the same index in its own list of rows.
     """
     cuts = _adapt_cuts(plan.cuts, prepare_step(step, plan).graph, prepare_step(other, plan).graph)
     return None if cuts is None else replace(plan, cuts=cuts)
@@ -138,7 +138,7 @@ def _check_experts(step: Step, recipe: Recipe) -> None:
 
 
 def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple[int, str]]]:
-    """Returns the shardings of the inputs, and which (input, axis) pairs are held."""
+    """Returns the shardings of the inputs, and the (input, axis) pairs that are held."""
     shardings = [_split_batch(step, recipe, at) for at in range(len(step.graph.inputs))]
     held: set[tuple[int, str]] = set()
     for clause, axis, places in _clauses(step, recipe):
@@ -165,9 +165,10 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
 
 
 def _find_stacked(step: Step) -> frozenset[str]:
-    """The names of inputs whose first dimension is layers: parameters and their moments.
+    """Returns the names of inputs whose first dimension is layers: parameters and their moments.
 
-    Moments are found by label: with one layer no operation shows that their first dimension is it.
+    Moments are found by label: if there is only one layer, no operation shows that their first
+    dimension is layers.
     """
     inputs = [*zip(step.labels, step.roles, step.graph.inputs, strict=True)]
     known = find_stacks(step)
@@ -180,7 +181,7 @@ def _find_stacked(step: Step) -> frozenset[str]:
 
 
 def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, int]]]:
-    """Yields for each clause its text, its axis, and the dimension it cuts of each input."""
+    """Yields the text of each clause, its axis, and the dimension that it cuts of each input."""
     for clause, axes in recipe.clauses.items():
         places = {at: clause_place(step, clause, at) for at in range(len(step.labels))}
         cut = {at: place for at, place in places.items() if place is not None}
@@ -199,7 +200,7 @@ def _clauses(step: Step, recipe: Recipe) -> Iterator[tuple[str, str, dict[int, i
 
 
 def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
-    """Raises InputError if the words are not divisible, with the size to which Megatron pads."""
+    """Raises InputError if the axis does not divide the words; names the size Megatron pads to."""
     for at, place in cut.items():
         size = step.graph.inputs[at].type.shape[place]
         if size % parts:
@@ -213,7 +214,7 @@ def _check_vocabulary(step: Step, parts: int, cut: Mapping[int, int]) -> None:
 
 
 def clause_place(step: Step, clause: str, at: int) -> int | None:
-    """Returns the dimension of input ``at`` that a clause cuts, None if it does not cut it."""
+    """Returns the dimension of input ``at`` that a clause cuts; None if it cuts no dimension."""
     rank, label = len(step.graph.inputs[at].type.shape), step.labels[at]
     role, of_batch = step.roles[at], clause in BATCH_CLAUSES
     if not rank or (role == "batch" and not of_batch) or (role not in SAMPLE_ROLES and of_batch):
@@ -229,7 +230,7 @@ def clause_place(step: Step, clause: str, at: int) -> int | None:
 
 
 def _find_labelled(step: Step, label: str, sharding: Sharding) -> list[int]:
-    """Returns the inputs with a label, one for each stage that has a share of its layers."""
+    """Returns the inputs with a label: an input for each stage that has a share of its layers."""
     form = re.compile(rf"(\d+/)?{re.escape(label)}")
     found = [at for at, given in enumerate(step.labels) if form.fullmatch(given)]
     if not found:
@@ -269,7 +270,7 @@ def _shard_stored(
     stacked: frozenset[str],
     copied: frozenset[str],
 ) -> Sharding:
-    """Cuts a stored input as ZeRO does. Master copies count as state, since passes read casts."""
+    """Shards a stored input by ZeRO. Master copies count as state, because passes read casts."""
     role, value = step.roles[at], step.graph.inputs[at]
     state = role == "moment" or value.name in copied
     if (recipe.zero >= 3 and role != "batch") or (recipe.zero and state):
@@ -278,11 +279,12 @@ def _shard_stored(
 
 
 def _divide_zero(value: Value, sharding: Sharding, recipe: Recipe, *, first: int) -> Sharding:
-    """Splits the first divisible dimension from ``first`` on over the axes of ZeRO, else flat.
+    """Splits the first divisible dimension from ``first`` on over the axes of ZeRO, or cuts flat.
 
-    Dimensions that other axes cut are skipped: their axes would have an order of their own. An axis
-    that cuts the value already, as it does experts, is left out. Scalars stay whole, also one for
-    each layer. In a stack each slice is cut, so that one layer can be gathered alone.
+    Dimensions that other axes cut are skipped, because the order of the axes would then matter. An
+    axis that already cuts the value, as the expert axis cuts experts, is left out. Scalars stay
+    whole, including a scalar per layer. In a stack each slice is cut, so that a single layer can be
+    gathered.
     """
     axes = [axis for axis in recipe.zero_axes if axis not in sharding.axes]
     parts = prod(dict(recipe.axes)[axis] for axis in axes)

@@ -9,12 +9,12 @@
       v21 data [0,R]->[0]
     }
 
-Replicated inputs and operations are left out. An operation is named by its first result; a row has
+Replicated inputs and operations are left out. An operation is named by its first result. A row has
 the sharding of operands and results along an axis: a dimension that it cuts, R (replicated), or a
 partial sum, max or min. Settings of the whole plan come first: ``microbatches 2``, ``remat
 layers``, ``scattered``, ``fewest requests``, ``order 0F0 0F1 ...`` for each rank, ``layers 7, 14
-times 8, 7`` of stages, ``bucket v40 v41``, ``buckets of 2 layers``. With stages each operation
-names its own: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
+times 8, 7`` of stages, ``bucket v40 v41``, ``buckets of 2 layers``. If there are stages, each
+operation names its stage: ``v1 stage 0 data [0,R]->[0]``, or ``everywhere``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _spell_partial(sharding: Sharding) -> str:
 
 
 def _spell_row(operation: Operation, row: Row) -> str:
-    """``[0,R]->[0]``, followed by the factor's name where another row looks the same."""
+    """Spells a row: ``[0,R]->[0]``, with the factor's name if another row looks the same."""
     alike = [other for other in list_all_rows(operation) if str(other) == str(row)]
     return _spell_plain_row(row) + (f"({_spell_factor(row)})" if len(alike) > 1 else "")
 

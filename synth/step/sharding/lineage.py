@@ -1,12 +1,13 @@
-"""Tracks where the values of a step come from, as far as their shardings depend on it.
+"""Tracks the origin of the values of a step, as far as their shardings depend on it.
 
 Three facts propagate from operands to results: whether a value depends on the *batch*; along which
-axes it is *held*, as a weight is that other values adapt to; and which of its dimensions *run* over
-the samples or tokens that an axis cuts. The product of a samples by features matrix with a weight
-runs over samples in its first dimension; the weight's gradient in none.
+axes it is *held*, like a weight to which other values adapt; and which of its dimensions *run* over
+the samples or tokens that an axis cuts. The product of a samples-by-features matrix with a weight
+runs over samples in its first dimension; the weight's gradient runs over them in no dimension.
 
 Casts are classified by their use. A parameter that is read only as a narrower copy is a *master*
-copy, state of its optimizer; its gradient is computed in the narrow type and then *widened*.
+copy, which belongs to the state of the optimizer. Its gradient is computed in the narrow type and
+then *widened*.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Places = frozenset[int]
 NOWHERE: Places = frozenset()
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "sqrt", "integer_pow", "convert_element_type", "square")
-"""Elementwise primitives by which optimizers turn gradients into new parameters."""
+"""Elementwise primitives with which optimizers compute new parameters from gradients."""
 
 
 def narrows(operation: Operation) -> bool:
@@ -104,7 +105,11 @@ def find_widened_dtypes(step: Step) -> frozenset[str]:
 
 @dataclass
 class Lineage:
-    """By value name: ``moving`` values depend on the batch; ``held`` and ``runs`` also by axis."""
+    """Lineage of values by name.
+
+    ``moving``: values that depend on the batch. ``held``: pairs of a value and an axis along which
+    it is held. ``runs``: dimensions that run over samples or tokens, by value and axis.
+    """
 
     axes: Sequence[str]
     moving: set[str] = field(default_factory=set)
@@ -116,7 +121,7 @@ class Lineage:
         return any(str(operand) in self.moving for operand in operands)
 
     def of(self, operand: Operand) -> tuple[object, ...]:
-        """Returns all that is known of a value as a comparable key."""
+        """Returns the whole lineage of a value as a comparable key."""
         name = str(operand)
         held = tuple((name, axis) in self.held for axis in self.axes)
         return name in self.moving, held, tuple(self.over(operand, axis) for axis in self.axes)
@@ -128,7 +133,7 @@ class Lineage:
     def results(
         self, operation: Operation, factors: Sequence[Factor], axis: str
     ) -> tuple[Places, ...]:
-        """Returns ``over`` of each result, by the operation's factors, whichever row is chosen."""
+        """Returns ``over`` of each result by the operation's factors, independent of its row."""
         running = [
             factor
             for factor in factors

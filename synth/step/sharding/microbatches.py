@@ -1,9 +1,9 @@
-"""Redistributions where one axis is time: only sums are accumulated over microbatches.
+"""Redistributions with time as an axis: only sums are accumulated over microbatches.
 
 Parts along this axis are computed one after the other on the same devices. So a sum is free once
-the last part is done, and a part can be sliced from a replicated value; any other redistribution
-would combine parts of different times and is refused. Batch normalisation is refused for that: it
-reads the mean of all samples while it processes one microbatch.
+the last part is done, and a part can be sliced from a replicated value. Any other redistribution
+would combine parts of different times and is refused. For this reason batch normalisation is
+refused: it reads the mean of all samples while it processes a single microbatch.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def strip_time(
 
 
 def accumulates(path: RedistributionPath) -> bool:
-    """Whether a path sums over microbatches, so that it waits for the last one."""
+    """Whether a path sums over microbatches, so that it waits for the last microbatch."""
     return any(move.how is MoveKind.ALL_REDUCE and move.axes == (TIME,) for move in path.moves)
 
 
 def _is_within_microbatch(move: ShardingMove) -> bool:
-    """Whether a move combines no two microbatches."""
+    """Whether a move does not combine microbatches."""
     return TIME not in move.axes or move.how in (MoveKind.SLICE, MoveKind.MASK, MoveKind.WIDEN)
 
 

@@ -1,9 +1,9 @@
 """Places a program on stages: stage and phase of each instruction, and sends between stages.
 
-A value is redistributed where it is made, and then sent in that sharding to every stage that reads
-it, once. Activations go up the stages and gradients come down, so that any valid order of passes
-has its inputs. A redistribution that only the backward pass of a later stage reads is therefore
-done and sent in the forward pass.
+A value is redistributed on the stage that makes it, and then sent once, in that sharding, to every
+stage that reads it. Activations go up the stages and gradients come down, so that the inputs of
+every pass are available in any valid order. So a redistribution that only the backward pass of a
+later stage reads is done and sent in the forward pass.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def place_program(
 
 
 def _delay_updates(program: StepProgram) -> StepProgram:
-    """Moves instructions that only the update reads behind the last microbatch, to save memory."""
+    """Delays instructions that only the update reads until after all microbatches.
+
+    This saves memory.
+    """
     early: set[Key] = set()
     places = list(program.places)
     for at in reversed(range(len(places))):
@@ -58,9 +61,9 @@ def _delay_updates(program: StepProgram) -> StepProgram:
 
 
 def _split_backward(program: StepProgram) -> StepProgram:
-    """Splits backward passes into halves: what no other stage waits for is the weight half.
+    """Splits backward passes: instructions for which no other stage waits are the weight half.
 
-    Raises InputError if every gradient depends on what other stages wait for.
+    Raises InputError if other stages wait for all instructions of backward passes.
     """
     waited: set[tuple[int, Key]] = set()
     places = list(program.places)
@@ -85,8 +88,10 @@ def _split_backward(program: StepProgram) -> StepProgram:
 
 
 def homes_of(step: Step, stages: Sequence[int]) -> tuple[int, ...]:
-    """Returns the stage of each input: for a parameter and its moments the stage that reads it
-    first, for batches and the count of steps ``EVERYWHERE``. With one stage all are on it.
+    """Returns the stage of each input.
+
+    A parameter or moment is on the stage that reads it first; batches and the step count are
+    ``EVERYWHERE``. If there is only one stage, all inputs are on it.
     """
     if max(stages) == 0:
         return (0,) * len(step.graph.inputs)

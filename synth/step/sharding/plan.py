@@ -1,7 +1,7 @@
 """A plan: how a training step is divided over axes, for every operation and every input.
 
 A plan spells out what a recipe abbreviates ("data parallel over 8"): a row along each axis for
-every operation, so that any mixture can be expressed and nothing is decided later.
+every operation. So any mixture can be expressed, and no decision is left for later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synth.step.redistribution.paths import CostPriority
 from synth.step.schedules import PipelineSchedule
 
 TIME = "microbatch"
-"""The axis in time: parts along it are computed one after the other, on the same devices."""
+"""The axis of time: parts along it are computed one after the other, on the same devices."""
 
 PIPE = "pipe"
 """The axis of stages; it never occurs in a type."""
@@ -33,7 +33,7 @@ Rows = tuple[tuple[str, Row], ...]
 
 @dataclass(frozen=True)
 class Cuts:
-    """How a graph is cut: the sharding of every input, and the rows of every operation.
+    """The division of a graph: the sharding of every input, and the rows of every operation.
 
     An operation that repeats a body has the body's cuts, the same for all repetitions. The inputs
     of a body are its constants, its carried values, and a slice of each scanned value.
@@ -45,10 +45,10 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Plan:
-    """All decisions of a step: axes in the order of the placement, and how the step is cut.
+    """All decisions of a step: axes in the order of the placement, and the cuts of the step.
 
     * ``cuts`` refer to the step as ``prepare_step`` returns it: with layers recomputed if
-      ``remat``, and stacks of layers taken apart if they are on several stages.
+      ``remat``, and stacks of layers split if they are on several stages.
     * ``microbatches`` run one after the other; in types they are the axis ``microbatch``, along
       which there is one device.
     * ``layers`` has the number of layers of each stage; empty if all have the same.
@@ -58,7 +58,7 @@ class Plan:
     * ``buckets`` name values whose redistributions are joined; in stacks of layers, a bucket has
       ``bucket_layers`` layers.
     * ``scattered``: a sum over microbatches that ends up sharded is reduce-scattered for each
-      microbatch; else whole sums are accumulated, and communicated once.
+      microbatch; otherwise whole sums are accumulated, and communicated once.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -92,7 +92,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ScanOperands:
-    """How the operands of a ``scan`` divide: constants, carried values, and scanned values."""
+    """The division of a ``scan``'s operands: constants, carried values, then scanned values."""
 
     constants: int
     carried: int
@@ -113,12 +113,12 @@ def scan_operands_of(parameter: Mapping[str, object]) -> ScanOperands:
 
 
 def stack_sharding(slice_: Sharding) -> Sharding:
-    """Returns the sharding of a stack of such slices: its first dimension is whole."""
+    """Returns the sharding of a stack of slices sharded this way: its first dimension is whole."""
     return slice_.stack()
 
 
 def slices_alike(sharding: Sharding) -> bool:
-    """Whether a stack is uncut in its first dimension, so that its slices have one sharding."""
+    """Whether a stack is whole in its first dimension, so that all slices have equal shardings."""
     flat = sharding.flat and not sharding.lead
     return len(sharding.dimensions) > 1 and sharding.dimensions[0] == () and not flat
 

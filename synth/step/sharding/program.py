@@ -24,7 +24,7 @@ class LocalOperation:
 
 @dataclass(frozen=True)
 class RedistributedValue:
-    """A value and the path of moves that makes it available in the path's target sharding, too."""
+    """A value and the path of moves that makes it also available in the path's target sharding."""
 
     value: Value
     path: RedistributionPath
@@ -43,7 +43,7 @@ class SentValue:
 StepInstruction = LocalOperation | RedistributedValue | SentValue
 
 Key = tuple[str, Sharding]
-"""A value's name and sharding: what identifies it in a program."""
+"""A value's name and sharding, which identify it in a program."""
 
 
 def keys_read_by(instruction: StepInstruction) -> list[Key]:
@@ -76,7 +76,7 @@ def _keys(values: Sequence[Operand], shardings: Sequence[Sharding]) -> list[Key]
 class StepPhase(Enum):
     """When an instruction runs: once, or once for each microbatch.
 
-    ``WEIGHT`` is used if the pipeline schedule splits backward passes: no other stage waits for it.
+    ``WEIGHT`` is used if the pipeline schedule splits backward passes; no other stage waits for it.
     """
 
     __hash__ = object.__hash__  # Enum.__hash__ is Python code and slow in large dicts.
@@ -94,9 +94,9 @@ MICROBATCH_PHASES = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
 
 @dataclass(frozen=True)
 class InstructionPlace:
-    """The stage and phase of an instruction; of a send, those of its source.
+    """The stage and phase of an instruction; for a send, those of its source.
 
-    ``EVERYWHERE`` stands for what each stage has or computes itself: batches, step count, masks.
+    ``EVERYWHERE`` marks values that each stage has or computes itself: batches, step count, masks.
     """
 
     stage: int
@@ -109,7 +109,7 @@ class StepProgram:
 
     ``inputs`` and ``outputs`` have the shardings at the beginning and the end. With microbatches
     there is a place for each instruction, and ``homes`` has the stage of each input. ``buckets``
-    are indices of instructions that are joined. ``update`` names values made of all gradients.
+    are indices of instructions that are joined. ``update`` names the results of the update.
     """
 
     inputs: tuple[Sharding, ...]
@@ -121,7 +121,7 @@ class StepProgram:
     update: frozenset[str] = frozenset()
 
     def moved(self) -> Iterator[RedistributedValue]:
-        """Yields all redistributions, those of loop bodies once."""
+        """Yields all redistributions; those of a loop body once."""
         for instruction in self.instructions:
             match instruction:
                 case RedistributedValue():

@@ -1,26 +1,28 @@
 """Recipes: shardings of the inputs of a step by name, from which all other shardings follow.
 
-Each clause of a recipe places an axis in types; none has code of its own:
+Each clause of a recipe places an axis in types, and no clause needs special code:
 
-* ``batch over data`` cuts each batch by samples, as ``batch over data and expert`` does along two
-  axes; ``tokens over seq`` by tokens (context parallelism; keys and values are gathered for
-  attention);
+* ``batch over data`` cuts each batch by samples, and ``batch over data and expert`` does so along
+  two axes; ``tokens over seq`` cuts by tokens (context parallelism; keys and values are gathered
+  for attention);
 * ``weights over tensor as Megatron`` cuts heads and the wide dimension inside each half of a layer
   (Shoeybi et al. 2019); with ``tokens over tensor`` values between the halves are cut by tokens
   (sequence parallelism, Korthikanti et al. 2022);
 * ``vocabulary over tensor`` cuts the embedding and the last matrix by words;
 * ``experts over expert`` cuts the weights of experts by experts: if that axis also cuts the batch,
   tokens go to their experts and back by all-to-alls (Lepikhin et al. 2020);
-* ``zero=1`` shards the moments over the axes of the batch and of tokens, 2 the gradients, too, and
-  3 the parameters (Rajbhandari et al. 2020), those of experts only over axes that do not cut
-  experts. A value without a dimension that these axes divide is cut flat, and padded. A parameter
-  that is read only as a bf16 copy is a master copy, state of the optimizer like the moments. Whole
-  gradients are accumulated over microbatches, and their sum is reduce-scattered once, as by
-  Megatron's distributed optimizer and DeepSpeed's ``reduce_scatter``;
+* ``zero=1`` shards the moments over the axes of the batch and of tokens, ``zero=2`` also the
+  gradients, and ``zero=3`` also the parameters (Rajbhandari et al. 2020); those of experts only
+  over axes that do not cut experts. If these axes divide no dimension of a value, it is cut flat
+  and padded. A parameter that is read only as a bf16 copy is a master copy, which is optimizer
+  state like the moments. Whole gradients are accumulated over microbatches, and their sum is
+  reduce-scattered once, as in Megatron's distributed optimizer and DeepSpeed's
+  ``reduce_scatter``;
 * ``gradients in bf16`` accumulates and reduces gradients in the type in which they are computed;
   by default they are cast to f32 before;
-* ``stages of 7, 14 times 8, 7 layers`` gives the layers of each stage, from the first on; by
-  default all have the same number (Llama 3 405B has one less on its first and last, Meta 2024).
+* ``stages of 7, 14 times 8, 7 layers`` gives the number of layers of each stage, first to last; by
+  default all have the same number (Llama 3 405B has one layer less on its first and last stage,
+  Meta 2024).
 
 Weights that a clause cuts are *held*: values that read them adapt. Weights that ZeRO cuts are not.
 """
@@ -51,9 +53,9 @@ MEGATRON: Mapping[str, int] = {
     "value": -2,
     "out": -4,
 }
-"""The dimension that is cut, counted from the last, of each weight by the end of its label.
+"""The dimension of each weight that is cut, counted from the last, by the end of its label.
 
-The last four are for grouped-query attention, as in Llama: groups are cut.
+The last four are for grouped-query attention, as in Llama: the groups are cut.
 """
 
 VOCABULARY: Mapping[str, int] = {"embedding": -2, "last": -1}
@@ -68,19 +70,20 @@ CLAUSES: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "vocabulary": ("vocabulary over {}", VOCABULARY),
     "experts": ("experts over {}", EXPERTS),
 }
-"""The text of each clause, and the dimensions it cuts by ends of labels; ``batch`` cuts samples."""
+"""The text of each clause, and the dimension that it cuts by the end of a label; ``batch`` cuts
+samples."""
 
 AND = " and "
-"""Between the axes of one clause, major first."""
+"""Separator of the axes of one clause, major first."""
 
 BATCH_CLAUSES = ("batch", "tokens")
 
 CHUNKED_SCHEDULES = tuple(name for name in SCHEDULES if name not in (*ONE_STAGE, *V_SHAPED))
-"""The schedules whose number of stages a rank is free."""
+"""The schedules with a free number of stages per rank."""
 
 
 def spell_sharding(sharding: Sharding) -> str:
-    """``[data,-,(seq,tensor)]``: the axes that cut each dimension, major to minor.
+    """Spells a sharding: ``[data,-,(seq,tensor)]`` has the axes of each dimension, major to minor.
 
     ``[-,-]{flat:data}`` if the value is cut flat. Partial sums are left out.
     """
@@ -93,7 +96,7 @@ def _axes(axes: tuple[str, ...]) -> str:
 
 
 def share_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Divides layers evenly over stages; the outer ones, which have other work, get one less.
+    """Divides layers evenly over stages; the outer stages, which have other work, get one less.
 
     >>> share_layers(61, 16)
     (3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3, 3)
@@ -104,7 +107,7 @@ def share_layers(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def spell_shares(layers: Sequence[int]) -> str:
-    """``7, 14 times 8, 7``"""
+    """Spells the layers of stages in runs: ``7, 14 times 8, 7``."""
     runs = ((size, len([*run])) for size, run in groupby(layers))
     words: Iterator[Sequence[str]] = (
         [f"{times} times {size}"] if times > 2 else [str(size)] * times for size, times in runs
@@ -113,7 +116,7 @@ def spell_shares(layers: Sequence[int]) -> str:
 
 
 def check_shares(layers: Sequence[int], stages: int) -> None:
-    """Raises InputError for a number of layers that is not one per stage, or that is 0."""
+    """Raises InputError unless there is a number of layers for each stage, and none is 0."""
     text = f"stages of {spell_shares(layers)} layers"
     hint = "a number for each stage, at least 1: stages of 7, 14 times 8, 7 layers"
     if 0 in layers:
@@ -125,10 +128,10 @@ def check_shares(layers: Sequence[int], stages: int) -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Axes and what they cut; an axis that no clause names cuts nothing.
+    """Axes and the clauses that say what they cut; an axis without a clause cuts nothing.
 
     The batch is cut by all axes of ``batch``, which are in the order of ``axes``. ``layers`` has
-    the number of layers of each stage, first to last; empty if all have the same.
+    the number of layers of each stage, first to last; empty if all have the same number.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -218,15 +221,15 @@ class Recipe:
 
     @property
     def replicas(self) -> int:
-        """Number of groups of devices with samples of their own."""
+        """Number of groups of devices with different samples."""
         return prod(dict(self.axes)[axis] for axis in self.batch)
 
     @property
     def zero_axes(self) -> tuple[str, ...]:
-        """The axes that ZeRO cuts states along, those of samples and tokens, in the order of all.
+        """The axes over which ZeRO shards states: those of samples and tokens, in order.
 
         An axis of tokens that also cuts weights (sequence parallelism) is excluded: states that it
-        does not cut are replicated along it, as by Megatron.
+        does not cut are replicated along it, as in Megatron.
         """
         weights = {self.megatron, self.vocabulary, *(axis for _, _, axis in self.weights)}
         along = {*self.batch, *({self.tokens} - weights)}

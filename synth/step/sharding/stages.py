@@ -1,9 +1,9 @@
 """Chooses the stage of each operation, given the stages of the layers.
 
-A forward operation is on the highest stage of its operands, a backward one on the lowest: so
-activations go up the stages and gradients come down. Operations before the layers are on the first
-stage, those after on the last; operations that run once are where they are read first, and an
-update is where its parameter is.
+A forward operation is on the highest stage of its operands, and a backward operation on the lowest.
+So activations go up the stages and gradients come down. Operations before the layers are on the
+first stage, and operations after the layers on the last. Operations that run once are on the stage
+of their first reader, and an update is on the stage of its parameter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def stages_of(step: Step, phases: list[StepPhase], hints: Mapping[str, int]) -> 
 
 @dataclass
 class _StageChooser:
-    """``known`` has the stages of values by name; ``chosen`` those of operations by index.
+    """Chooses stages: ``known`` has those of values by name, ``chosen`` of operations by index.
 
     ``hints`` has the stages of values in layers, which are fixed.
     """
@@ -66,7 +66,7 @@ class _StageChooser:
         return tuple(self.chosen[at] for at in range(len(self.operations)))
 
     def _choose_everywhere(self) -> None:
-        """Replicates on every stage what depends on no weight and no sample."""
+        """Replicates operations that depend on no weight and no sample on every stage."""
         graph = self.step.graph
         roles = zip(graph.inputs, self.step.roles, strict=True)
         known = {value.name for value, role in roles if role == "state"}
@@ -95,7 +95,7 @@ class _StageChooser:
         return [self.chosen.get(reader, EVERYWHERE) for reader in readers] or [EVERYWHERE]
 
     def _follow(self, *phases: StepPhase) -> None:
-        """Puts operations of layers on the stage of their layer, others where they read."""
+        """Puts operations of layers on the stage of their layer, others on that of an operand."""
         for at, operation in enumerate(self.operations):
             hinted = [
                 self.known[value.name] for value in operation.results if value.name in self.hints
@@ -137,10 +137,10 @@ class _StageChooser:
                     waiting += map(str, self.operations[at].operands)
 
     def _settle(self, when: StepPhase) -> None:
-        """Moves operations to the only stage that reads them, if all their operands are there, too.
+        """Moves operations to the only stage that reads them, if all their operands are there.
 
-        A normalisation between layers of two stages moves to the stage that uses its result, since
-        its input is sent there anyway. So does a gradient that only an update reads.
+        A normalisation between layers of two stages moves to the stage that uses its result,
+        because its input is sent there anyway. So does a gradient that only an update reads.
         """
         latest = self._latest(when)
         before = dict(self.chosen)
@@ -189,7 +189,7 @@ class _StageChooser:
         )
 
     def _is_there(self, operand: Operand, at: int, stage: int, before: Mapping[int, int]) -> bool:
-        """Whether an operand is available on a stage: made there, or sent there already."""
+        """Whether an operand is available on a stage: made there, or sent for another reader."""
         maker = self.makers.get(str(operand))
         if maker is None or self.chosen.get(maker, EVERYWHERE) in (EVERYWHERE, stage):
             return True

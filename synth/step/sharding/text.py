@@ -14,7 +14,7 @@ from synth.step.sharding.recipes import AND, CLAUSES, Recipe
 
 _RUN = r"(?:\d{1,3} times )?\d{1,5}"
 RUNS = rf"{_RUN}(?:, {_RUN})*"
-"""Layers of stages, in runs of equal numbers."""
+"""Pattern of the layers of stages, in runs of equal numbers."""
 
 CLAUSE_PATTERNS: Mapping[str, str] = {
     **{
@@ -34,7 +34,7 @@ CLAUSE_PATTERNS: Mapping[str, str] = {
     "buckets of 25 MB": r"buckets of (\d{1,6}(?:\.\d{1,6})?) MB",
     "fewest requests": r"fewest requests",
 }
-"""The pattern of each clause, by an example."""
+"""The pattern of each clause, keyed by an example."""
 
 _HINT = f"axes first (data=8 tensor=4), then of {', '.join(map(repr, CLAUSE_PATTERNS))}"
 _AXIS = re.compile(r"([A-Za-z_]\w*)=([1-9]\d{0,8})")
@@ -57,7 +57,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
-    """``data=8 tensor=4``"""
+    """Parses axes with their sizes: ``data=8 tensor=4``."""
     matches = [_AXIS.fullmatch(word) for word in text.split()]
     if not matches or None in matches:
         raise InputError(f"no axes in {text!r}", where="plan", hint=_HINT)
@@ -68,7 +68,7 @@ def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_sharding(text: str) -> Sharding:
-    """``[data,-,(seq,tensor)]``: the axes that cut each dimension, major to minor.
+    """Parses ``[data,-,(seq,tensor)]``: the axes that cut each dimension, major to minor.
 
     A flat cut, and the dimension from which it starts, may follow: ``[-,-,-]{flat1:data}``.
     """
@@ -90,7 +90,7 @@ def _parse_cutting_axes(word: str) -> tuple[str, ...]:
 
 
 def parse_shares(text: str) -> tuple[int, ...]:
-    """``7, 14 times 8, 7``: the number of layers of each stage."""
+    """Parses the number of layers of each stage: ``7, 14 times 8, 7``."""
     runs = (run.rpartition(" times ") for run in text.split(", "))
     return tuple(int(size) for times, _, size in runs for _ in range(int(times or 1)))
 

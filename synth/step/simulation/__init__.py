@@ -1,12 +1,13 @@
 """Simulates a sharded step: tasks of one device on its streams, seconds, memory, a timeline.
 
-``predict_step`` times the program of a plan with seconds from the caller: of sections (operations
-with no communication between), of redistributions, and of bytes from stage to stage. All devices of
-a stage do the same, so one stands for all: ``write_device`` writes out its tasks, ``simulate``
-times these, ``simulate_pipeline`` the passes of all stages in the order of a schedule. Each stream
-does its tasks in the plan's order, so an end is the length of the longest path to it. Compute,
-exposed communication and idle time of a rank add up to the step. A buffer lives from the begin of
-its maker to the end of its last reader, so the order decides how much memory is needed.
+``predict_step`` times the program of a plan. The caller provides the seconds of sections
+(operations without communication between them), of redistributions, and of transfers from stage to
+stage. All devices of a stage do the same work, so one device represents all: ``write_device``
+writes its tasks, and ``simulate`` times them. ``simulate_pipeline`` times the passes of all stages
+in the order of a schedule. Each stream runs its tasks in the plan's order, so the end of a task is
+the length of the longest path to it. Computation, exposed communication and bubble of a rank add up
+to the seconds of the step. A buffer is live from the begin of the task that makes it to the end of
+the last task that reads it, so the order determines how much memory is needed.
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type

@@ -1,7 +1,7 @@
-"""The collectives of a simulated step: how often, how large, and how much of each is hidden.
+"""Lists the collectives of a simulated step: their number of calls, bytes and hidden share.
 
-They have the form of a workload's; here the hidden share is not a guess but simulated: the share of
-a collective's time during which its device computes.
+They have the form of a workload's collectives. The hidden share, which a workload assumes, is
+simulated here: the share of a collective's time during which its device computes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth.step.simulation.simulation import DeviceTimeline
 
 @dataclass(frozen=True)
 class RankCollective:
-    """A collective of a rank: its axes, bytes of a device's largest buffer, and how often.
+    """A collective of a rank: its axes, bytes of a device's largest buffer, and number of calls.
 
     ``hidden``: the share of its time during which the device computes.
     """
@@ -36,7 +36,7 @@ class RankCollective:
 
 
 def list_collectives(plan: Plan, prediction: StepPrediction) -> tuple[RankCollective, ...]:
-    """Lists the collectives of the busiest rank, those that take the most time first."""
+    """Lists the collectives of the busiest rank, those with the most total seconds first."""
     entries: dict[tuple[Goal, tuple[str, ...], int], list[float]] = {}
     for run, times in _runs(prediction):
         for number, task in enumerate(run.device.tasks):
@@ -57,7 +57,7 @@ def _hidden_share(seconds: float, exposed: float) -> float:
 
 
 def _runs(prediction: StepPrediction) -> Iterator[tuple[DeviceTimeline, int]]:
-    """Yields the timelines that the busiest rank goes through, and how often."""
+    """Yields each timeline that the busiest rank runs, and how often it runs it."""
     if isinstance(prediction.run, DeviceTimeline):
         yield prediction.run, 1
         return
@@ -79,11 +79,12 @@ def collectives_of(task: Task, plan: Plan) -> Iterator[tuple[Goal, tuple[str, ..
 
 
 def _payload(kind: Type, move: ShardingMove, plan: Plan) -> int:
-    """Bytes of a device's largest buffer; of a slice where the move is of a stack of them."""
+    """Returns the bytes of a device's largest buffer; of one slice if the move is of a stack."""
     stacked = len(move.before.dimensions) - len(kind.shape)
     before, after = move.before, move.after
     for _ in range(stacked):
         before, after = before.slice(), after.slice()
+    # A value that is cut flat is sent with its padding.
     block, inside = pad_move(replace(move, before=before, after=after), kind, plan.parts)
     shapes = (part_shape(block, sharding, plan.parts) for sharding in (inside.before, inside.after))
     return max(prod(shape) for shape in shapes) * kind.bytes // max(1, kind.elements)

@@ -1,6 +1,7 @@
-"""What a step would gain from faster parts: it is simulated again with each of them changed.
+"""Simulates the gain from faster parts: the step is simulated again with each part changed.
 
-No share of the step's time says that: once a part is faster, what it hid may become exposed.
+A part's share of the step does not determine its gain, because a faster part may expose the
+communication that it hid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from synth.step.simulation.sources import scale_sources
 
 @dataclass(frozen=True)
 class Gain:
-    """A change, and the seconds of a step with it."""
+    """A change, and the seconds of the step with it."""
 
     what: str
     seconds: float
@@ -23,7 +24,7 @@ class Gain:
 def simulate_gains(
     prediction: StepPrediction, sources: Sources, again: Callable[[Sources], StepPrediction]
 ) -> Iterator[Gain]:
-    """Yields the gain of each change alone; ``again`` simulates the step with other seconds."""
+    """Yields the gain of each change alone; ``again`` simulates the step with changed sources."""
     for what, changed in (
         ("compute 10 % faster", scale_sources(sources, computing=1 / 1.1)),
         ("compute 25 % faster", scale_sources(sources, computing=1 / 1.25)),

@@ -1,9 +1,9 @@
-"""Groups the operations of a program: those with no communication between are one task.
+"""Groups the operations of a program: operations without communication between are one task.
 
-What a layer does between two collectives is timed once, as a section, and repeated for each layer:
-a loop of 96 layers is as many short lists of groups. A group ends at a value that is sent as soon
-as it is made, and where the place of instructions changes. The update of all parameters is one
-group, and waits for all gradients.
+The operations of a layer between two collectives are timed once, as a section, and repeated for
+each layer: a loop of 96 layers is 96 short lists of groups. A group ends at a value that is sent as
+soon as it is made, and when the place of instructions changes. The update of all parameters is one
+group, which waits for all gradients.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from synth.step.simulation.remade import RECOMPUTABLE, find_kernel_recomputed
 
 @dataclass(frozen=True)
 class GroupedOperations:
-    """Operations done as one task: what they read of others, and ``makes``, what others read.
+    """Operations that run as one task.
 
-    ``aliases``: values with another sharding that needs no communication, and their sources.
-    ``working_bytes``: the most that values inside take besides what it makes. ``remade``: what it
-    makes without storing it, as readers compute it again, and from which values.
+    ``reads``: values of other groups that it reads; ``makes``: values that other groups read.
+    ``aliases``: values redistributed without communication, and their sources. ``working_bytes``:
+    the peak memory of values inside, in addition to its results. ``remade``: results that are not
+    stored because their readers recompute them, with the values from which they are recomputed.
     """
 
     name: str
@@ -59,23 +60,23 @@ class GroupedOperations:
 CAST = "convert_element_type"
 
 SCORE_PRIMITIVES = ("dot_general", "exp")
-"""Primitives by which attention scores are recognised."""
+"""Primitives that identify attention scores."""
 
 Item = GroupedOperations | RedistributedValue | SentValue | LocalOperation
-"""A group, something sent, or a loop."""
+"""A group, communication, or a loop."""
 
 Items = tuple[tuple[Item, InstructionPlace | None], ...]
 
 _Spot = tuple[InstructionPlace | None, bool]
-"""What operations of one task have in common: a place, and whether they are of the update."""
+"""The common properties of a task's operations: a place, and whether they are of the update."""
 
 
 @dataclass(frozen=True)
 class Recomputation:
-    """Values that are not stored but computed again by kernels that read them, and from what.
+    """Values that are not stored, because the kernels that read them recompute them.
 
-    ``inputs``: those of the program, by name, with the parts of their sources that a device reads.
-    ``types``: all values of the program.
+    ``values``: maps each to its sources. ``inputs``: recomputed inputs of the program, by name,
+    with the parts of their sources that a device reads. ``types``: all values of the program.
     """
 
     values: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Recomputation:
 
     @property
     def sources(self) -> list[Key]:
-        """The stored values from which others are computed again."""
+        """The stored values from which other values are recomputed."""
         return [*dict.fromkeys(key for keys in self.values.values() for key in keys)]
 
 
@@ -95,8 +96,8 @@ NO_RECOMPUTATION = Recomputation()
 class LoopBody:
     """The body of a loop in groups, with the kinds of its values; ``of``: graph and program.
 
-    ``entering``: the names of its inputs; ``ends``: of its outputs; ``fresh``: outputs that are
-    computed again, and from what.
+    ``entering``: the names of its inputs; ``ends``: the names of its outputs; ``fresh``: recomputed
+    outputs, with their sources.
     """
 
     of: tuple[Graph, StepProgram]
@@ -124,11 +125,11 @@ class Sizes:
 
 @dataclass(frozen=True)
 class OperationGrouping:
-    """How to group programs: ``parts`` of axes, and which values are sent at once.
+    """A way to group programs, with its caches; ``parts``: the number of parts along each axis.
 
-    ``whole``: groups are as long as possible, else each operation is one. ``prompt``: values are
-    sent as soon as they are made. ``measured``: seconds of operations by the ``id`` of their
-    ``LocalOperation``; for a loop, of its own work.
+    ``whole``: groups are as long as possible; otherwise each operation is a group. ``prompt``:
+    values are sent as soon as they are made. ``measured``: seconds of operations by the ``id`` of
+    their ``LocalOperation``; for a loop, of the work outside its body.
     """
 
     parts: Mapping[str, int]
@@ -156,8 +157,8 @@ class OperationGrouping:
     ) -> Items:
         """Groups the program of a graph; ``given`` are inputs that are constants.
 
-        ``gone``: ends, and ``inputs``: inputs, that readers compute again. Results are kept, so
-        that stages that do the same share groups.
+        ``gone``: ends that readers recompute. ``inputs``: inputs that readers recompute. Results
+        are cached, so that equal stages share groups.
         """
         key = id(graph), frozenset(gone), tuple(inputs.items())
         cached = self.known.setdefault(key, [])
@@ -183,7 +184,7 @@ class OperationGrouping:
     ) -> Iterator[tuple[Item, InstructionPlace | None]]:
         """Yields the groups of a program with their places; ``ends`` are read after it.
 
-        Leaves out what makes or sends ``constants``.
+        Leaves out instructions that make or send ``constants``.
         """
         instructions = program.instructions
         places = program.places or (None,) * len(instructions)
@@ -225,6 +226,7 @@ class OperationGrouping:
                 value.name in gates for value in instruction.operation.results
             )
             yield from close(_find_read_spots(spot, runs))
+            # A cast before a send is a group by itself, so that a loop before it can take it over.
             if full and instruction.operation.primitive == CAST:
                 yield from close([spot])
             runs.setdefault(spot, []).append(instruction)
@@ -233,7 +235,7 @@ class OperationGrouping:
         yield from close(list(runs))
 
     def _gates(self, instructions: Sequence[StepInstruction]) -> set[str]:
-        """The values that are sent at once, after which a group ends."""
+        """Returns the values that are sent immediately; a group ends after each."""
         if not self.prompt:
             return set()
         return {
@@ -250,9 +252,9 @@ class OperationGrouping:
         again: Recomputation = NO_RECOMPUTATION,
         on_the_way: Sequence[LocalOperation] = (),
     ) -> GroupedOperations:
-        """Makes a group of operations and of redistributions that need no communication.
+        """Returns a group of operations and of redistributions without communication.
 
-        Includes the measured seconds of making constants in between (``on_the_way``).
+        Includes the measured seconds of operations in between that make constants (``on_the_way``).
         """
         made: dict[Key, Value] = {}
         reads: dict[Key, None] = {}
@@ -291,7 +293,7 @@ class OperationGrouping:
     def _sources(
         self, keys: Iterable[Key], again: Recomputation, constants: Collection[str]
     ) -> dict[str, tuple[Value, ...]]:
-        """By name, the parts from which values that are not in memory are computed again."""
+        """Returns, by name, the parts from which values that are not stored are recomputed."""
         sources_of = {}
         for name, sharding in keys:
             sources = again.values.get((name, sharding), ())
@@ -305,7 +307,7 @@ class OperationGrouping:
         return sources_of
 
     def part_of(self, value: Value, sharding: Sharding) -> Value:
-        """The part of a value that a device holds."""
+        """Returns the part of a value that a device holds."""
         return Value(
             value.name, Type(value.type.dtype, part_shape(value.type, sharding, self.parts))
         )
@@ -318,7 +320,7 @@ class OperationGrouping:
         remade: Mapping[str, tuple[Value, ...]],
         on_the_way: Sequence[LocalOperation],
     ) -> tuple[Section, int]:
-        """A section of operations, and its working bytes; cached by all but names."""
+        """Returns a section of operations and its working bytes; the cache key ignores names."""
         numbers: dict[str, int] = {}
         forms = []
         for local in done:
@@ -350,17 +352,18 @@ class OperationGrouping:
                 unmeasured = (operation for operation, estimate in pairs if estimate is None)
                 rest = sum(map(weight, unmeasured)) / sum(map(weight, own))
                 section = replace(section, measured=sum_estimates_of_section(seconds), rest=rest)
+            # ``done`` is kept as well: ids in the key could be reused if it were freed.
             self.sections[key] = done, section, _working_bytes(done, kept, self.bytes_of)
         return self.sections[key][1:]
 
     def own_work(self, loop: LocalOperation) -> Section | None:
-        """The measured own work of a loop; None if it was not measured, when it takes no time."""
+        """Returns the measured work of a loop outside its body; None if it takes no time."""
         known = self.measured.get(id(loop), NOTHING)
         return Section((), frozenset(), measured=known, rest=0.0) if known.seconds else None
 
 
 class _Readers:
-    """The ``names`` that later instructions read, and how often."""
+    """The ``names`` that later instructions read, with the number of reads."""
 
     def __init__(self, instructions: Sequence[StepInstruction], ends: Collection[Key]) -> None:
         self.names: dict[str, int] = {}
@@ -377,9 +380,9 @@ class _Readers:
 
 
 def _find_read_spots(spot: _Spot, runs: Collection[_Spot]) -> list[_Spot]:
-    """The spots at which something may read from ``spot``: of its own stage, and of all.
+    """Returns the spots from which ``spot`` may read: those of its stage and of all stages.
 
-    Only the update reads what the update makes.
+    Only the update reads values that the update makes.
     """
     place, updates = spot
     others = [other for other in runs if other != spot and (updates or not other[1])]
@@ -395,17 +398,17 @@ def _is_constant(instruction: StepInstruction, constants: Collection[str]) -> bo
 
 
 def _names_made(instruction: StepInstruction) -> Sequence[str]:
-    """The names of what is made, or sent."""
+    """Returns the names of the values that an instruction makes or sends."""
     if isinstance(instruction, LocalOperation):
         return [value.name for value in instruction.operation.results]
     return [instruction.value.name]
 
 
 def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
-    """The values computed from literals alone: masks, zeros, positions.
+    """Returns the values computed from literals alone: masks, zeros, positions.
 
-    Their readers make them on the way, so they take no memory and next to no time. ``given``: the
-    inputs of the graph that are constants.
+    The kernels that read them compute them, so they take no memory and almost no time. ``given``:
+    the inputs of the graph that are constants.
     """
     constants = set(given)
     for operation in graph.operations:
@@ -416,7 +419,7 @@ def constants_of(graph: Graph, given: Collection[str] = ()) -> frozenset[str]:
 
 
 def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_of: Sizes) -> int:
-    """The most bytes of values that live inside a group, beyond those that it makes for others."""
+    """Returns the peak bytes of values inside a group, in addition to its results."""
     last = {
         str(operand): number
         for number, local in enumerate(run)
@@ -441,20 +444,20 @@ def _working_bytes(run: Sequence[LocalOperation], kept: Collection[str], bytes_o
 
 
 def weight(operation: Operation) -> float:
-    """An operation's share of a measured section, relative to others: the bytes that it touches."""
+    """Returns an operation's weight in a measured section: the bytes that it reads and writes."""
     touched = (*operation.operands, *operation.results)
     return 1.0 + sum(value.type.bytes for value in touched if isinstance(value, Value))
 
 
 def name_task(operation: Operation, count: int = 1) -> str:
-    """The name of a task that begins with an operation."""
+    """Returns the name of a task that begins with an operation."""
     if count > 1:
         return f"{count} operations from {operation.primitive} on"
     return f"{operation.primitive} {operation.line}" if operation.line else operation.primitive
 
 
 def find_scores(program: StepProgram, parts: Mapping[str, int]) -> frozenset[tuple[int, ...]]:
-    """The shapes of attention scores, whole, and as a device's parts of them."""
+    """Returns the shapes of attention scores, both whole and as a device's parts."""
     operations = [
         local for local in _all_operations(program) if local.operation.primitive in SCORE_PRIMITIVES
     ]

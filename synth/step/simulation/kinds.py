@@ -1,9 +1,10 @@
-"""The use of each value in memory, from where it comes from and what it is read for.
+"""Determines the use of each value in memory, from its origin and its readers.
 
-Inputs are what their roles say. A gradient has the shape of a parameter, whose replacement is
-computed from it by elementwise operations alone; values that gradients are cast, reshaped or summed
-from are gradients, too. What comes of parameters alone, a cast of them or all of them gathered, is
-a copy. All else is activations, whether the backward pass reads them or not.
+The kind of an input is determined by its role. A gradient has the shape of a parameter, and the new
+parameter is computed from it by elementwise operations alone. Values from which gradients are cast,
+reshaped or summed are also gradients. A value computed from parameters alone, such as a cast or a
+gather of them, is a copy. All other values are activations, whether or not the backward pass reads
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from synth.step.same import IdentityKey
 
 
 class BufferKind(Enum):
-    """What a buffer is used for."""
+    """The use of a buffer."""
 
     PARAMETERS = "parameters"
     MOMENTS = "optimizer state"
@@ -35,7 +36,7 @@ _ROLES = {"parameter": BufferKind.PARAMETERS, "moment": BufferKind.MOMENTS}
 
 
 def moved_kind(kind: BufferKind) -> BufferKind:
-    """The kind of a value once it has been redistributed."""
+    """Returns the kind of a value after it is redistributed."""
     match kind:
         case BufferKind.PARAMETERS | BufferKind.COPIES | BufferKind.GATHERED:
             return BufferKind.GATHERED
@@ -46,13 +47,13 @@ def moved_kind(kind: BufferKind) -> BufferKind:
 
 
 def kinds_of(step: Step) -> Mapping[str, BufferKind]:
-    """The kind of each value of a step by name, except for values inside of loops."""
+    """Returns the kind of each value of a step by name, except for values inside loops."""
     return _kinds_of(IdentityKey(step))
 
 
 @lru_cache(maxsize=2)
 def _kinds_of(same: IdentityKey[Step]) -> Mapping[str, BufferKind]:
-    """Cached, as every plan of a step needs it."""
+    """Cached because every plan of a step needs it."""
     step = same.one
     given = {
         value.name: _ROLES.get(role, BufferKind.INPUTS)
@@ -64,7 +65,7 @@ def _kinds_of(same: IdentityKey[Step]) -> Mapping[str, BufferKind]:
 def kinds_inside(
     loop: Operation, graph: Graph, kinds: Mapping[str, BufferKind]
 ) -> Mapping[str, BufferKind]:
-    """The kinds inside a loop's body, whose operands and results are of the kinds outside."""
+    """Returns the kinds inside a loop's body, given those of the loop's operands and results."""
     given = {
         inner.name: kinds[operand.name]
         for inner, operand in zip(graph.inputs, loop.operands, strict=True)
@@ -93,7 +94,7 @@ def _add_copies(graph: Graph, given: Mapping[str, BufferKind]) -> dict[str, Buff
 
 
 def _gradients(step: Step) -> set[str]:
-    """Walks from new parameters back through elementwise operations of their shape."""
+    """Finds gradients: walks from new parameters back through elementwise operations."""
     makers = _makers(step.graph)
     gradients: set[str] = set()
     seen: set[str] = set()
@@ -132,7 +133,7 @@ _GRADIENT_PRIMITIVES = (
 
 
 def _find_same(gradient: Value, makers: Mapping[str, Operation]) -> set[str]:
-    """The names of the values that a gradient is cast, reshaped or summed from."""
+    """Returns the names of the values from which a gradient is cast, reshaped or summed."""
     names, left = set[str](), [gradient]
     while left:
         value = left.pop()

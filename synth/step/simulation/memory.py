@@ -1,8 +1,8 @@
-"""Memory on the clock: when buffers live, and the peak.
+"""Computes memory over time: the lifetimes of buffers, and the peak.
 
-A buffer lives from the begin of the task that makes it until the end of the last that reads it;
-inputs and results live for the whole step. So the order of tasks decides how much memory a step
-needs. The peak is broken down into what it consists of.
+A buffer is live from the begin of the task that makes it until the end of the last task that reads
+it. Inputs and results are live for the whole step. So the order of tasks determines how much memory
+a step needs. The peak is broken down by kind of buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BufferLifetimes:
-    """When buffers are in memory: arrays of one length of begins, ends, and bytes."""
+    """The lifetimes of buffers: arrays of equal length of begins, ends, and bytes."""
 
     begins: Floats
     ends: Floats
@@ -31,9 +31,11 @@ class BufferLifetimes:
     def largest(self) -> tuple[float, int]:
         """Returns the first moment of the peak, and its bytes; 0.0 and 0 without buffers.
 
-        What ends at a moment makes room for what begins there; what lives no time takes no memory.
+        A buffer that ends at a moment is freed before buffers that begin there are allocated. A
+        buffer with an empty lifetime takes no memory.
         """
         lives = self.ends > self.begins
+        # Ends come first and the sort is stable, so memory is freed before it is allocated.
         moments = np.concatenate([self.ends[lives], self.begins[lives]])
         changes = np.concatenate([-self.sizes[lives], self.sizes[lives]])
         if not len(moments):
@@ -44,13 +46,13 @@ class BufferLifetimes:
         return float(moments[order[most]]), int(held[most])
 
     def at(self, moment: float) -> Numbers:
-        """Indices of the buffers that live at a moment, including those that begin then."""
+        """Returns the indices of the buffers that are live at a moment or begin at it."""
         return np.flatnonzero((self.begins <= moment) & (moment < self.ends))
 
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """Memory at a moment: bytes in all, by kind, and of the largest names."""
+    """Memory at a moment: total bytes, bytes by kind, and bytes of the largest values by name."""
 
     seconds: float
     size_bytes: int
@@ -61,7 +63,7 @@ class MemorySnapshot:
 def lifetimes_of(
     device: DeviceTasks, begins: Sequence[float], ends: Sequence[float]
 ) -> BufferLifetimes:
-    """The lifetimes of a device's buffers, by the begins and ends of its tasks."""
+    """Returns the lifetimes of a device's buffers, from the begins and ends of its tasks."""
     last = max(ends, default=0.0)
     until = [last if buffer.kept else 0.0 for buffer in device.buffers]
     for task, end in zip(device.tasks, ends, strict=True):
@@ -81,7 +83,7 @@ def snapshot_memory(
     seconds: float,
     most: int = 10,
 ) -> MemorySnapshot:
-    """Breaks down memory at a moment, with the ``most`` largest names.
+    """Returns a breakdown of memory at a moment, with the ``most`` largest names.
 
     ``buffers``: the kind, the name and the bytes of each buffer.
     """

@@ -1,8 +1,8 @@
-"""Divides a device's tasks into passes: forward, backward, or once, of each stage.
+"""Divides a device's tasks into passes of each stage: forward, backward, or once per step.
 
-The program says where and when each instruction is done; what is done everywhere, each stage does.
-For what one pass makes and another reads, the stage keeps a copy for each microbatch in between;
-what is read after all microbatches is summed in one place.
+The program specifies the place and phase of each instruction; instructions without a stage run on
+every stage. If one pass makes a value and another reads it, the stage keeps a copy for each
+microbatch in between. Values that are read after all microbatches are summed in one buffer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKWARD_PHASES = MICROBATCH_PHASES[1:]
 
 @dataclass(frozen=True)
 class PassKey:
-    """A pass of a stage; ``turn``: of what is done once, as in ``Task``."""
+    """A pass of a stage; ``turn``: for work done once, as in ``Task``."""
 
     stage: int
     when: StepPhase
@@ -38,13 +38,13 @@ class Passes:
 
     @cached_property
     def stages(self) -> Sequence[int]:
-        """The stages that do something, in order; one if everything is done everywhere."""
+        """The stages that have tasks, in order; stage 0 if all tasks run everywhere."""
         stages = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
         return sorted(stages) or [0]
 
     @cached_property
     def back(self) -> tuple[StepPhase, ...]:
-        """The phases of a whole backward pass: one, or two halves if the program has them."""
+        """The phases of a whole backward pass: a single phase, or two halves if it is split."""
         halves = any(key.when is StepPhase.WEIGHT for key in self._tasks)
         return BACKWARD_PHASES if halves else BACKWARD_PHASES[:1]
 
@@ -58,16 +58,16 @@ class Passes:
         return tasks
 
     def once(self, stage: int, when: StepPhase) -> list[PassKey]:
-        """What a stage does before or after all microbatches, turn by turn."""
+        """Returns the passes of a stage before or after all microbatches, in the order of turns."""
         keys = (key for key in self._tasks if key.stage == stage and key.when is when)
         return sorted(keys, key=lambda key: key.turn)
 
     def tasks(self, keys: Iterable[PassKey]) -> list[int]:
-        """The numbers of the tasks of passes of a stage."""
+        """Returns the numbers of the tasks of the passes ``keys``."""
         return sorted(number for key in keys for number in self._tasks.get(key, ()))
 
     def part(self, keys: Sequence[PassKey]) -> DeviceTasks:
-        """Returns consecutive passes of a stage as a device of their own.
+        """Returns consecutive passes of a stage as the tasks of a separate device.
 
         Its buffers are those that no other pass reads.
         """
@@ -110,9 +110,9 @@ class Passes:
         return readers
 
     def _outlives(self, number: int, together: Sequence[StepPhase] = ()) -> bool:
-        """Whether a buffer is read by another pass than the one that makes it.
+        """Whether a buffer is read by a pass other than the pass that makes it.
 
-        Halves of a backward pass that are done ``together`` are one pass.
+        Halves of a backward pass that are done ``together`` count as a single pass.
         """
         buffer = self.device.buffers[number]
         when = self.device.tasks[buffer.maker].place.when
@@ -120,9 +120,9 @@ class Passes:
         return buffer.kept or any(other not in own for _, other in self._readers[number])
 
     def state(self, stages: Sequence[int]) -> Iterator[tuple[BufferKind, int, str]]:
-        """Yields what a rank of these stages holds all the time: kinds, bytes, names.
+        """Yields the kind, bytes and name of each buffer that a rank of these stages always holds.
 
-        That is their inputs, and what is made of them before the first microbatch.
+        These are the inputs, and values made from them before the first microbatch.
         """
         here = {*stages, EVERYWHERE}
         for number in self._before:
@@ -133,7 +133,7 @@ class Passes:
 
     @cached_property
     def _before(self) -> list[int]:
-        """The buffers of inputs, and of what is made of them once and kept."""
+        """The buffers of inputs, and of values made from them once and kept."""
         return [
             number
             for number, buffer in enumerate(self.device.buffers)
@@ -145,10 +145,10 @@ class Passes:
         ]
 
     def accumulated(self, stage: int) -> Iterator[tuple[StepPhase, BufferKind, int, str]]:
-        """Yields buffers in which microbatches are summed, until they are read after all.
+        """Yields the buffers in which microbatches are summed, which are read after the last.
 
-        For each: the pass from which on it is held, a backward one at the earliest; then kind,
-        bytes, name.
+        For each: the first pass that holds it, at the earliest a backward pass; then its kind,
+        bytes and name.
         """
         for number, buffer in self._made(stage, MICROBATCH_PHASES):
             if any(when is StepPhase.AFTER for _, when in self._readers[number]) or buffer.kept:

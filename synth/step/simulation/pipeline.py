@@ -1,9 +1,9 @@
-"""Simulates a step with microbatches: the passes of every rank in its order, then the update.
+"""Simulates a step with microbatches: the passes of each rank in its order, then the update.
 
-Passes are blocks: each is timed once, alone, and holds its rank until all of it has ended; so the
-result is an upper bound where the next pass could begin earlier. Values sent between stages overlap
-with compute, as the protocol allows. Gradients that are sent as soon as they are made overlap with
-the last backward pass, too: that pass and the update are one block.
+Passes are blocks: each is timed once, alone, and occupies its rank until all its tasks have ended.
+So the result is an upper bound if the next pass could begin earlier. Transfers between stages
+overlap computation as far as the protocol allows. Gradients that are reduced as soon as they are
+made also overlap the last backward pass: that pass and the update are a single block.
 """
 
 from __future__ import annotations
@@ -48,15 +48,18 @@ PASS_PHASES: dict[Pass, tuple[StepPhase, ...]] = {
     Pass.INPUT: (StepPhase.BACKWARD,),
     Pass.WEIGHT: (StepPhase.WEIGHT,),
 }
-"""The phases of each kind of pass, where the program has the halves of a backward pass."""
+"""The phases of each kind of pass, if the program has the halves of a backward pass."""
 
 TransferSeconds = Callable[[int, int, int], float]
-"""Seconds of handing bytes of every device to its twin: bytes, from stage, to stage."""
+"""Maps bytes per device, source stage and target stage to the seconds of the transfer.
+
+Each device sends its bytes to its peer on the other stage.
+"""
 
 
 @dataclass(frozen=True)
 class PassSpan:
-    """Passes of a stage done as one, with begin and end; ``name``: such as ``1F0``."""
+    """Passes of a stage that run as a single block, with begin and end; ``name``: e.g. ``1F0``."""
 
     name: str
     keys: tuple[PassKey, ...]
@@ -66,7 +69,7 @@ class PassSpan:
 
     @property
     def kind(self) -> Activity:
-        """Forward, backward (with its halves), or what is done once."""
+        """Forward, backward (including its halves), or once per step."""
         if self.action is None:
             return Activity.ONCE
         return Activity.FORWARD if self.action.kind is Pass.FORWARD else Activity.BACKWARD
@@ -83,7 +86,7 @@ TaskLabel = tuple[str, tuple[PassKey, ...], Action | None]
 
 @dataclass(frozen=True, eq=False)
 class PipelineTimeline:
-    """A simulated step with microbatches: the spans of each rank, in its order."""
+    """A simulated step with microbatches: the spans of each rank, in order."""
 
     passes: Passes
     order: PipelineSchedule
@@ -98,26 +101,26 @@ class PipelineTimeline:
 
     @property
     def idle_shares(self) -> tuple[float, ...]:
-        """For each rank its bubble: the share of time in which it does nothing."""
+        """The bubble of each rank: the share of the step in which it has no work."""
         whole = self.seconds
         busy = (sum(s.end_seconds - s.begin_seconds for s in spans) for spans in self.ranks)
         return tuple(max(0.0, 1 - seconds / whole) if whole else 0.0 for seconds in busy)
 
     def compute_seconds(self, rank: int) -> float:
-        """Seconds in which a rank computes."""
+        """Returns the seconds in which a rank computes."""
         return sum(self.alone[span.keys].compute_seconds for span in self.ranks[rank])
 
     def sent(self, rank: int) -> tuple[RequestSummary, ...]:
-        """Communication of a rank by request, the most exposed first.
+        """Returns the communication of a rank by request, the most exposed first.
 
-        Exposed seconds and those of compute add up to the time in which the rank is not idle.
+        Exposed seconds and compute seconds add up to the time outside the rank's bubble.
         """
         return sort_summaries(
             summary for span in self.ranks[rank] for summary in self.alone[span.keys].sent
         )
 
     def rows(self, rank: int) -> Iterator[StepTimelineRow]:
-        """Yields the timeline of a rank: its passes, and on streams the tasks of each."""
+        """Yields the timeline of a rank: its passes, and each pass's tasks on their streams."""
         for span in self.ranks[rank]:
             yield span.row
             for row in self.alone[span.keys].rows():
@@ -125,7 +128,7 @@ class PipelineTimeline:
 
     @cached_property
     def largest_moments(self) -> tuple[MemorySnapshot, ...]:
-        """For each rank the peak of memory, and what it consists of."""
+        """For each rank, the peak of memory and its breakdown."""
         return tuple(self._largest(rank) for rank in range(len(self.ranks)))
 
     def _largest(self, rank: int) -> MemorySnapshot:
@@ -135,7 +138,7 @@ class PipelineTimeline:
         return snapshot_memory(buffers, lives, lives.largest()[0])
 
     def held(self, rank: int) -> Iterator[tuple[BufferKind, float, float, int, str]]:
-        """Yields what a rank has in memory: kind, from when until when, bytes, and a name."""
+        """Yields the memory of a rank: for each entry its kind, begin, end, bytes and name."""
         passes, spans, end = self.passes, self.ranks[rank], self.seconds
         stages = sorted({key.stage for span in spans for key in span.keys})
         for kind, size, name in passes.state(stages):
@@ -181,11 +184,11 @@ def simulate_pipeline(
     prompt: bool = False,
     taken: float = 0.0,
 ) -> PipelineTimeline:
-    """Simulates a step in the order of a schedule; ``device`` does one microbatch.
+    """Simulates a step in the order of a schedule; ``device`` has the tasks of one microbatch.
 
-    ``order``: None for forward and backward in turn. ``prompt``: gradients of the last backward
-    pass are reduced during it. ``taken``: see ``simulate``. Raises InputError for passes that the
-    program does not separate, and for a deadlock of blocking transfers.
+    ``order``: None for forward and backward passes in turn. ``prompt``: gradients of the last
+    backward pass are reduced during it. ``taken``: see ``simulate``. Raises InputError for passes
+    that the program does not separate, and for a deadlock of blocking transfers.
     """
     order = order or one_f_one_b(1, microbatches)
     passes = Passes(device)
@@ -202,7 +205,7 @@ def _spans(
     begins: Sequence[float],
     ends: Sequence[float],
 ) -> Iterator[PassSpan]:
-    """Yields the spans of a rank; a task without a name is the rest of the one before."""
+    """Yields the spans of a rank; a task without a name is the rest of the previous task."""
     for at, task in enumerate(queue):
         if task in what:
             rest = queue[at + 1] if at + 1 < len(queue) else task
@@ -214,8 +217,8 @@ def _spans(
 class _PassGraph:
     """Passes of all ranks and transfers between them, as tasks.
 
-    Where a last backward pass and the update are one, values for other stages leave when the pass
-    would have ended alone: the rest is a task without a name.
+    If a last backward pass and the update are a single block, values for other stages are sent when
+    the pass would have ended alone: the rest of the block is a task without a name.
     """
 
     passes: Passes
@@ -230,7 +233,7 @@ class _PassGraph:
     handed: float = 0.0
 
     def written(self) -> tuple[list[list[int]], list[list[int]], list[float]]:
-        """Returns the predecessors of each task, the queue of each rank, and seconds."""
+        """Returns the predecessors of each task, the queue of each rank, and the tasks' seconds."""
         order = self.order
         graph = build_transfer_graph(order, self.protocol)
         _ = graph.tasks  # raises InputError for a deadlock
@@ -274,7 +277,7 @@ class _PassGraph:
         return self._handing(StageSend(source.stage, target.stage, PASS_PHASES[source.kind][0], 0))
 
     def _farther(self, before: list[list[int]]) -> None:
-        """Adds values sent to a stage that is not the next: no pass waits that need not."""
+        """Adds transfers to stages other than the next; only passes that read the values wait."""
         order, rank_of = self.order, self.order.rank_of
         for send in self.passes.device.handed:
             same = rank_of.get(send.source) == rank_of.get(send.target)
@@ -292,7 +295,7 @@ class _PassGraph:
                 self.seconds.append(0.0 if same else self._handing(send))
 
     def _once(self, before: list[list[int]], queues: list[list[int]]) -> None:
-        """Adds what is done once, at the begin and at the end of each rank."""
+        """Adds the work done once per step, at the begin and at the end of each rank."""
         places: dict[PassKey, int] = {}
         for when in (StepPhase.BEFORE, StepPhase.AFTER):
             for queue in queues:

@@ -1,7 +1,7 @@
-"""Predicts a step: times the program of a plan with seconds that the caller knows.
+"""Predicts a step: times the program of a plan with seconds that the caller provides.
 
-The caller decides where seconds come from: rooflines and prices before anything ran, or
-measurements of sections and collectives. All else follows from the program.
+The caller decides the source of the seconds: rooflines and prices before anything has run, or
+measurements of sections and collectives. The rest follows from the program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from synth.step.simulation.simulation import (
 
 @dataclass(frozen=True)
 class Sources:
-    """Seconds of a section on a device, of a redistribution, and of bytes from stage to stage."""
+    """Functions that return the seconds of sections, of redistributions and of stage transfers."""
 
     computing: SectionSeconds
     sending: RedistributionSeconds
@@ -47,11 +47,11 @@ class Sources:
 
 @dataclass(frozen=True)
 class StepRuntime:
-    """How a runtime carries a program out.
+    """Settings of a runtime that executes programs.
 
-    ``protocol``: of transfers between stages. ``taken``: the share of a device's cores that
-    collectives need while compute goes on. ``flash``: attention scores are never in memory.
-    ``whole``: sections are as long as they may be, else operations run one by one.
+    ``protocol``: the protocol of transfers between stages. ``taken``: the share of a device's cores
+    that collectives use while they overlap computation. ``flash``: attention scores are never in
+    memory. ``whole``: sections are as long as possible; otherwise operations run one by one.
     """
 
     overlap: Overlap = field(default_factory=Overlap)
@@ -63,9 +63,9 @@ class StepRuntime:
 
 @dataclass(frozen=True)
 class PipelineRank:
-    """Seconds and memory of one pipeline rank; its seconds add up to the step's.
+    """Seconds and memory of one pipeline rank; its seconds add up to those of the step.
 
-    ``stages`` is empty where there are none.
+    ``stages`` is empty if the step has no stages.
     """
 
     stages: tuple[int, ...]
@@ -92,7 +92,7 @@ class StepPrediction:
 
     @cached_property
     def ranks(self) -> tuple[PipelineRank, ...]:
-        """The ranks of the pipeline; one, if there is none."""
+        """The ranks of the pipeline; a single rank if there is no pipeline."""
         run = self.run
         if isinstance(run, DeviceTimeline):
             return (PipelineRank((), run.compute_seconds, run.sent, 0.0, run.largest_moment),)
@@ -109,7 +109,7 @@ class StepPrediction:
 
     @property
     def busiest(self) -> int:
-        """The rank that is idle least."""
+        """The rank with the smallest bubble."""
         return min(range(len(self.ranks)), key=lambda rank: self.ranks[rank].idle_seconds)
 
     @property
@@ -118,14 +118,14 @@ class StepPrediction:
         return max(range(len(self.ranks)), key=lambda rank: self.ranks[rank].moment.size_bytes)
 
     def rows(self, rank: int) -> Iterator[StepTimelineRow]:
-        """The timeline of a rank, with the tasks of its passes."""
+        """Yields the timeline of a rank, with the tasks of its passes."""
         if isinstance(self.run, DeviceTimeline):
             yield from self.run.rows()
         else:
             yield from self.run.rows(rank)
 
     def passes(self, rank: int) -> Iterator[StepTimelineRow]:
-        """The passes of a rank; none for a step without microbatches."""
+        """Yields the passes of a rank; none for a step without microbatches."""
         if isinstance(self.run, PipelineTimeline):
             yield from (span.row for span in self.run.ranks[rank])
 
@@ -136,9 +136,9 @@ def group_operations(
     runtime: StepRuntime,
     measured: Mapping[int, Estimate] = MappingProxyType({}),
 ) -> OperationGrouping:
-    """Groups operations into sections; to be shared where one program is timed several times.
+    """Returns a grouping of operations into sections, to share if a program is timed repeatedly.
 
-    ``measured``: seconds of operations of this very program, as ``OperationGrouping`` has them.
+    ``measured``: seconds of operations of the same program object, as in ``OperationGrouping``.
     """
     unstored = find_scores(program, plan.parts) if runtime.flash else ()
     return grouping_of(
@@ -153,7 +153,7 @@ def write_plan(
     runtime: StepRuntime,
     measured: Mapping[int, Estimate] = MappingProxyType({}),
 ) -> DeviceTasks:
-    """Writes the tasks of a plan as a runtime carries it out; ``measured``: as for grouping."""
+    """Writes the tasks of a plan as a runtime executes it; ``measured``: as for grouping."""
     program = apply(step, plan)
     grouping = group_operations(plan, program, runtime, measured)
     seconds = sources.computing, sources.sending
@@ -171,8 +171,8 @@ def predict_step(
 ) -> StepPrediction:
     """Simulates the program of a plan; ``step`` is prepared for the plan.
 
-    ``grouping`` is that of the same program, to save computing it again. Raises InputError for a
-    schedule with passes that the program does not separate, and for a deadlock of blocking
+    ``grouping``: the grouping of the same program, if the caller already has it. Raises InputError
+    for a schedule with passes that the program does not separate, and for a deadlock of blocking
     transfers.
     """
     runtime = runtime or StepRuntime()
@@ -183,7 +183,7 @@ def predict_step(
 
 
 def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
-    """Seconds that a device of each rank computes in a step, and how many were measured."""
+    """Returns the compute seconds of a step, summed over ranks, and how many were measured."""
     whole = measured = 0.0
     for task in prediction.device.tasks:
         if not task.request:
@@ -201,7 +201,7 @@ def predict_tasks(
     handing: TransferSeconds,
     runtime: StepRuntime,
 ) -> StepPrediction:
-    """Simulates a device, or all stages doing its tasks in the order of a schedule."""
+    """Simulates a device, or all stages that run its tasks in the order of a schedule."""
     if microbatches == 1:
         return StepPrediction(device, simulate(device, runtime.taken))
     timeline = simulate_pipeline(

@@ -1,12 +1,14 @@
-"""Values that need not stay in memory, as the kernels that read them make them again.
+"""Finds values that need not stay in memory because the kernels that read them recompute them.
 
-A layer's derivative reads many values that come of others element by element: casts, masks, the
-inside of a normalisation or of an activation function. The kernel that reads one can make it on the
-way, so compilers keep the fewest bytes from which all that is read can be made without a product, a
-reduction or a message: see ``min_cut_rematerialization_partition`` in PyTorch's
+A layer's derivative reads many values that are computed elementwise from others: casts, masks, the
+inside of a normalisation or of an activation function. The kernel that reads such values can
+recompute them. So compilers keep the fewest bytes from which all values that are read can be
+computed without a product, a reduction or communication: see
+``min_cut_rematerialization_partition`` in PyTorch's
 ``torch._functorch.partitioners``, and He and Yu, "Transcending Runtime-Memory Tradeoffs in
-Checkpointing by being Fusion Aware" (MLSys 2023, mlsys.org/virtual/2023/poster/2464). A bf16 value
-whose float32 copy is read is kept as bf16; of ``silu(gate) * up`` are kept ``gate`` and ``up``.
+Checkpointing by being Fusion Aware" (MLSys 2023, mlsys.org/virtual/2023/poster/2464). For example,
+a bf16 value whose float32 copy is read is kept as bf16, and ``silu(gate) * up`` is recomputed from
+``gate`` and ``up``.
 """
 
 from __future__ import annotations
@@ -36,24 +38,25 @@ from synth.step.sharding.program import (
 )
 
 KEPT_COST, WRITE_COST, READ_COST = 16, 18, 2
-"""Costs of keeping a byte: one that a product wrote, one that a kernel writes only for this, and
-one that is in memory anyway. Among values of similar size the first is kept. (In PyTorch's
-partitioner a byte that is only written for this costs twice as much, and may need more memory.)"""
+"""Costs of keeping a byte: a byte that a product wrote, a byte that a kernel writes only for this
+purpose, and a byte that is in memory anyway. Among values of similar size, a product's is kept. (In
+PyTorch's partitioner a byte written only for this purpose costs twice as much, which can need more
+memory.)"""
 
 N = TypeVar("N", bound=Hashable)
 
 RECOMPUTABLE = ARITHMETIC | MOVED
-"""Primitives that a kernel computes for an element on the way."""
+"""Primitives that a kernel can compute for single elements when it reads them."""
 
 
 def find_fewest_bytes(
     made_of: Mapping[N, Collection[N]], sizes: Mapping[N, int], wanted: Collection[N]
 ) -> frozenset[N]:
-    """Returns the values of least total size from which all ``wanted`` can be made.
+    """Returns the values of least total size from which all ``wanted`` can be computed.
 
-    ``made_of`` says which values can be made again, and from what; all others must be kept. Of
-    several such sets it is the one nearest to what is wanted. It is a minimum cut between the
-    wanted values and those that cannot be made.
+    ``made_of`` maps each value that can be recomputed to its sources; all others must be kept. Of
+    several minimal sets, returns the set nearest to the wanted values. It is a minimum cut between
+    the wanted values and the values that cannot be recomputed.
 
     >>> sizes = {"bf16": 2, "f32": 4, "square": 4}
     >>> find_fewest_bytes({"f32": ["bf16"], "square": ["f32"]}, sizes, ["f32", "square"])
@@ -82,7 +85,7 @@ def find_fewest_bytes(
 
 
 def _paths(capacity: Mapping[object, Mapping[object, int]]) -> dict[object, object]:
-    """Returns the predecessor of each node reached over edges with capacity; breadth first."""
+    """Returns the predecessor of each node reachable over edges with capacity, breadth first."""
     before: dict[object, object] = {"from": None}
     queue: deque[object] = deque(["from"])
     while queue and "to" not in before:
@@ -108,11 +111,11 @@ def find_recomputed(
     bytes_of: Callable[[Type, Sharding], int],
     sizes: Mapping[str, int],
 ) -> Mapping[Key, tuple[Key, ...]]:
-    """Returns what a loop's body need not keep for later, with what each is made from.
+    """Returns the values that a loop's body need not keep for later, each with its sources.
 
-    ``inputs`` of the body with their bytes, 0 if they are kept anyway; ``sizes``: those of axes, as
-    a redistribution without communication can be made again, too. Among values of similar size,
-    those are kept that products wrote anyway.
+    ``inputs``: inputs of the body with their bytes, 0 if they are kept in any case. ``sizes``:
+    sizes of axes, because a redistribution without communication can also be recomputed. Among
+    values of similar size, values that products wrote are kept.
     """
     made_of: dict[Key, tuple[Key, ...]] = {}
     known = {key: KEPT_COST * size for key, size in inputs.items()}
@@ -164,13 +167,14 @@ def find_kernel_recomputed(
     gone: Collection[Key] = (),
     absent: Collection[str] = (),
 ) -> Mapping[Key, tuple[Key, ...]]:
-    """Returns what one kernel makes and others read without storing it, and from what it is made.
+    """Returns the values that a kernel makes for others without storing them, with their sources.
 
-    A kernel is what a device does between two products, loops or messages. What these read is in
-    memory, and so are ``ends``; of all else the fewest bytes are kept from which later kernels can
-    compute what they read: at most what the kernel itself read, so that no chain gets longer.
-    ``gone``: ends that readers after the program compute again; if no kernel of the program reads
-    them, from nothing here. ``absent``: inputs that are themselves computed again.
+    A kernel is a device's work between two products, loops or redistributions. Values that these
+    read are in memory, and so are ``ends``. Of all other values, the fewest bytes are kept from
+    which later kernels can compute the values that they read: at most the values that the kernel
+    itself read, so that no chain gets longer. ``gone``: ends that readers after the program
+    recompute; if no kernel of the program reads them, they have no sources here. ``absent``: inputs
+    that are recomputed themselves.
     """
     kernels = _Kernels(program, {*ends}.difference(gone), sizes)
     recomputed: dict[Key, tuple[Key, ...]] = {key: () for key in gone if not kernels.needs(key)}
@@ -195,14 +199,16 @@ def find_kernel_recomputed(
         kept = find_fewest_bytes(made_of, known, wanted)
         again = {key: _sources_of(key, made_of, kept) for key in wanted if key not in kept}
         recomputed |= again
-        # A kernel that begins later may make some of these; it must not compute them again.
+        # A kernel that begins later may make some of these sources; they must not be recomputed.
         kernels.stored.update(chain.from_iterable(again.values()))
     return recomputed
 
 
 class _Kernels:
-    """A program as kernels, each a list of what it makes: a key, its sources, and whether it may be
-    made again. ``stored``: the values that are in memory whatever kernels compute again.
+    """A program as kernels.
+
+    ``members``: for each kernel, the values that it makes: a key, its sources, and whether it can
+    be recomputed. ``stored``: the values that are in memory whatever kernels recompute.
     """
 
     def __init__(self, program: StepProgram, ends: set[Key], sizes: Mapping[str, int]) -> None:
@@ -222,21 +228,21 @@ class _Kernels:
                 self.stored.add(source)
 
     def crossing(self, number: int) -> list[Key]:
-        """The values that a kernel makes and another reads."""
+        """Returns the values that a kernel makes and another kernel reads."""
         made = (key for key, _, _ in self.members[number])
         return [key for key in made if self._readers.get(key, set()) - {number}]
 
     def needs(self, key: Key) -> bool:
-        """Whether an instruction reads a value outside of the kernel that makes it."""
+        """Whether an instruction outside the kernel that makes a value reads it."""
         return key in self.stored or bool(self._readers.get(key, set()) - {self._made.get(key)})
 
     def cost(self, key: Key, number: int) -> int:
-        """The cost of keeping a byte that a kernel reads; low if later kernels read it anyway."""
+        """Returns the cost of keeping a byte that a kernel reads; low if later kernels read it."""
         later = self._last[key] > self._ended[number]
         return READ_COST if later or key not in self._made else KEPT_COST
 
     def typed(self, key: Key) -> tuple[Type, Sharding]:
-        """The type and sharding of a value."""
+        """Returns the type and sharding of a value."""
         return self._types[key[0]], key[1]
 
     def _read(self, program: StepProgram) -> None:
@@ -281,14 +287,14 @@ class _Kernels:
 
 
 def _is_view(instruction: StepInstruction) -> bool:
-    """Whether an instruction only renames what is in memory."""
+    """Whether an instruction only renames a value in memory."""
     return isinstance(instruction, RedistributedValue) or (
         isinstance(instruction, LocalOperation) and renames(instruction.operation)
     )
 
 
 def _is_alone(instruction: StepInstruction, sizes: Mapping[str, int]) -> bool:
-    """Whether an instruction is a kernel of its own."""
+    """Whether an instruction is a separate kernel."""
     match instruction:
         case LocalOperation():
             return instruction.body is not None or instruction.operation.primitive in MULTIPLIED

@@ -21,9 +21,9 @@ from synth.step.simulation.memory import (
 
 
 class Activity(Enum):
-    """Kind of a row of a timeline: a pass of a stage, or a task of a stream.
+    """The kind of a row of a timeline: a pass of a stage, or a task of a stream.
 
-    Only drawings separate exposed communication, during which nothing is computed.
+    Only drawings distinguish exposed communication, during which the device does not compute.
     """
 
     FORWARD = "forward"
@@ -37,7 +37,7 @@ class Activity(Enum):
 
 @dataclass(frozen=True)
 class StepTimelineRow:
-    """A task on the timeline, or several as one: ``parts`` are then shares of time by kind."""
+    """A task on the timeline, or several joined; then ``parts`` are shares of time by kind."""
 
     stream: str
     name: str
@@ -47,14 +47,14 @@ class StepTimelineRow:
     parts: tuple[tuple[Activity, float], ...] = ()
 
     def later(self, seconds: float) -> StepTimelineRow:
-        """The same row, ``seconds`` later."""
+        """Returns the same row, ``seconds`` later."""
         begin, end = self.begin_seconds + seconds, self.end_seconds + seconds
         return StepTimelineRow(self.stream, self.name, begin, end, self.kind, self.parts)
 
 
 @dataclass(frozen=True)
 class RequestSummary:
-    """All redistributions with one request: how many, their seconds, and exposed seconds."""
+    """All redistributions with the same request: their number, seconds, and exposed seconds."""
 
     request: str
     times: int
@@ -63,12 +63,12 @@ class RequestSummary:
 
     @property
     def hidden(self) -> float:
-        """The share of its time during which something is computed; 1 if it takes no time."""
+        """The share of its time during which the device computes; 1 if it takes no time."""
         return 1 - self.exposed_seconds / self.seconds if self.seconds else 1.0
 
 
 def sort_summaries(summaries: Iterable[RequestSummary]) -> tuple[RequestSummary, ...]:
-    """Adds up summaries of one request; the most exposed come first."""
+    """Adds up the summaries of each request; the most exposed come first."""
     totals: dict[str, RequestSummary] = {}
     for summary in summaries:
         total = totals.setdefault(summary.request, RequestSummary(summary.request, 0, 0.0, 0.0))
@@ -96,20 +96,20 @@ class DeviceTimeline:
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Seconds of computing, including the slowdown by simultaneous communication."""
+        """Seconds of computation, including the slowdown by simultaneous communication."""
         numbers = range(len(self.device.tasks))
         return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
 
     @property
     def busy_seconds(self) -> Mapping[str, float]:
-        """Seconds of each stream in which it does something."""
+        """Seconds in which each stream is busy."""
         return {stream: sum(map(self.took, queue)) for stream, queue in self.device.streams.items()}
 
     @cached_property
     def sent(self) -> tuple[RequestSummary, ...]:
         """Communication by request, the most exposed first.
 
-        The exposed seconds and those of compute add up to the step's.
+        The exposed seconds and the compute seconds add up to those of the step.
         """
         return sort_summaries(
             RequestSummary(task.request, 1, self.took(number), self.exposed.get(number, 0.0))
@@ -119,21 +119,21 @@ class DeviceTimeline:
 
     @cached_property
     def exposed(self) -> Mapping[int, float]:
-        """Seconds for which each task sends while nothing is computed."""
+        """Seconds in which each task communicates while the device does not compute."""
         exposed: dict[int, float] = {}
         for task, seconds in self._exposed():
             exposed[task] = exposed.get(task, 0.0) + seconds
         return exposed
 
     def took(self, task: int) -> float:
-        """Seconds from its begin to its end."""
+        """Returns the seconds from the begin of a task to its end."""
         return self.ends[task] - self.begins[task]
 
     def _exposed(self) -> Iterator[tuple[int, float]]:
-        """Yields the tasks that send while nothing is computed, and for how long.
+        """Yields the tasks that communicate while the device does not compute, with their seconds.
 
-        A wait is charged to the task that ended last, and so on from there back to the end of the
-        compute task before.
+        A wait is charged to the task that ended last, then to the task for which that task waited,
+        and so on back to the end of the previous compute task.
         """
         begins, ends, tasks = self.begins, self.ends, self.device.tasks
         queue = self.device.streams[COMPUTE]
@@ -159,12 +159,12 @@ class DeviceTimeline:
 
     @cached_property
     def lives(self) -> BufferLifetimes:
-        """When each buffer is in memory."""
+        """The lifetimes of the buffers."""
         return lifetimes_of(self.device, self.begins, self.ends)
 
     @cached_property
     def largest_moment(self) -> MemorySnapshot:
-        """The peak of memory, and what it consists of."""
+        """The peak of memory and its breakdown."""
         return self.memory_at(self.lives.largest()[0])
 
     @cached_property
@@ -173,12 +173,12 @@ class DeviceTimeline:
         return self.lives.largest()[1]
 
     def memory_at(self, seconds: float) -> MemorySnapshot:
-        """What is in memory at a moment."""
+        """Returns the memory at a moment."""
         buffers = [(each.kind, each.name, each.size_bytes) for each in self.device.buffers]
         return snapshot_memory(buffers, self.lives, seconds)
 
     def rows(self) -> Iterator[StepTimelineRow]:
-        """Yields every task that takes time, stream by stream, in its order."""
+        """Yields every task that takes time, stream by stream, in order."""
         tasks = self.device.tasks
         for stream, queue in self.device.streams.items():
             for task in queue:
@@ -192,10 +192,10 @@ class DeviceTimeline:
 def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) -> DeviceTimeline:
     """Times the tasks of a device, each as early as possible.
 
-    ``taken``: the share of cores that a redistribution needs while compute goes on. Both are then
-    slower while both go on (``time_with_contention``): at 0.1 by 1/11 and more. ``threads``: they
-    are threads of one core, which its scheduler shares: what needs less than half of it is not
-    slower, and compute has the rest, at 0.1 nine tenths.
+    ``taken``: the share of cores that a redistribution uses while it overlaps computation. Both are
+    then slower while they overlap (``time_with_contention``): by at least 1/11 at 0.1.
+    ``threads``: both are threads on one core that its scheduler shares. A thread that needs less
+    than half of the core is not slower, and computation gets the rest: nine tenths at 0.1.
     """
     if not 0 <= taken < 1:
         raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")

@@ -1,8 +1,8 @@
-"""Seconds before anything ran: rooflines of a device, and prices on a machine.
+"""Predicted seconds before anything has run: rooflines of a device, and prices on a machine.
 
-Sections are as fast as the device's rates say, with an interval. Redistributions take the price of
-their requests as advised, one after the other: the runtime's own choice, or a proved program that
-surely gains. Bytes go from stage to stage link by link.
+The seconds of sections follow from the device's rates, with an interval. The seconds of a
+redistribution are the sum of the prices of its requests as advised: the runtime's default, or a
+proved program that is surely faster. Transfers between stages are priced link by link.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Rooflines:
         return section_estimate(section, self.device, self.scores)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate]:
-        """Estimates of its products of matrices, and of what is between them."""
+        """Returns estimates of a section's products of matrices, and of the rest of it."""
         return section_parts(section, self.device, self.scores)
 
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:
-    """Makes sources of both, with the likely seconds of estimates."""
+    """Returns sources from both, with the likely seconds of each estimate."""
     return Sources(lambda section: computing(section).seconds, network.sending, network.handing)
 
 
 def scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
-    """Multiplies seconds of computing, and those of communication, by factors."""
+    """Returns sources whose seconds of computation and of communication are scaled by factors."""
     return replace(
         sources,
         computing=lambda section: computing * sources.computing(section),

@@ -1,8 +1,8 @@
-"""Coarsens a timeline for a drawing: rows too short to be seen are drawn as one.
+"""Coarsens a timeline for a drawing: rows too short to be visible are joined.
 
-Rows are joined along their stream: those of one kind if no visible gap is between them, those of
-different kinds if they are too short to be seen. Nothing is left out for being short, as a drawing
-would show that as idle.
+Rows are joined along their stream: rows of the same kind if there is no visible gap between them,
+and rows of different kinds if they are too short to be visible. Short rows are never left out,
+because a drawing would then show them as idle time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from synth.step.simulation.simulation import Activity, DeviceTimeline, StepTimel
 
 
 def list_spans(prediction: StepPrediction, most: int) -> list[list[StepTimelineRow]]:
-    """Returns for each rank its passes, at most three quarters of all, and the busiest's streams.
+    """Returns the passes of each rank, and the streams of the busiest rank.
 
-    If there are more lines than ``most``, each is one span.
+    Passes take at most three quarters of the ``most`` spans. If there are more lines than ``most``,
+    each line is a single span.
     """
     lines = [list(prediction.passes(rank)) for rank in range(len(prediction.ranks))]
     drawn = coarsen_lines(lines, most * 3 // 4, prediction.seconds)
@@ -33,7 +34,7 @@ def list_spans(prediction: StepPrediction, most: int) -> list[list[StepTimelineR
 
 
 def _tasks(prediction: StepPrediction, most: int) -> Iterator[StepTimelineRow]:
-    """Yields the tasks of the busiest rank; with many passes, few rows for each kind of pass."""
+    """Yields the tasks of the busiest rank; if it has many passes, few rows for each pass."""
     if isinstance(prediction.run, DeviceTimeline):
         yield from split_communication(prediction.run.rows())
         return
@@ -52,9 +53,9 @@ def _streams_of(run: DeviceTimeline, most: int) -> list[list[StepTimelineRow]]:
 
 
 def split_communication(rows: Iterable[StepTimelineRow]) -> Iterator[StepTimelineRow]:
-    """Yields the tasks of a device, with communication cut where compute begins or ends.
+    """Yields the tasks of a device, with communication cut where computation begins or ends.
 
-    The parts during which nothing is computed are exposed; all parts keep the name.
+    The pieces during which the device does not compute are exposed; all pieces keep the name.
     """
     rows = list(rows)
     computing = (
@@ -69,7 +70,7 @@ def split_communication(rows: Iterable[StepTimelineRow]) -> Iterator[StepTimelin
 
 
 def _merge_intervals(intervals: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Merges intervals that touch each other; they come in order."""
+    """Merges intervals that touch or overlap; the intervals must be sorted."""
     last: tuple[float, float] | None = None
     for begin, end in intervals:
         if last is not None and begin <= last[1]:
@@ -85,7 +86,7 @@ def _merge_intervals(intervals: Iterable[tuple[float, float]]) -> Iterator[tuple
 def _cut_row(
     row: StepTimelineRow, busy: Sequence[tuple[float, float]]
 ) -> Iterator[StepTimelineRow]:
-    """Cuts a row of communication at the intervals in which something is computed."""
+    """Cuts a row of communication at the intervals in which the device computes."""
     now = row.begin_seconds
     first = max(0, bisect_right(busy, (now, inf)) - 1)
     for begin, end in busy[first:]:
@@ -101,7 +102,7 @@ def _cut_row(
 
 
 def _group_by_stream(rows: Iterable[StepTimelineRow]) -> list[list[StepTimelineRow]]:
-    """Makes a line of each stream; a pass has tasks of all streams."""
+    """Groups rows into a line for each stream; a pass has tasks on all streams."""
     ordered = sorted(rows, key=lambda row: (row.stream, row.begin_seconds))
     return [list(line) for _, line in groupby(ordered, key=lambda row: row.stream)]
 
@@ -109,11 +110,11 @@ def _group_by_stream(rows: Iterable[StepTimelineRow]) -> list[list[StepTimelineR
 def coarsen_lines(
     lines: Sequence[Sequence[StepTimelineRow]], most: int, seconds: float
 ) -> list[list[StepTimelineRow]]:
-    """Joins rows until all lines together have at most ``most``, all equally coarse."""
+    """Joins rows, equally coarsely in all lines, until there are at most ``most`` in total."""
     spans = [
         [_Span(at, at + 1, frozenset([row.kind])) for at, row in enumerate(line)] for line in lines
     ]
-    moments = 4.0 * most
+    moments = 4.0 * most  # starts too fine, and coarsens step by step until the rows fit
     while sum(map(len, spans)) > most and moments > 0.5:
         spans = [
             list(_join_spans(line, fine, seconds / moments))
@@ -137,7 +138,7 @@ class _Span(NamedTuple):
 def _join_spans(
     rows: Sequence[StepTimelineRow], spans: Sequence[_Span], seen_seconds: float
 ) -> Iterator[_Span]:
-    """Joins spans of a line where what is between them would not be seen."""
+    """Joins spans of a line if a gap or a change between them would not be visible."""
     last: _Span | None = None
     for span in spans:
         if last is None:

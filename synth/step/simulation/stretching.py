@@ -1,8 +1,8 @@
-"""Stretches a device of five stages to one of more: all stages between the ends do the same.
+"""Stretches a device of five stages to more stages: all stages between the ends do the same work.
 
-A pipeline of 96 stages has 94 whose layers are alike, and cutting, applying and grouping each is
-most of a simulation. So five stages are written out: the first, the one after it, one between, the
-one before the last, and the last. A longer pipeline repeats the third as often as it needs.
+A pipeline of 96 stages has 94 stages with equal layers, and most of the time of a simulation is
+spent to shard, apply and group each of them. So five stages are written out: the first, the second,
+a middle stage, the last but one, and the last. A longer pipeline repeats the middle stage.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from synth.step.sharding.program import EVERYWHERE
 from synth.step.simulation.device import Buffer, DeviceTasks, StageSend, Task
 
 WRITTEN_STAGES = 5
-"""Stages that are written out: each has the neighbours that it has in a longer pipeline."""
+"""Number of stages that are written out: enough that each has the neighbours it has in a longer
+pipeline."""
 
 Places = dict[tuple[int, int], int]
-"""The number of a task or buffer in the longer device, by its number and stage here."""
+"""The number of a task or buffer in the longer device, by its number in the short device and its
+stage in the longer."""
 
 
 def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
     """Stretches a device of ``WRITTEN_STAGES`` stages to ``stages``.
 
     Returns None if a stage depends on more than its neighbours: on values sent farther than to the
-    next, other than from one end to the other, or on what is done everywhere from one stage.
+    next stage, except between the two ends, or if work that runs everywhere depends on a stage.
     """
     originals = [0, 1, *[2] * (stages - WRITTEN_STAGES + 1), WRITTEN_STAGES - 2, WRITTEN_STAGES - 1]
     handed = dict(_stretch_sends(device, stages))
@@ -69,7 +71,7 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
 
 
 def _stages(stage: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The stages that copy a stage; what is everywhere is there once."""
+    """Returns the stages that copy a stage; work that runs everywhere is not copied."""
     return (EVERYWHERE,) if stage == EVERYWHERE else copies[stage]
 
 
@@ -82,9 +84,10 @@ def _is_between_ends(send: StageSend) -> bool:
 
 
 def _stretch_sends(device: DeviceTasks, stages: int) -> Iterator[tuple[StageSend, int]]:
-    """Yields what goes from stage to stage; copies between the ends hand on to their next."""
+    """Yields the transfers between stages; each copy of the middle stage sends to the next copy."""
     more = stages - WRITTEN_STAGES
     for send, size in device.handed.items():
+        # Stages after the middle stage, which is 2, shift by the number of its extra copies.
         source, target = (end + more * (end > 2) for end in (send.source, send.target))
         if {send.source, send.target} == {2, 3}:
             for step in range(more + 1):

@@ -1,4 +1,4 @@
-"""A simulated step as a trace for ui.perfetto.dev: ranks are processes, streams threads."""
+"""Writes a simulated step as a trace for ui.perfetto.dev: ranks are processes, streams threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.step.simulation.predicting import StepPrediction
 from synth.step.simulation.simulation import StepTimelineRow
 
 MOST_EVENTS = 20_000
-"""With more events, ranks of a pipeline show their passes only, not the tasks of these."""
+"""With more events, the ranks of a pipeline show only their passes, without tasks."""
 
 
 def write_trace(name: str, prediction: StepPrediction) -> str:
@@ -33,7 +33,7 @@ def write_trace(name: str, prediction: StepPrediction) -> str:
 
 
 def _events(ranks: list[list[StepTimelineRow]]) -> Iterator[Event]:
-    """Numbers all threads differently: viewers take ids for those of an operating system."""
+    """Yields events with unique thread ids: viewers treat ids as those of an operating system."""
     first = len(ranks) + 1
     for rank, rows in enumerate(ranks):
         pid = rank + 1

@@ -1,9 +1,9 @@
-"""Prices many plans of one model at once, composed of what their parts do in two layers.
+"""Prices many plans of one model at once, composed of parts read from a step of two layers.
 
-``reading`` writes the inside of a stage out once for each way to cut it, and ``inside`` is what it
-reads; ``staged`` is a recipe by its stages and ranks, ``sending`` seconds of gradients and
-parameters, ``composer`` seconds and memory, and ``clock`` times the passes of many plans at once in
-the order of their schedule:
+``writing`` writes out the inside of a stage once for each way to shard it; ``reading`` reads it
+into an ``inside``. ``staged`` describes a recipe by its stages and ranks, ``sending`` computes the
+seconds of gradients and parameters, and ``composer`` seconds and memory. ``clock`` times the passes
+of many plans at once in the order of their schedule:
 
 >>> from synth.step.search.composing.clock import PassSeconds, time_plans, lay_out_stages
 >>> each, links = (1.0, 1.0, 1.0), [0.0, 0.0, 0.0]

@@ -1,8 +1,8 @@
 """Balances layers over stages: the ends of a model may take as long as several layers.
 
-Layers are alike, so each but the first of a stage goes to the rank that has least to do. Seconds of
-ranks depend only on the placement of the axes that divide the inside of a stage, so a family of
-plans has few cuts.
+Layers are alike, so each layer after the first of a stage goes to the rank with the least work. The
+seconds of ranks depend only on the placement of the axes that divide the inside of a stage, so a
+family of plans has few distinct divisions of layers.
 
 >>> from synth.step.search.composing.inside import ModelPart
 >>> balance_layers(8, 4, 1, {ModelPart.FIRST: 0.0, ModelPart.LAYER: 1.0, ModelPart.LAST: 1.5})
@@ -28,27 +28,27 @@ from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import share_layers
 
 LEAST_GAIN = 0.01
-"""The share of the slowest rank's seconds that an uneven cut must save."""
+"""The share of the slowest rank's seconds that an uneven division must save."""
 
 Layers = tuple[int, ...]
-"""Layers of each stage; empty for as equal as possible."""
+"""Number of layers of each stage; empty if stages are as equal as possible."""
 
 Rows = tuple[Row, ...]
-"""Rows of the axes that divide the inside of a stage, in their order."""
+"""Rows of the axes that divide the inside of a stage, in the order of the axes."""
 
 
 @dataclass
 class LayerBalancer:
-    """Balances layers of plans by the seconds of ranks, within the memory of a device."""
+    """Balances the layers of plans by the seconds of ranks, within the memory of a device."""
 
     composed: Composition
     memory_bytes: float
     _known: dict[tuple[InsideKey, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
-        """Yields the same plans with the fastest cut of their layers, where that pays and fits.
+        """Yields the same plans with the fastest division of layers, if it saves time and fits.
 
-        A recipe that cannot be composed stays as it is; the search reports it.
+        A recipe that cannot be composed is unchanged; the search reports it.
         """
         recipe = family.recipe
         if dict(recipe.axes).get(PIPE, 1) == 1:
@@ -79,7 +79,7 @@ class LayerBalancer:
         return self.composed.composer.size_bytes(recipe) <= self.memory_bytes
 
     def _fastest(self, plan: StagedRecipe, rows: Rows) -> Layers:
-        """The fastest layers of each stage; empty to keep them as equal as possible."""
+        """Returns the fastest layers of each stage; empty to keep them as equal as possible."""
         axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
         forward, backward = self.composed.working(plan, dict(zip(axes, rows, strict=True)))
         layout = plan.layout
@@ -98,7 +98,7 @@ class LayerBalancer:
 
 
 def _group_by_inside(family: Family) -> Mapping[Rows, list[int]]:
-    """The indices of a family's plans, by the rows of the axes that divide the inside."""
+    """Groups the indices of a family's plans by the rows of the axes that divide the inside."""
     inside = [name in INSIDE and size > 1 for name, size in family.recipe.axes]
     places_by_rows: defaultdict[Rows, list[int]] = defaultdict(list)
     for place, matrix in enumerate(family.matrices):
@@ -116,10 +116,11 @@ def balance_layers(
 ) -> tuple[Layers, float]:
     """Returns the fastest layers of each stage, and the seconds of the slowest rank.
 
-    Greedy: each layer but the first of a stage goes to the rank that has least to do; of equal ones
-    to the earlier, for whose passes fewer wait. No rank gets far less than the mean, so layers up
-    to that are dealt at once. A rank's layers are divided among its chunks as equally as possible,
-    at least one for each stage. ``folded``: the last stage is on the first rank, as in a V.
+    Greedy: each layer after the first of a stage goes to the rank with the least work; of equal
+    ranks to the earliest, because fewer passes wait for its passes. No rank gets far less than the
+    mean, so the layers up to near the mean are assigned at once. A rank's layers are divided among
+    its chunks as equally as possible, with at least one layer for each stage. ``folded``: the last
+    stage is on the first rank, as in a V-shaped schedule.
     """
     layer = seconds[ModelPart.LAYER]
     ends = [0.0] * ranks

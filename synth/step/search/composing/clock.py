@@ -1,10 +1,11 @@
-"""Times the passes of plans in the order of a schedule, or bounds them without a clock.
+"""Times the passes of plans in the order of a schedule, or bounds them without a schedule.
 
-A stage has some layers; the first also has what comes before them, the last what comes after, which
-for a large vocabulary is as much as several layers. Most stages are alike, so plans are described
-by *kinds* of stages and of ranks (``lay_out_stages``). The lower bound needs no clock: a rank waits
-for the stages before its own, does all its passes, and those stages end after it. Four equal stages
-and eight microbatches by 1F1B attain it:
+Each stage has some layers. The first stage also has the operations before the layers, and the last
+stage the operations after them, which take as long as several layers if the vocabulary is large.
+Most stages are alike, so plans are described by *kinds* of stages and of ranks
+(``lay_out_stages``). The lower bound needs no schedule: a rank waits for the stages before its own,
+runs all its passes, and those stages finish after it. Four equal stages and eight microbatches
+under 1F1B attain the bound:
 
 >>> each = (1.0, 1.0, 1.0)
 >>> links = [0.0, 0.0, 0.0]
@@ -46,11 +47,11 @@ from synth.step.schedules import (
 from synth.step.search.composing.inside import ModelPart
 
 Structure = tuple[int, str, int, int]
-"""Pipeline ranks, schedule, microbatches, chunks: which passes there are, and their order."""
+"""Pipeline ranks, schedule, microbatches, chunks: these determine the passes and their order."""
 
 
 StageKind = tuple[float, bool, bool]
-"""A kind of stage: how many layers, whether it is the first, and whether the last."""
+"""A kind of stage: its number of layers, whether it is the first, and whether it is the last."""
 
 KindValues = tuple[float, ...]
 """A value for each kind of stages or of ranks."""
@@ -75,13 +76,13 @@ class StageLayout:
 
     @cached_property
     def _counted(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each rank the number of its stages of each kind."""
+        """For each rank, the number of its stages of each kind."""
         counts = (Counter(self.kind_of[stage] for stage in stages) for stages in self.of_rank)
         return tuple(tuple(sorted(count.items())) for count in counts)
 
     @cached_property
     def ranks(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The distinct kinds of ranks: how many stages of each kind they have."""
+        """The distinct kinds of ranks: pairs of a kind of stage and the number of such stages."""
         return tuple(dict.fromkeys(self._counted))
 
     @cached_property
@@ -96,8 +97,8 @@ class StageLayout:
 
     @cached_property
     def turns(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """The last rank of each run of ranks of one kind, and for each kind the number of stages
-        before that rank's own.
+        """The last rank of each run of ranks of one kind, with the number of stages of each kind
+        that come before that rank's own.
         """
         kinds = self.rank_kind_of
         last = [rank for rank, kind in enumerate(kinds) if kinds[rank + 1 : rank + 2] != (kind,)]
@@ -105,7 +106,7 @@ class StageLayout:
         return tuple((rank, tuple(map(self.kind_of[:rank].count, stage_kinds))) for rank in last)
 
     def of_stages(self, values: Mapping[ModelPart, float]) -> KindValues:
-        """Sums the values of parts for each kind of stages."""
+        """Returns the sum of the values of its parts for each kind of stage."""
         return tuple(
             first * values[ModelPart.FIRST]
             + layers * values[ModelPart.LAYER]
@@ -114,11 +115,11 @@ class StageLayout:
         )
 
     def of_ranks(self, stages: KindValues) -> KindValues:
-        """Sums the values of kinds of stages for each kind of ranks."""
+        """Returns the sum of the values of its stages for each kind of rank."""
         return tuple(sum(times * stages[kind] for kind, times in counts) for counts in self.ranks)
 
     def of_last(self, stages: KindValues) -> KindValues:
-        """The value of each kind of ranks' first stage, whose backward pass is its last."""
+        """Returns the value of each rank kind's first stage, whose backward pass is its last."""
         return tuple(stages[self.kind_of[rank]] for rank in self.firsts)
 
 
@@ -131,9 +132,9 @@ def lay_out_stages(
     *,
     folded: bool = False,
 ) -> StageLayout:
-    """Lays stages out on ranks in turn, ``chunks`` on each, with ``stage_layers`` or equal layers.
+    """Assigns stages to ranks in turn, ``chunks`` to each, with ``stage_layers`` or equal layers.
 
-    ``folded``: stages go down the ranks and back up, as those of a V-shaped schedule.
+    ``folded``: stages go down the ranks and back up, as in a V-shaped schedule.
     """
     count = ranks * chunks
     sizes: Sequence[float] = stage_layers or (layers / count,) * count
@@ -147,9 +148,11 @@ def lay_out_stages(
 
 @dataclass(frozen=True)
 class PassSeconds:
-    """Seconds of a plan: of a microbatch's ``forward`` and ``backward`` pass by kind of stage; by
-    kind of rank of one microbatch (``busy``) and of what is done ``once``; and of handing values
-    from each rank to the next (``handed``).
+    """Seconds of a plan's passes and transfers.
+
+    By kind of stage: the ``forward`` and the ``backward`` pass of one microbatch. By kind of rank:
+    all passes of one microbatch (``busy``), and the work done ``once`` per step. ``handed``: the
+    transfer of values from each rank to the next.
     """
 
     layout: StageLayout
@@ -160,11 +163,11 @@ class PassSeconds:
     handed: Sequence[float]
 
     def bound(self, microbatches: int, *, whole: bool) -> float:
-        """Lower bound over all orders of the passes, if backward passes are ``whole``.
+        """Returns a lower bound in seconds over all orders of the passes.
 
-        Rank r begins when the first microbatch has come through the stages before its own, and has
-        all its passes to do; the last of them is the backward pass of stage r, and those of the
-        stages before it come after.
+        Rank r begins when the first microbatch has passed through the stages before its own, and
+        then runs all its passes. If backward passes are ``whole``, the last of these is the
+        backward pass of stage r, and the backward passes of the stages before it follow.
         """
         sent, least = [0.0, *accumulate(self.handed)], 0.0
         for rank, before in self.layout.turns:
@@ -180,9 +183,9 @@ class PassSeconds:
 class _ScheduleClock:
     """A schedule as tasks, for many plans that differ in seconds only.
 
-    A search meets hundreds of schedules of thousands of actions, so arrays are kept and no actions:
-    the stage of each action, its share of a forward and of a backward pass; the link of each
-    transfer; and the last action of each rank.
+    A search uses hundreds of schedules of thousands of actions, so arrays are stored instead of
+    actions: the stage of each action, and its share of a forward and of a backward pass; the link
+    of each transfer; and the last action of each rank.
     """
 
     levels: Levels
@@ -205,11 +208,12 @@ class _ScheduleClock:
         )
 
     def seconds(self, plans: Sequence[PassSeconds]) -> list[float]:
-        """Seconds of each plan, until the last rank has done what it does once."""
+        """Returns the seconds of each plan, until every rank has finished its work of a step."""
         forward = np.array([np.take(plan.forward, plan.layout.kind_of) for plan in plans])
         backward = np.array([np.take(plan.backward, plan.layout.kind_of) for plan in plans])
         seconds = (self.ahead * forward[:, self.stages] + self.back * backward[:, self.stages]).T
         if len(self.links):
+            # Interleaved stages wrap from the last rank to the first: priced as the slowest link.
             handed = np.array([[*plan.handed, max(plan.handed)] for plan in plans])
             seconds = np.concatenate([seconds, handed[:, self.links].T])
         last = self.levels.ends(seconds)[self.last]
@@ -219,17 +223,17 @@ class _ScheduleClock:
 
 
 def _link(order: PipelineSchedule, source: Action, target: Action) -> int:
-    """The lower of two neighbouring ranks; from the last rank to the first, the last index."""
+    """Returns the lower of two neighbouring ranks; the last index for a transfer that wraps."""
     ends = [order.rank_of[action.stage] for action in (source, target)]
     return min(ends) if abs(ends[0] - ends[1]) == 1 else len(order.ranks) - 1
 
 
 _BACKWARD_SHARES = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
-"""How much of a backward pass each kind is."""
+"""The share of a whole backward pass that each kind of pass takes."""
 
 
 def time_plans(structure: Structure, plans: Sequence[PassSeconds]) -> list[float]:
-    """Returns the seconds of a step for each of several plans of one structure."""
+    """Returns the seconds of a step for each of several plans with the same structure."""
     return _clock(*structure).seconds(plans)
 
 

@@ -1,10 +1,11 @@
-"""Seconds and memory of many plans of one model at once, composed of what their parts do.
+"""Composes the seconds and memory of many plans of one model from the work of its parts.
 
-A rank has its share of the layers; the first also has what comes before them, the last what comes
-after. Forward and backward passes are blocks in the order of the schedule, on one clock for all
-plans of one structure. Gradients of layers are reduced while a rank's last backward pass goes on,
-parameters of ZeRO-3 gathered during the layers before. Which task waits for which inside a pass is
-left to the simulator; so these prices choose what is simulated, and are no answers.
+Each rank has a share of the layers. The first rank also has the operations before the layers, and
+the last rank the operations after them. Forward and backward passes are blocks in the order of the
+schedule, and all plans with the same structure are timed together. Gradients of layers are reduced
+during a rank's last backward pass, and the parameters of ZeRO-3 are gathered during the layers
+before. Dependencies of tasks inside a pass are left to the simulator. So these prices decide which
+plans are simulated; they are not answers.
 """
 
 from __future__ import annotations
@@ -30,28 +31,28 @@ from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
 CLOCK_BATCH = 32
-"""Plans of one structure that are timed at once."""
+"""Number of plans with the same structure that are timed at once."""
 
 SCALED_AT_MOST = 32
-"""The largest factor by which the samples of an inside are scaled.
+"""The largest factor by which the number of samples of an inside is scaled.
 
 Larger products are more efficient, so scaled seconds are too high: by 4 % at 32 times the samples,
-by 39 % at 256 times, 3.4-fold at 4,096 times (gpt2-tiny on an H100).
+by 39 % at 256 times, and by a factor of 3.4 at 4,096 times (gpt2-tiny on an H100).
 """
 
 SCALED_EXCESS = 0.1
 """The largest share by which scaled seconds are too high."""
 
 SampleCounts = tuple[Recipe, Sequence[int]]
-"""A recipe with several numbers of samples."""
+"""A recipe of the inside of a stage, with several numbers of samples."""
 
 
 @dataclass
 class Composer:
-    """Composes plans of ``layers`` layers and ``batch`` samples; what plans share is kept.
+    """Composes plans of ``layers`` layers and ``batch`` samples, and caches their common parts.
 
-    ``insides_of`` returns what a recipe without stages does, for each number of samples in a
-    microbatch. ``microbatches``: of the traced step; 1 if it has none.
+    ``insides_of`` returns the work of a recipe without stages, for each number of samples in a
+    microbatch. ``microbatches``: the number in the traced step; 1 if the step is not divided.
     """
 
     layers: int
@@ -63,7 +64,7 @@ class Composer:
     _plans: dict[Recipe, StagedRecipe] = field(default_factory=dict)
 
     def wanted(self, recipes: Iterable[Recipe]) -> list[SampleCounts]:
-        """Lists the insides that recipes need and that are not written out yet."""
+        """Lists the insides that the recipes need and that are not written out yet."""
         wanted: defaultdict[Recipe, set[int]] = defaultdict(set)
         for within, own in dict.fromkeys(map(self._cut, recipes)):
             wanted[within].update(_anchors(own))
@@ -78,7 +79,7 @@ class Composer:
         ]
 
     def write(self, wanted: Sequence[SampleCounts], crew: WorkControl) -> None:
-        """Writes insides out in several processes, until the crew stops."""
+        """Writes out insides in several processes, until ``crew`` stops the work."""
         for result, wanted_here in zip(
             map_in_forks(self._tried, wanted, crew), wanted, strict=False
         ):
@@ -98,12 +99,12 @@ class Composer:
             )
 
     def inside(self, cut: InsideKey) -> Inside:
-        """What is done inside of stages. Raises InputError if it cannot be cut so."""
+        """Returns the work inside a stage. Raises InputError if it cannot be sharded this way."""
         if cut not in self._insides:
             try:
                 self._insides[cut] = self._grown(*cut)
             except InputError as error:
-                self._insides[cut] = error
+                self._insides[cut] = error  # cached too: many recipes have the same inside
         inside = self._insides[cut]
         if isinstance(inside, InputError):
             raise inside
@@ -127,7 +128,7 @@ class Composer:
         return result
 
     def staged(self, recipe: Recipe) -> StagedRecipe:
-        """A recipe by its stages and ranks. Raises InputError if the inside cannot be cut so."""
+        """Returns a recipe by its stages and ranks. Raises as ``inside`` does."""
         if recipe not in self._plans:
             cut = self._cut(recipe)
             self._plans[recipe] = StagedRecipe(recipe, cut, self.inside(cut), self.layers)
@@ -138,18 +139,19 @@ class Composer:
         return _inner_recipe(recipe, self.microbatches), samples
 
     def size_bytes(self, recipe: Recipe) -> float:
-        """Memory of the fullest device, on any placement. Raises as ``staged`` does."""
+        """Returns the memory of the fullest device, on any placement. Raises as ``staged`` does."""
         return self.staged(recipe).size_bytes
 
     def on(self, links: Links) -> Composition:
-        """Composes plans at the prices of ``links``."""
+        """Returns the composition of plans at the prices of ``links``."""
         return Composition(self, links)
 
     def least_seconds(self, devices: int) -> float:
-        """Lower bound of every plan whose inside is known: all devices compute all the time.
+        """Returns a lower bound of every plan whose inside is known: devices compute all the time.
 
-        Seconds a sample fall as microbatches grow, so the largest of each cut counts. Scaled
-        seconds are up to ``SCALED_EXCESS`` too high: what could be the least is written out.
+        Seconds per sample fall as microbatches grow, so only the largest microbatch of each way to
+        shard the inside counts. Scaled seconds are up to ``SCALED_EXCESS`` too high, so insides
+        that could be the fastest are written out exactly.
         """
         scaled_seconds: dict[Recipe, tuple[int, float]] = {}
         for (within, samples), inside in self._insides.items():
@@ -167,26 +169,27 @@ class Composer:
         return least
 
     def _compute_seconds(self, within: Recipe, samples: int, inside: Inside) -> float:
-        """Device seconds of computing the whole batch in microbatches of ``samples`` samples."""
+        """Returns the device seconds of the whole batch in microbatches of ``samples`` samples."""
         return inside.seconds(self.layers) / samples * self.batch * _count_parts(within)
 
 
 def _anchors(samples: int) -> Sequence[int]:
-    """Numbers of samples that are written out; an inside is scaled from two of these."""
+    """Returns the numbers of samples to write out; an inside is scaled from two of these."""
     base = SCALED_AT_MOST ** int(log(samples, SCALED_AT_MOST) + _ROUNDING)
     return (base, 2 * base) if samples > 2 * base else (samples,)
 
 
 def _count_parts(within: Recipe) -> int:
-    """Number of devices that share a sample."""
+    """Returns the number of devices that share a sample."""
     return prod(size for name, size in within.axes if name in INSIDE) // within.replicas
 
 
 def _inner_recipe(recipe: Recipe, microbatches: int) -> Recipe:
-    """The part of a recipe that concerns the inside of a stage, on one device of data.
+    """Returns the part of a recipe that concerns the inside of a stage, on one data replica.
 
-    An expert axis also divides samples, so the samples of each of its devices are inside. Split
-    backward passes show only where one stage waits for another: then there are two stages.
+    An expert axis also divides samples, so the inside includes the samples of each of its devices.
+    The effect of split backward passes shows only if a stage waits for another, so a recipe with
+    split backward passes has two stages.
     """
     stages = ((PIPE, STAGES),) if recipe.schedule in HALVES else ()
     axes = tuple((name, size) for name, size in recipe.axes if name in INSIDE)
@@ -204,7 +207,7 @@ def _inner_recipe(recipe: Recipe, microbatches: int) -> Recipe:
 
 
 class Composition:
-    """Plans of a composer at the prices of links; what plans share is kept."""
+    """Plans of a composer at the prices of links, with a cache of the parts that plans share."""
 
     def __init__(self, composer: Composer, links: Links) -> None:
         self.composer = composer
@@ -215,7 +218,7 @@ class Composition:
         self._sending = GradientSeconds(links)
 
     def bound(self, candidate: PlacedRecipe, buckets: Sequence[int] = ()) -> float:
-        """Lower bound in seconds over all orders of passes, and over ``buckets`` of these sizes.
+        """Returns a lower bound in seconds over all orders of passes and all ``buckets`` sizes.
 
         Raises InputError as ``staged`` does.
         """
@@ -227,7 +230,7 @@ class Composition:
         )
 
     def seconds(self, candidates: Sequence[PlacedRecipe]) -> list[float]:
-        """Seconds of a step by each candidate, timed by structure. Raises as ``bound`` does."""
+        """Returns the seconds of a step of each candidate. Raises as ``bound`` does."""
         alike: dict[Structure, list[int]] = {}
         for number, candidate in enumerate(candidates):
             alike.setdefault(candidate.structure, []).append(number)
@@ -241,7 +244,7 @@ class Composition:
         return seconds
 
     def parts(self, candidate: PlacedRecipe, buckets: Sequence[int] = ()) -> PassSeconds:
-        """Seconds of stages and ranks; with ``buckets``, lower bounds over these sizes."""
+        """Returns the seconds of stages and ranks; with ``buckets``, lower bounds over sizes."""
         plan, rows = self.composer.staged(candidate.recipe), candidate.row_of
         zero, layout = candidate.recipe.zero, plan.layout
         pipe = rows.get(PIPE, ())
@@ -261,7 +264,7 @@ class Composition:
                 plan.ends(reduce),
             )
         else:
-            # Only the last backward pass of a rank, that of its first stage, overlaps with sums.
+            # Only the last backward pass of a rank, that of its first stage, overlaps reductions.
             sent, compute = plan.alike(reduce), layout.of_last(backward)
             overlapped = _map_kinds(
                 partial(_overlap_seconds, pieces=pieces), compute, layout.of_last(sent)
@@ -282,7 +285,10 @@ class Composition:
         return PassSeconds(layout, forward, backward, busy, once, handed)
 
     def shorter(self, candidate: PlacedRecipe) -> float:
-        """Seconds saved by reducing all gradients of a rank as one. Raises as ``bound`` does."""
+        """Returns the seconds saved by reducing all gradients of a rank at once.
+
+        Raises as ``bound`` does.
+        """
         plan = self.composer.staged(candidate.recipe)
         alone, whole = (
             max(plan.layout.of_ranks(plan.layout.of_stages(self._summing(plan, candidate, [size]))))
@@ -295,14 +301,14 @@ class Composition:
     def _summing(
         self, plan: StagedRecipe, candidate: PlacedRecipe, buckets: Sequence[int]
     ) -> Mapping[ModelPart, float]:
-        """Seconds of reducing the gradients of each part, in the fastest of these buckets."""
+        """Returns the seconds of reducing each part's gradients, with the fastest bucket size."""
         goal = Goal.REDUCE_SCATTER if candidate.recipe.scatters else Goal.ALL_REDUCE
         return self._sending.sums(plan, goal, _find_sum_rows(candidate), buckets)
 
     def working(
         self, plan: StagedRecipe, rows: Mapping[str, Row]
     ) -> tuple[Mapping[ModelPart, float], ...]:
-        """Seconds of each part forward and backward, with exposed communication between."""
+        """Returns the seconds of each part, forward and backward, with exposed communication."""
         key = plan.cut, _find_inner_rows(rows)
         if key not in self._work:
             self._work[key] = tuple(
@@ -326,10 +332,10 @@ _NOTHING = dict.fromkeys(ModelPart, 0.0)
 def _once_seconds(
     plan: StagedRecipe, gather: Mapping[ModelPart, float], first: KindValues
 ) -> KindValues:
-    """Seconds of each kind of ranks to sum, to update, and to gather whole parameters.
+    """Returns the seconds in which each kind of rank sums, updates and gathers parameters.
 
-    The update waits for all gradients, and nothing overlaps with it. In a step without microbatches
-    copies are gathered a layer ahead during the ``first`` forward pass.
+    The update waits for all gradients, and nothing overlaps it. In a step without microbatches,
+    copies are gathered one layer ahead during the ``first`` forward pass.
     """
     layout, zero = plan.layout, plan.recipe.zero
     gathered = plan.ends(gather) if zero == 3 else layout.of_stages(gather if zero else _NOTHING)
@@ -346,7 +352,7 @@ def _map_kinds(function: Callable[..., float], *values: KindValues) -> KindValue
 
 
 def _find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
-    """The merged rows over which gradients are reduced: for parameters, and for experts."""
+    """Returns the merged rows over which gradients of parameters and of experts are reduced."""
     expert_rows = (
         candidate.row_of.get(axis, ()) for axis in candidate.recipe.zero_axes if axis != "expert"
     )
@@ -354,15 +360,18 @@ def _find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
 
 
 def _find_inner_rows(rows: Mapping[str, Row]) -> tuple[Row, ...]:
-    """The rows of the axes that divide the inside of a stage."""
+    """Returns the rows of the axes that divide the inside of a stage."""
     return tuple(rows.get(axis, ()) for axis in INSIDE)
 
 
 def _merge_rows(*rows: Row) -> Row:
-    """Merges several axes into one; those of one device have no row."""
+    """Merges the rows of several axes into one row; axes of one device have no row."""
     return tuple(prod(sizes) for sizes in zip(*filter(None, rows), strict=True))
 
 
 def _overlap_seconds(compute: float, sent: float, pieces: float) -> float:
-    """Seconds of computing and sending at once, where one of ``pieces`` pieces is exposed."""
+    """Returns the seconds of overlapped computation and communication.
+
+    One of ``pieces`` pieces of the shorter activity is exposed.
+    """
     return max(compute, sent) + min(compute, sent) / max(1.0, pieces)

@@ -1,8 +1,9 @@
-"""Memory that split backward passes keep of a microbatch, read off two stages of a layer each.
+"""Reads the memory that split backward passes keep of a microbatch, from two stages of one layer.
 
-The half for weights needs activations and gradients that the half for inputs leaves. With recompute
-this is most of the memory, as little else is kept. Nobody waits for the gradient of the first of
-the two stages, so its backward pass is all for weights; the second is as all others are.
+The half for weights needs activations and gradients that the half for inputs leaves in memory. With
+recompute this is most of the memory, as little else is kept. No stage waits for the gradient of the
+first of the two stages, so its whole backward pass is the half for weights; the second stage stands
+for all other stages.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ STAGES = 2
 
 
 def strip_stages(recipe: Recipe) -> Recipe:
-    """The recipe without stages, and so with whole backward passes."""
+    """Returns the recipe without stages, and so with whole backward passes."""
     axes = tuple(axis for axis in recipe.axes if axis[0] != PIPE)
     return replace(recipe, axes=axes, schedule="")
 
 
 def read_halves(device: DeviceTasks) -> Halves:
-    """Reads the bytes kept between passes off a step of two layers on ``STAGES`` stages."""
+    """Reads the bytes kept between passes from a step of two layers on ``STAGES`` stages."""
     kept = {span: Counter[ModelPart]() for span in combinations(MICROBATCH_PHASES, 2)}
     for span, buffer in Passes(device).saved(STAGES - 1):
         part = ModelPart.LAYER if device.tasks[buffer.maker].layer >= 0 else ModelPart.LAST
@@ -43,10 +44,11 @@ def find_peak_kept(
 ) -> tuple[float, ...]:
     """Returns the most bytes that each rank keeps between its passes.
 
-    ``kept`` maps a stage to bytes of one microbatch between two passes. A pass allocates what it
-    leaves before it frees what it was the last to read.
+    ``kept`` maps a stage to the bytes of one microbatch between two passes. A pass allocates its
+    outputs before it frees the buffers that it was the last to read.
     """
 
+    # The order of yields matters: allocations come before releases, so a peak holds both.
     def changes(action: Action) -> Iterator[float]:
         spans = kept(action.stage)
         until_input = spans[StepPhase.FORWARD, StepPhase.BACKWARD]

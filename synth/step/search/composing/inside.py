@@ -1,8 +1,8 @@
-"""What a rank does of a microbatch, by parts: the first values, one layer, and the last ones.
+"""The work of a rank for one microbatch, by parts: before the layers, one layer, after the layers.
 
-A pipeline of any length does the same in each of its layers: a plan of 80 layers on 8 stages has 10
-times its middle on each. Computing is in seconds of the device. Communication is described by its
-collectives, as their seconds depend on the placement.
+All layers do the same work: in a plan of 80 layers on 8 stages, each stage has the work of a layer
+10 times. Computation is in seconds of the device. Communication is described by its collectives,
+because their seconds depend on the placement.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from grammar import Goal
 from synth.step.sharding import StepPhase
 
 INSIDE = ("seq", "expert", "tensor")
-"""The axes that divide the inside of a stage; over ``data`` every device does the same.
+"""The axes that divide the inside of a stage; along ``data`` all devices do the same work.
 
 ``expert`` divides samples as ``data`` does, and tokens are exchanged over it.
 """
 
 
 class ModelPart(Enum):
-    """The part of a model in which something is done."""
+    """A part of a model."""
 
     __hash__ = object.__hash__  # the hash of enums is computed in Python, from the name
 
@@ -35,9 +35,10 @@ class ModelPart(Enum):
 
 
 class PartCollective(NamedTuple):
-    """A collective over axes, with bytes of a device's largest buffer.
+    """A collective over axes, with the bytes of a device's largest buffer.
 
-    ``beside_seconds``: of computing between when it may begin and when its result is read.
+    ``beside_seconds``: seconds of computation that can overlap it, from when it may begin until its
+    result is read.
     """
 
     goal: Goal
@@ -48,29 +49,35 @@ class PartCollective(NamedTuple):
 
 @dataclass(frozen=True)
 class PassWork:
-    """Seconds of computing in one microbatch, and collectives with how often they are done."""
+    """Seconds of computation in one microbatch, and the number of calls of each collective."""
 
     seconds: float = 0.0
     sent: Mapping[PartCollective, float] = field(default_factory=dict)
 
 
 Halves = Mapping[tuple[StepPhase, StepPhase], Mapping[ModelPart, float]]
-"""Bytes of a microbatch by part, kept between two passes, where backward passes are split."""
+"""Bytes of a microbatch, by part, kept between two passes, if backward passes are split."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What one way to cut the inside of a stage does and needs, on one device.
+    """The work and memory of one way to shard the inside of a stage, on one device.
 
-    ``work`` is by pass and part. In bytes: ``parameters``, those stored for each part, one by one,
-    and apart those of ``experts`` where their axis divides them; ``saved`` for the backward pass of
-    a microbatch, by part; ``working``, the most of a pass in layers, and in all of it; ``waiting``,
-    a layer's gradients until those of all layers are cast and summed at once, which ZeRO does layer
-    by layer; ``tied``, gradients of parameters read in two places, which are summed, and sharded by
-    ZeRO, only after all microbatches; ``boundary``, what a layer hands to the next. ``moments``,
-    ``gradients`` and ``copies`` are bytes per byte of parameters, ``update_seconds`` seconds per
-    byte, ``summing_seconds`` of summing a layer's whole gradients in each microbatch. ``halves`` is
-    empty where backward passes are whole.
+    ``work`` is by pass and part. These are in bytes:
+
+    * ``parameters``: each stored parameter, by part, except those in ``experts``;
+    * ``experts``: parameters of experts that the expert axis divides, by part;
+    * ``saved``: kept for the backward pass of a microbatch, by part;
+    * ``working``: the peak working memory of a pass, in its layers and in all of it;
+    * ``waiting``: a layer's gradients, until those of all layers are cast and summed at once, which
+      ZeRO does layer by layer;
+    * ``tied``: gradients of parameters that are read in two places, which are summed, and sharded
+      by ZeRO, only after all microbatches;
+    * ``boundary``: the values that a layer passes to the next.
+
+    ``moments``, ``gradients`` and ``copies`` are bytes per byte of parameters; ``update_seconds``
+    is seconds per byte; ``summing_seconds`` is the time to sum a layer's whole gradients in each
+    microbatch. ``halves`` is empty if backward passes are whole.
     """
 
     work: Mapping[tuple[StepPhase, ModelPart], PassWork]
@@ -96,21 +103,21 @@ class Inside:
         }
 
     def seconds(self, layers: int) -> float:
-        """Seconds of computing a microbatch with so many layers."""
+        """Returns the seconds of computation of a microbatch with ``layers`` layers."""
         times = {part: layers if part is ModelPart.LAYER else 1 for part in ModelPart}
         return sum(times[part] * work.seconds for (_, part), work in self.work.items())
 
     @property
     def gathered(self) -> float:
-        """Bytes that are computed with, for each byte of stored parameters."""
+        """Bytes of the parameters that operations read, per byte of stored parameters."""
         return self.copies or 1.0
 
 
 def extrapolate(base: Inside, double: Inside, times: float) -> Inside | None:
     """Extrapolates to ``times`` the samples of ``base``; ``double`` has twice as many.
 
-    All grows linearly with samples; in truth a little less, as larger products are more efficient.
-    Returns None where the two differ in kind.
+    All quantities are assumed to grow linearly with samples; they grow slightly less, because
+    larger products are more efficient. Returns None if the two use different collectives.
     """
 
     def extrapolate_number(first: float, second: float) -> float:

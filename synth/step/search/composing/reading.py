@@ -1,4 +1,4 @@
-"""Reads the inside of a stage off two layers that are written out as the tasks of a device."""
+"""Reads the inside of a stage from two layers that are written out as the tasks of a device."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ADD_PRIMITIVES = ("add", "add_any")
 """Primitives that sum the gradients of a parameter that is read in two places."""
 
 LAYERS = 2
-"""Layers of the traced model: with one there is nothing between layers."""
+"""Number of layers of the traced model: one layer would not show communication between layers."""
 
 
 @dataclass(frozen=True)
 class StageReader:
-    """A step of ``LAYERS`` layers, or in one piece, as the tasks of a device, to be read by parts.
+    """A reader of a step of ``LAYERS`` layers, or in one piece, written as the tasks of a device.
 
-    ``batch``: the axes that divide it.
+    ``batch``: the axes that divide the batch.
     """
 
     step: Step
@@ -74,14 +74,14 @@ class StageReader:
         )
 
     def _each(self, totals: Counter[ModelPart]) -> Mapping[ModelPart, float]:
-        """Divides totals of all layers by their number."""
+        """Divides the total of all layers by their number; other parts are unchanged."""
         return {
             part: totals[part] / (LAYERS if part is ModelPart.LAYER else 1) for part in ModelPart
         }
 
     @cached_property
     def _parts(self) -> Sequence[ModelPart]:
-        """The part of each task: before the layers is first in a forward pass, last backward."""
+        """The part of each task; a backward pass begins with the last part."""
         parts, seen = [], set[StepPhase]()
         for task in self.device.tasks:
             phase = task.place.when
@@ -115,9 +115,10 @@ class StageReader:
         }
 
     def _beside(self) -> Mapping[int, float]:
-        """For each task that sends for a layer, seconds of the layer's computing before its reader.
+        """Returns the seconds of computation that can hide each communication task of a layer.
 
-        The next task on its stream ends that window, too, as it would be delayed.
+        The window ends at the first computation of the layer that reads the result. The next task
+        on the same stream also ends it, because that task would be delayed.
         """
         tasks, hiding = self.device.tasks, dict[int, float]()
         of_layers = defaultdict[tuple[object, str], list[int]](list)
@@ -136,14 +137,14 @@ class StageReader:
         return hiding
 
     def _summing(self) -> float:
-        """Seconds of summing a layer's gradients."""
+        """Returns the seconds in which a layer's gradients are summed."""
         tasks = (task for task in self.device.tasks if task.stream == COMPUTE)
         return sum(task.seconds * self._summed(task) for task in tasks) / LAYERS
 
     def _summed(self, task: Task) -> float:
-        """The share, in bytes, of a backward task that casts and sums gradients of layers.
+        """Returns the share, in bytes, of a backward task that casts and sums layers' gradients.
 
-        Such a task is outside the layers and reads stacks of what they made.
+        These tasks are outside the layers and read stacks of the layers' results.
         """
         if task.layer >= 0 or task.place.when is not StepPhase.BACKWARD:
             return 0.0
@@ -155,7 +156,7 @@ class StageReader:
 
     @cached_property
     def _readers(self) -> Sequence[set[int]]:
-        """The tasks that read each buffer."""
+        """The indices of the tasks that read each buffer."""
         readers: list[set[int]] = [set() for _ in self.device.buffers]
         for number, task in enumerate(self.device.tasks):
             for buffer in task.reads:
@@ -173,7 +174,7 @@ class StageReader:
         )
 
     def _parameters(self, *, experts: bool) -> Mapping[ModelPart, tuple[float, ...]]:
-        """Bytes of the parameters of each part; slices of stacks are those of a layer."""
+        """Returns the bytes of each parameter, by part; a slice of a stack belongs to a layer."""
         stacked = find_stacks(self.step) if self.layers else ()
         by_part: dict[ModelPart, list[float]] = {part: [] for part in ModelPart}
         for buffer in self.device.buffers:
@@ -190,7 +191,7 @@ class StageReader:
         return {part: tuple(sizes) for part, sizes in by_part.items()}
 
     def _is_last(self, name: str) -> bool:
-        """Whether an input, or casts of it, are read only after the first loop over layers."""
+        """Whether an input and its casts are read only after the first loop over layers."""
         if not self.layers:
             return False
         names, looped = {name}, False
@@ -204,7 +205,7 @@ class StageReader:
         return False
 
     def _lasting(self, first: StepPhase, *later: StepPhase) -> Counter[ModelPart]:
-        """Bytes made in one pass and read in others, by the part that makes them."""
+        """Returns the bytes made in the first pass and read in later passes, by producing part."""
         sizes = Counter[ModelPart]()
         for number, buffer in enumerate(self.device.buffers):
             if buffer.maker < 0 or self.device.tasks[buffer.maker].place.when is not first:
@@ -214,9 +215,10 @@ class StageReader:
         return sizes
 
     def _working(self) -> tuple[float, float]:
-        """The most working memory of a pass: in its layers alone, and in all of it.
+        """Returns the peak working memory of a pass: in its layers alone, and in all of it.
 
-        Without gradients that wait for the end of the pass, as their number depends on the layers.
+        Excludes gradients that wait for the end of the pass, because their number depends on the
+        number of layers.
         """
         most = [0.0, 0.0]
         for alone in (self._alone(StepPhase.FORWARD), self._backward):
@@ -231,12 +233,15 @@ class StageReader:
         return most[0], most[1]
 
     def _waiting_bytes(self) -> float:
-        """Bytes of a layer's gradients in the type of its products, until all are cast to sum."""
+        """Returns the bytes of a layer's gradients before they are cast and summed with the others.
+
+        They have the type of the layer's products.
+        """
         alone = self._backward
         return sum(alone.buffers[number].size_bytes for number in _find_waiting(alone)) / LAYERS
 
     def _alone(self, phase: StepPhase) -> DeviceTasks:
-        """The tasks of one pass, with the buffers that no other pass reads."""
+        """Returns the tasks of one pass, with the buffers that no other pass reads."""
         passes = Passes(self.device)
         return passes.part([PassKey(stage, phase) for stage in passes.stages])
 
@@ -245,9 +250,12 @@ class StageReader:
         return self._alone(StepPhase.BACKWARD)
 
     def _tied(self) -> Mapping[ModelPart, float]:
-        """Bytes of gradients that are summed with others of their parameter after the last pass."""
+        """Returns the bytes of gradients that are added after the last pass, by part.
+
+        A parameter that is read in two places has two gradients to add.
+        """
         made, summed = set[str](), set[str]()
-        # A step without microbatches has no places: nothing is summed after the last.
+        # A step without microbatches has no places, so the loop is empty: nothing is added later.
         for instruction, place in zip(self.program.instructions, self.program.places, strict=False):
             if not isinstance(instruction, LocalOperation):
                 continue
@@ -268,7 +276,7 @@ class StageReader:
         return {part: sizes[part] for part in ModelPart}
 
     def _boundary(self) -> float:
-        """Bytes that a layer hands to the next: what the first loop over layers carries."""
+        """Returns the bytes that a layer hands to the next: those the first layer loop carries."""
         for instruction in self.program.instructions if self.layers else ():
             if isinstance(instruction, LocalOperation) and instruction.body is not None:
                 loop = scan_operands_of(instruction.operation.parameter)
@@ -287,7 +295,7 @@ class StageReader:
 
 
 def _find_waiting(alone: DeviceTasks) -> frozenset[int]:
-    """Gradients that layers of a pass make, and that only what follows the layers reads."""
+    """Returns the gradients that layers of a pass make and that only later operations read."""
     inside, behind = set[int](), set[int]()
     for task in alone.tasks:
         (inside if task.layer >= 0 else behind).update(task.reads)

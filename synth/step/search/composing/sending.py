@@ -1,7 +1,7 @@
-"""Seconds of gathering parameters and of reducing gradients, by the parts of a model.
+"""Computes the seconds to gather parameters and to reduce gradients, by the parts of a model.
 
-Gradients are reduced one by one or in buckets. Over several bucket sizes the least is taken part by
-part, which is a lower bound for each size.
+Gradients are reduced one by one or in buckets. For several bucket sizes, the minimum is taken
+separately for each part, which is a lower bound for every size.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from synth.step.search.composing.staged import StagedRecipe
 from synth.step.search.links import Links, Row
 
 UNLIMITED_BYTES = 2**62
-"""Bytes of a bucket that has room for all gradients."""
+"""Size in bytes of a bucket that holds all gradients."""
 
 SumRows = tuple[Row, Row]
-"""The rows over which parameters are sharded, and those for parameters of experts."""
+"""The row over which parameters are sharded, and the row for parameters of experts."""
 
 CallSizes = Callable[[ModelPart, Sequence[float]], Sequence[tuple[float, float]]]
-"""Bytes of each call for parameters of these sizes, and how often it is made."""
+"""Maps a part and the sizes of its parameters to the bytes and the number of each call."""
 
 
 @dataclass
 class GradientSeconds:
-    """Seconds of gathers and reductions on links; what plans share is kept."""
+    """Seconds of gathers and reductions on links, with a cache of those that plans share."""
 
     links: Links
     _known: dict[tuple[object, ...], Mapping[ModelPart, float]] = field(default_factory=dict)
 
     def gathers(self, plan: StagedRecipe, over: SumRows) -> Mapping[ModelPart, float]:
-        """Seconds of gathering the parameters of each part, one by one, or those of all layers."""
+        """Returns the seconds to gather each part's parameters, one by one or for all layers."""
         layers = plan.layers if plan.in_stacks else 1.0
         key = plan.cut, over, layers
         if key not in self._known:
@@ -47,7 +47,8 @@ class GradientSeconds:
     def sums(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, buckets: Sequence[int]
     ) -> Mapping[ModelPart, float]:
-        """Seconds of reducing the gradients of each part, in the fastest of these ``buckets``."""
+        """Returns the seconds to reduce each part's gradients with the fastest of ``buckets``."""
+        # Layers in a bucket depend on the layers of a stage, which ``plan.cut`` leaves out.
         key = plan.cut, goal, over, tuple((size, plan.layers_in(size)) for size in buckets)
         if key not in self._known:
             by_bucket = [

@@ -1,4 +1,4 @@
-"""A recipe by its stages and ranks, on any placement: the memory they need, how gradients go."""
+"""A recipe by its stages and ranks, on any placement: memory and the sizes of reductions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
 InsideKey = tuple[Recipe, int]
-"""The recipe of the inside of a stage, and samples of a microbatch on a device."""
+"""The recipe of the inside of a stage, and the samples of a microbatch on a device."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StagedRecipe:
 
     @cached_property
     def layout(self) -> StageLayout:
-        """Which stages and which ranks are alike."""
+        """The kinds of stages and of ranks."""
         ranks = self.sizes.get(PIPE, 1)
         recipe = self.recipe
         return lay_out_stages(
@@ -43,27 +43,27 @@ class StagedRecipe:
 
     @property
     def folded(self) -> bool:
-        """Whether its stages go down the ranks and back up."""
+        """Whether stages go down the ranks and back up."""
         return self.recipe.schedule in V_SHAPED
 
     @cached_property
     def layers(self) -> float:
-        """Layers of a stage, on average."""
+        """Mean number of layers of a stage."""
         return self.all_layers / len(self.layout.stages)
 
     @cached_property
     def _alike(self) -> frozenset[ModelPart]:
-        """Parts whose communication overlaps with computing: layers, or a model in one piece."""
+        """Parts whose communication overlaps computation: layers, or a model in one piece."""
         return frozenset(
             {ModelPart.LAYER} if self.inside.parameters[ModelPart.LAYER] else ModelPart
         )
 
     def alike(self, values: Mapping[ModelPart, float]) -> KindValues:
-        """For each kind of stages, the values of the parts that overlap."""
+        """Returns, for each kind of stage, the values of the parts that overlap."""
         return self._of(lambda part: part in self._alike, values)
 
     def ends(self, values: Mapping[ModelPart, float]) -> KindValues:
-        """For each kind of stages, the values of the parts whose communication is exposed."""
+        """Returns, for each kind of stage, the values of parts with exposed communication."""
         return self._of(lambda part: part not in self._alike, values)
 
     def _of(
@@ -75,10 +75,11 @@ class StagedRecipe:
 
     @cached_property
     def pieces(self) -> float:
-        """Number of pieces in which a stage's layers are sent while others compute.
+        """Number of pieces in which a stage's communication overlaps its computation.
 
-        ZeRO-3 gathers parameters between operations, one by one, and gradients go so, too. Else a
-        layer computes in two halves, and the gradients of each go when it is done.
+        ZeRO-3 gathers parameters between operations, one by one, and reduces gradients the same
+        way. Otherwise a layer computes in two halves, and the gradients of each half are reduced
+        when it is done.
         """
         by_part = self.inside.parameters, self.inside.experts
         pieces = (
@@ -90,7 +91,7 @@ class StagedRecipe:
     def in_stacks(self) -> bool:
         """Whether parameters of all layers of a stage are gathered at once.
 
-        This holds for what an update makes, and for copies before the first of several
+        This holds for the results of an update, and for copies before the first of several
         microbatches.
         """
         one_by_one = self.inside.copies and self.recipe.microbatches == 1
@@ -98,7 +99,7 @@ class StagedRecipe:
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of all whole gradients of the rank that has most."""
+        """Bytes of all unsharded gradients of the rank that has the most."""
         layout = self.layout
         return self.inside.gradients * max(layout.of_ranks(layout.of_stages(self.inside.stored)))
 
@@ -108,16 +109,16 @@ class StagedRecipe:
         return self.layers_in(self.recipe.bucket_bytes)
 
     def layers_in(self, most: int) -> int:
-        """Number of layers in a bucket of ``most`` bytes: one, unless several fit whole."""
+        """Returns the number of layers in a bucket of ``most`` bytes: 1 unless several fit."""
         of_layer = self.inside.gradients * self.inside.stored[ModelPart.LAYER]
         return max(1, int(min(most / of_layer, self.layers))) if of_layer else 1
 
     def sums(
         self, part: ModelPart, sizes: Sequence[float], most: int
     ) -> Sequence[tuple[float, float]]:
-        """Lists the bytes of each reduction of a part, and how many a layer has of it.
+        """Returns the bytes of each reduction of a part, and its number of calls per layer.
 
-        ``sizes`` are bytes of the part's parameters, ``most`` the bytes of a bucket.
+        ``sizes`` are the bytes of the part's parameters, ``most`` is the size of a bucket in bytes.
         """
         gradients = [self.inside.gradients * size for size in sizes]
         layers = self.layers_in(most) if part is ModelPart.LAYER else 1
@@ -133,7 +134,7 @@ class StagedRecipe:
 
     @cached_property
     def sum_pieces(self) -> float:
-        """Number of pieces in which gradients are sent: no more than there are buckets."""
+        """Number of pieces in which gradients are reduced, at most the number of buckets."""
         if not (most := self.recipe.bucket_bytes):
             return self.pieces
         by_part = self.inside.parameters, self.inside.experts
@@ -144,7 +145,7 @@ class StagedRecipe:
 
     @cached_property
     def updating(self) -> Mapping[ModelPart, float]:
-        """Seconds of each part once a step: summing over microbatches, and the update."""
+        """Seconds of each part once per step: the sum over microbatches, and the update."""
         inside, zero = self.inside, self.recipe.zero
         shards = self.own if zero else inside.stored
         seconds = {part: inside.update_seconds * shards[part] for part in ModelPart}
@@ -156,11 +157,14 @@ class StagedRecipe:
 
     @cached_property
     def size_bytes(self) -> float:
-        """Memory of the fullest device. Of ranks alike the first holds most, except in a V."""
+        """Peak bytes of the fullest device.
+
+        The first of the ranks of one kind holds the most, except in V-shaped or split schedules.
+        """
         inside, recipe, ranks = self.inside, self.recipe, self.sizes.get(PIPE, 1)
         layer = inside.stored[ModelPart.LAYER]
         ahead = 2 * layer * inside.gathered if recipe.zero == 3 else 0.0
-        # Whole gradients: of a bucket that is sent, and of the next while layers fill it.
+        # Unsharded gradients: a bucket that is being reduced, and the next while layers fill it.
         beside = min(2 * self.bucket_layers - 1, self.layers - 1)
         if recipe.zero >= self._cuts_gradients_from:
             ahead += beside * layer * inside.gradients
@@ -182,7 +186,7 @@ class StagedRecipe:
         return 2 if self.recipe.microbatches > 1 else 1
 
     def _kept(self, ranks: Sequence[int]) -> Mapping[int, float]:
-        """Most bytes that ranks keep for their backward passes."""
+        """Returns the most bytes that each rank keeps for its backward passes."""
         recipe, inside, layout = self.recipe, self.inside, self.layout
         structure = self.sizes.get(PIPE, 1), recipe.microbatches, recipe.chunks
         saved = layout.of_stages(inside.saved)
@@ -201,7 +205,7 @@ class StagedRecipe:
             kind = layout.kind_of[stage]
             if stage:
                 return {key: by_kind[kind] for key, by_kind in halves.items()}
-            # Nobody waits for its gradient: all of its backward pass is the half for weights.
+            # No stage waits for its gradient, so its whole backward pass is the half for weights.
             return dict.fromkeys(halves, 0.0) | {(StepPhase.FORWARD, StepPhase.WEIGHT): saved[kind]}
 
         each_rank = find_peak_kept(SCHEDULES[recipe.schedule](*structure), kept)
@@ -209,7 +213,7 @@ class StagedRecipe:
 
     @property
     def _state(self) -> Mapping[ModelPart, float]:
-        """Bytes of parameters and of what is stored with them, by part."""
+        """Bytes of parameters, optimizer moments, gradients and copies, by part."""
         inside, recipe, zero = self.inside, self.recipe, self.recipe.zero
         stored = [self.own if zero >= level else inside.stored for level in range(4)]
         whole = 0.0 if zero == 3 else inside.copies
@@ -226,7 +230,7 @@ class StagedRecipe:
     def own(self) -> Mapping[ModelPart, float]:
         """Bytes of a device's shard of each part's parameters, over all axes of ZeRO.
 
-        Experts are not sharded over their own axis, whose devices have different experts.
+        Experts are not sharded over their own axis, because its devices have different experts.
         """
         inside, axes = self.inside, self.recipe.zero_axes
         all_axes, without_experts = (

@@ -1,7 +1,7 @@
-"""Writes out two layers of a model in two microbatches as the tasks of a device, to read a stage.
+"""Writes two layers of a model in two microbatches as the tasks of a device, to read a stage.
 
-The model is traced, cut and written out once for each way to cut it, as ``simulate`` writes a whole
-step; the result stands for plans of any length.
+The model is traced, sharded and written out once for each way to shard it, as ``simulate`` writes a
+whole step. The result stands for plans with any number of layers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from synth.step.simulation.predicting import write_plan
 from synth.step.simulation.sources import Rooflines
 
 MICROBATCHES = 2
-"""Of the traced step, if it has any: they tell its forward from its backward pass."""
+"""Number of microbatches of the traced step, if it is divided.
+
+With several, the step program marks each task as forward or backward.
+"""
 
 
 def batch_of(recipe: Recipe, samples: int) -> int:
-    """The batch that gives a device so many samples in each of its microbatches."""
+    """Returns the batch that gives a device ``samples`` samples in each of its microbatches."""
     return samples * recipe.replicas * recipe.microbatches
 
 
@@ -47,10 +50,11 @@ def write_insides(
     *,
     layers: bool = True,
 ) -> list[Inside]:
-    """Returns what ``recipe`` does for each number of samples in a device's microbatch.
+    """Returns the inside of ``recipe`` for each number of samples in a device's microbatch.
 
-    All are cut as for the first. ``traced`` returns a step of ``LAYERS`` layers for a batch; if not
-    ``layers``, a whole one in one piece. Raises InputError if the step cannot be cut so.
+    All have the shardings of the first. ``traced`` returns a step of ``LAYERS`` layers for a batch,
+    or the whole step in one piece if not ``layers``. Raises InputError if the step cannot be
+    sharded by the recipe.
     """
     unstaged = strip_stages(recipe)
     steps = [traced(batch_of(unstaged, count)) for count in counts]
@@ -68,14 +72,14 @@ def write_insides(
 
 
 def _plans(steps: Sequence[Step], recipe: Recipe) -> list[Plan]:
-    """Plans of steps that differ in their batch: all are cut as the first where they can be."""
+    """Plans steps that differ in their batch, with the shardings of the first where possible."""
     first, *others = steps
     plan = plan_of(first, recipe)
     return [plan, *(adapt_plan(plan, first, step) or plan_of(step, recipe) for step in others)]
 
 
 def _write(step: Step, plan: Plan, computing: Callable[[Section], float]) -> DeviceTasks:
-    """The tasks of a step, with free communication."""
+    """Writes the tasks of a step, with free communication."""
     sources = Sources(computing, lambda *_: 0.0, lambda *_: 0.0)
     return write_plan(step, plan, sources, StepRuntime(Overlap(sends=True)))
 
@@ -97,8 +101,9 @@ def _read(
 def _split_passes(undivided: DeviceTasks, layers: bool) -> DeviceTasks:
     """Divides a step without microbatches into passes: backward begins where layers repeat.
 
-    What is between, the loss, belongs to the forward pass; what reads moments after the layers, or
-    what comes of them, is the update. Without layers, all before that is the backward pass.
+    The loss, which is between the two runs of layers, belongs to the forward pass. Tasks after the
+    layers that depend on moments are the update. Without layers, all tasks before the update are
+    the backward pass.
     """
     passes_begun, update_buffers = (
         0 if layers else 2,

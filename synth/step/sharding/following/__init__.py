@@ -1,6 +1,6 @@
 """Completes a plan from the shardings of its inputs: operations follow their operands.
 
-The sum of a value that is cut by samples is a partial sum:
+The sum of a value that is sharded by samples is a partial sum:
 
 >>> from grammar.tensors.operations import Graph, Operation, Step, Value
 >>> from grammar.tensors.sharding import Sharding, Type

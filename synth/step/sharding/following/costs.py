@@ -1,7 +1,8 @@
 """Costs of rows along one axis, as tuples that are compared lexicographically.
 
-First bytes of held values, then how sums are completed, then bytes of the batch, then all bytes.
-Ties are broken by results that samples or tokens no longer cut, and by unfulfilled wishes.
+The bytes of held values come first, then the completion of sums, then the bytes of the batch, then
+all bytes. Ties are broken by the number of results that are no longer cut by samples or tokens, and
+by unfulfilled wishes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from synth.step.sharding.lineage import narrows
 from synth.step.sharding.plan import TIME
 
 GROWING_PRIMITIVES = ("broadcast_in_dim", "scatter-add")
-"""Their results are larger than their operands, so they look ahead to what those are used with."""
+"""Primitives whose results are larger than their operands: the cost looks ahead to the readers."""
 
 LOOKUP_PRIMITIVES = ("gather", "scatter-add")
-"""They can work on a part of the table that they read or add to; results are then partial sums."""
+"""Primitives that can use a part of the table they read or add to, with partial sums as results."""
 
 
 def count_sent_bytes(before: AxisSharding, after: AxisSharding, parts: int) -> float:
-    """Returns the share of a whole value that a device must send or receive along an axis."""
+    """Returns the share of a value's bytes that a device must send or receive along an axis."""
     share = (parts - 1) / parts
     match before, after:
         case (ReductionKind(), None):
@@ -43,9 +44,9 @@ def count_sent_bytes(before: AxisSharding, after: AxisSharding, parts: int) -> f
 
 
 def count_uncut(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
-    """Counts results that could be cut by samples or tokens and are not, nor are (``kept``) sums.
+    """Counts results that could be cut by samples or tokens but are not.
 
-    Flat results do not count: the plan requires them.
+    Flat results do not count, because the plan requires them; nor do partial sums if ``kept``.
     """
     return sum(
         bool(places)
@@ -56,7 +57,7 @@ def count_uncut(row: Row, over: Sequence[frozenset[int]], kept: bool) -> int:
 
 
 def needs_masks(known: KnownValues, operation: Operation, row: Row, axis: str) -> Iterator[bool]:
-    """Yields for operands whether a row would needlessly turn them into partial sums."""
+    """Yields, for each operand, whether a row would needlessly turn it into a partial sum."""
     added_to = row.factor.partial if row.factor is not None else ()
     adds_gradients = operation.primitive == "add_any" and ReductionKind.SUM in [
         known.sharding(operand).along(axis) for operand in operation.operands
@@ -70,7 +71,7 @@ def needs_masks(known: KnownValues, operation: Operation, row: Row, axis: str) -
 def price_row(
     known: KnownValues, operation: Operation, row: Row, axis: str, over: Sequence[frozenset[int]]
 ) -> tuple[float, ...]:
-    """Returns the cost of a row: of held values, of sums, of the batch, then of all bytes.
+    """Returns the cost of a row: held values, completion of sums, the batch, then all bytes.
 
     ``over`` has the dimensions of each result that run over samples or tokens along the axis.
     """
@@ -114,7 +115,10 @@ def price_row(
 def _redistribution_bytes(
     known: KnownValues, before: AxisSharding, after: AxisSharding, axis: str
 ) -> float:
-    """Along time, sums outside loops are free; other redistributions are impossible (``inf``)."""
+    """Returns the share of bytes of a redistribution along an axis.
+
+    Along time, sums outside loops are free; other redistributions are impossible (``inf``).
+    """
     share = count_sent_bytes(before, after, known.rules.sizes[axis])
     if axis != TIME or not share:
         return share
@@ -131,9 +135,9 @@ def _reader_bytes(
 ) -> float:
     """Returns the bytes to redistribute a result to the sharding of its reader's other operands.
 
-    If that is unknown, partial sums of the batch will be completed: cut by samples or tokens if
-    possible, else whole for a gather. (The result of a scatter-add may be a gradient, and stay
-    a sum.)
+    If that sharding is unknown, partial sums of the batch will be completed: cut by samples or
+    tokens if possible, otherwise whole for a gather. (The result of a scatter-add may be a
+    gradient, which stays a partial sum.)
     """
     value, grows = operation.results[0], operation.primitive in GROWING_PRIMITIVES
     targets = [other.along(axis) for other in known.beside(value)] if grows else []

@@ -1,15 +1,16 @@
 """Completes a plan from the shardings of its inputs: operations follow their operands.
 
-Along each axis an operation takes the row that sends least: first of weights that are *held*, to
-which all else adapts, then of values that depend on the batch, if the axis cuts it, and then of the
-rest. The rest, moments and parameters that are only stored in parts, is gathered where it is first
-read, unless its result is *wished* to be cut, as the input to which it returns is. A value that is
-cast to a narrower type keeps its sharding, so that fewer bytes are sent.
+Along each axis an operation gets the row with the least communication: first of weights that are
+*held*, to which all other values adapt, then of values that depend on the batch, if the axis cuts
+it, and then of the rest. The rest are moments, and parameters that are only stored in parts. They
+are gathered before they are first read, unless the result is *wished* to be cut like the input that
+it becomes in the next step. A value that is cast to a narrower type keeps its sharding, so that
+fewer bytes are sent.
 
-A partial sum with several readers, or which no row accepts, is completed: cut by samples or tokens
-if the axis cuts these and the value runs over them; or (``scatters``) as it is wished; or whole.
-Other values become partial sums only where gradients of one value are added, so that the sum is
-completed once, and as the operand of a scatter-add, the zeros of an embedding's gradient.
+A partial sum with several readers, or that no row accepts, is completed: cut by samples or tokens
+if the axis cuts these and the value runs over them; or (``scatters``) cut as wished; or whole.
+Other values become partial sums in two cases only: if gradients of one value are added, so that the
+sum is completed once; and as the operand of a scatter-add, the zeros of an embedding's gradient.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from synth.step.sharding.plan import SAMPLE_ROLES, Cuts, Rows, scan_operands_of,
 
 
 def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
-    """Returns the cuts of a step with given input shardings. Raises InputError for unfit ones."""
+    """Returns the cuts of a step with given input shardings.
+
+    Raises InputError for shardings that do not fit the step.
+    """
     ends = {out: inputs[place] for out, place in step.updates}
     lineage = Lineage(tuple(rules.sizes))
     batch = set()
@@ -78,8 +82,8 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
-    ``chosen`` and ``followed`` cache the rows by situation and the cuts of bodies, since stages,
-    and weights of one shape, are alike.
+    ``chosen`` caches rows by situation, and ``followed`` the cuts of bodies, because stages are
+    alike, and so are weights of the same shape.
     """
 
     known: KnownValues
@@ -120,7 +124,7 @@ class _RowChooser:
         return chosen
 
     def _situation(self, operation: Operation) -> object:
-        """Returns a key of all that the rows of an operation depend on."""
+        """Returns a key of all properties on which the rows of an operation depend."""
         axes, scatters = self.rules.sizes, self.rules.scatters
         read = tuple(
             (
@@ -158,7 +162,7 @@ class _RowChooser:
     def _cheapest(
         self, operation: Operation, axis: str, over: Sequence[frozenset[int]]
     ) -> Iterator[Row]:
-        """Yields the rows by price; free rows at once, before the others are priced."""
+        """Yields the rows by price; free rows immediately, before the other rows are priced."""
         priced = []
         for row in self._legal(operation, axis):
             cost = price_row(self.known, operation, row, axis, over)
@@ -169,14 +173,14 @@ class _RowChooser:
         yield from (row for _, row in sorted(priced, key=itemgetter(0)))
 
     def _legal(self, operation: Operation, axis: str) -> Sequence[Row]:
-        """Returns the rows along an axis, with flat ones if an operand or wished result is flat."""
+        """Returns the rows along an axis; flat rows only if an operand or wished result is flat."""
         cuts = [self.known.sharding(operand).along(axis) for operand in operation.operands]
         cuts += [self.known.wishes.get((value.name, axis)) for value in operation.results]
         is_flat = any(isinstance(cut, Flat) for cut in cuts)
         return list_all_rows(operation) if is_flat else list_rows(operation)
 
     def _gather_copy(self, copy: Value) -> None:
-        """Gathers a narrower copy of a stored value at once, along ``kept`` axes of the rules.
+        """Gathers a narrower copy of a stored value immediately, along the rules' ``kept`` axes.
 
         Copies that are held, or that are stored themselves, stay cut.
         """
@@ -188,9 +192,9 @@ class _RowChooser:
                 self.known.read[copy.name] = self.known.sharding(copy).laid(axis, None)
 
     def _loop(self, loop: Operation, body: Graph) -> Cuts:
-        """Follows a loop: carried values keep their sharding, or take that of the body if whole.
+        """Follows a loop: carried values keep their sharding, or get the body's if they are whole.
 
-        They become partial sums only if the body does nothing but add to them.
+        They become partial sums only if the body only adds to them.
         """
         divided = scan_operands_of(loop.parameter)
         kept = divided.constants + divided.carried

@@ -1,7 +1,7 @@
 """State of the values of a graph while a plan is completed, operation after operation.
 
-It has the shardings in which values are made and read so far, the shardings that are wished for in
-the end and whether a wish is firm, and it decides where partial sums are completed.
+It has the shardings in which values are made and read so far, the shardings that are wished for at
+the end, and whether a wish is firm. It also decides where partial sums are completed.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ WISH_PRIMITIVES = (
 """Primitives that pass a wish on from the result to the operands."""
 
 SUM_PRIMITIVES = (*LAYOUT_PRIMITIVES, "reduce_sum")
-"""Linear primitives that commute with a sum over devices, and cost next to no time."""
+"""Linear primitives that commute with a sum over devices, and take almost no time."""
 
 Wishes = dict[tuple[str, str], AxisSharding]
-"""The sharding that a value should have along an axis in the end, by its name and the axis."""
+"""The sharding that a value should have along an axis at the end, by its name and the axis."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """The sizes of all axes, and which rules apply along them.
 
-    ``held`` has pairs of an input's index and an axis: such a weight keeps its sharding along the
-    axis, and so does its gradient; other weights are only stored in theirs. Along ``scatters``
-    axes, completed sums of gradients are cut as they are wished. Along ``kept`` axes, narrower
-    copies of stored values are gathered at once, else where they are read. ``narrow``: sums are
-    completed before they are widened, else after.
+    ``held`` has pairs of an input's index and an axis: the weight and its gradient keep their
+    sharding along the axis; other weights are only stored in their sharding. Along ``scatters``
+    axes, completed sums of gradients are cut as wished. Along ``kept`` axes, narrower copies of
+    stored values are gathered immediately, otherwise before they are read. ``narrow``: sums are
+    completed before they are widened, otherwise after.
     """
 
     sizes: Mapping[str, int]
@@ -117,7 +117,7 @@ class KnownValues:
     def make(self, value: Value, sharding: Sharding) -> None:
         """Records a new value, and completes a partial sum with several readers once for all.
 
-        Over microbatches every sum outside loops is completed: as soon as it is made, or behind the
+        Over microbatches every sum outside loops is completed: as soon as it is made, or after the
         layout changes and widening casts that follow it.
         """
         self.made[value.name] = self.read[value.name] = sharding
@@ -129,9 +129,9 @@ class KnownValues:
             self._flatten(value)
 
     def _flatten(self, value: Value) -> None:
-        """Cuts a value flat along all axes that are wished to, in their order, which sets padding.
+        """Cuts a value flat along all axes with a flat wish, in their order, which sets padding.
 
-        The value may stay a partial sum along some of these axes, and cut by tokens along others.
+        The value may remain a partial sum along some of these axes, and cut by tokens along others.
         """
         sharding = self.read[value.name].unflattened()
         for axis in self.rules.sizes:
@@ -167,7 +167,7 @@ class KnownValues:
         return self.wishes.get((value.name, axis)) if axis in self.rules.scatters else None
 
     def _parts(self, value: Value, place: int, axis: str) -> int:
-        """Returns the number of parts of a dimension if this axis cut it, too."""
+        """Returns the number of parts of a dimension if this axis also cut it."""
         others = self.read[value.name].dimensions[place] if value.name in self.read else ()
         return prod(self.rules.sizes[cutting] for cutting in {*others, axis})
 

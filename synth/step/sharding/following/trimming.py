@@ -1,11 +1,11 @@
 """Trims a plan so that only the part of a value that is read is computed.
 
-Following picks rows in program order, so an operation whose operands are whole makes a whole
+``follow`` chooses rows in program order, so an operation whose operands are whole makes a whole
 result, whatever reads it: the zeros that a ``scatter-add`` adds to, the gradient of a
-``take_along_axis`` of logits, the mask of a one-hot. Each device then computes and stores all of
-it, and slices it. Trimming walks back from the readers: a result that is whole along an axis and
-that every reader slices in the same way is computed in these parts, if the operation has such a row
-and its operands need no communication for it.
+``take_along_axis`` of logits, the mask of a one-hot. Each device then computes and stores the whole
+value, and slices it. Trimming walks back from the readers. If a result is whole along an axis and
+all readers slice it in the same way, it is computed in these slices, provided the operation has a
+row for them that needs no communication of its operands.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from synth.step.sharding.plan import Cuts, Rows, scan_operands_of, stack_shardin
 
 
 def trim_cuts(step: Step, cuts: Cuts, sizes: Mapping[str, int]) -> Cuts:
-    """Returns the cuts without operations that compute more of a result than is read.
+    """Returns cuts in which operations compute no more of a result than is read.
 
-    Shardings of inputs and outputs stay, and no redistribution sends more. ``sizes`` has the sizes
-    of all axes by name.
+    The shardings of inputs and outputs do not change, and no redistribution sends more. ``sizes``
+    has the sizes of all axes by name.
     """
     ends = {out: cuts.inputs[place] for out, place in step.updates}
     return _Trimmer(sizes).graph(step.graph, cuts, ends)[0]
 
 
 class _Trimmer:
-    """Walks graphs backwards; bodies that are cut alike are trimmed once."""
+    """Walks graphs backwards; loops that share a body and its cuts are trimmed once."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
@@ -120,7 +120,7 @@ class _Trimmer:
         made: Mapping[str, Sharding],
         read: Mapping[str, set[Sharding]],
     ) -> bool:
-        """Whether other rows need no more communication than the present ones.
+        """Whether the new rows need no more communication than the present rows.
 
         Each operand must be read as before, as another reader reads it, or as a slice of the value.
         """
@@ -155,14 +155,14 @@ class _Trimmer:
 
 
 def _parts(shardings: set[Sharding], axis: str) -> Split | None:
-    """Returns how all readers cut a value along an axis, None if they differ."""
+    """Returns how all readers split a value along an axis; None if they differ or do not split."""
     cuts = {sharding.along(axis) for sharding in shardings}
     [only, *others] = cuts or {None}
     return only if isinstance(only, Split) and not others else None
 
 
 def _slices(source: Sharding, target: Sharding) -> bool:
-    """Whether a redistribution only slices what each device has."""
+    """Whether a redistribution only slices the part that each device has."""
     pairs = zip(source.dimensions, target.dimensions, strict=True)
     return source.partial == target.partial and all(
         cut[: len(before)] == before for before, cut in pairs

@@ -1,4 +1,4 @@
-"""Rewrites repeated layers for a plan: recomputed, or taken apart for each stage.
+"""Rewrites repeated layers for a plan: recomputes them, or splits them by stage.
 
 The results are ordinary steps that compute the same values.
 

@@ -1,9 +1,10 @@
-"""Splits a loop over layers, and the stacks of their weights, into one for each stage.
+"""Splits a loop over layers, and the stacks of their weights, by stage.
 
-Parameters of repeated layers are stacks with a slice for each layer, of which a stage needs its
-own. So the loop, and all that runs over the same dimension (moments, updates), is written once for
-each stage, for its share of the layers; carried values go from one loop to the next. The step
-computes the same values; a split input becomes one for each stage, labelled ``0/layers/...``.
+Parameters of repeated layers are stacks with a slice for each layer, and a stage needs only the
+slices of its layers. So the loop, and all operations over the same dimension (moments, updates),
+are written once for each stage, for its share of the layers. Carried values go from one loop to the
+next. The step computes the same values. A split input becomes several, one for each stage, labelled
+``0/layers/...``.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def split_layers(
 ) -> tuple[Step, dict[str, int]]:
     """Splits the layers of a step over stages; also returns the stage of each value of a layer.
 
-    ``layers`` has the layers of each stage if they differ. Raises InputError if the step has no
-    layers, another number of them or one that stages do not divide, and if an operation works on
-    the layers of all stages at once.
+    ``layers`` has the number of layers of each stage if they differ. Raises InputError if the step
+    has no layers, a different number of layers or a number that stages do not divide, and if an
+    operation works on the layers of all stages at once.
     """
     loops = find_stacks(step)
     if loops:
@@ -78,7 +79,7 @@ Dimension = tuple[str, int]
 
 @dataclass
 class _JoinedDimensions:
-    """Union-find of dimensions that some operation iterates over together."""
+    """A union-find of dimensions over which an operation iterates together."""
 
     parents: dict[Dimension, Dimension] = field(default_factory=dict)
 
@@ -114,7 +115,7 @@ def _dimensions(operation: Operation, factor: Factor) -> Iterator[Dimension]:
 
 
 def _stacked_of(loop: Operation) -> tuple[Operand, ...]:
-    """Returns the stacks that a loop scans, and those that it makes."""
+    """Returns the stacks that a loop scans, and the stacks that it makes."""
     divided = scan_operands_of(loop.parameter)
     scanned = loop.operands[divided.constants + divided.carried :]
     return (*scanned, *loop.results[divided.carried :])
@@ -130,7 +131,7 @@ def _layers(step: Step, loops: frozenset[str]) -> int:
 
 
 def _shares(layers: int, stages: int, given: Sequence[int], name: str) -> Sequence[int]:
-    """Returns the layers of each stage: as given, or else the same number on all."""
+    """Returns the number of layers of each stage: as given, or equal on all stages."""
     if stages > layers:
         raise InputError(
             f"{stages} stages of the {layers} layers of {name}",
@@ -155,7 +156,7 @@ def _shares(layers: int, stages: int, given: Sequence[int], name: str) -> Sequen
 
 @dataclass
 class _LayerSplitter:
-    """Rewrites a step, splitting all that works on stacks of layers by stage."""
+    """Rewrites a step: splits all operations on stacks of layers by stage."""
 
     whole: Step
     layers: int
@@ -207,7 +208,7 @@ class _LayerSplitter:
             yield f"{name}.{at}", data[begin:end]
 
     def pieces(self, operand: Operand) -> list[Operand]:
-        """Returns a stack's piece for each stage; anything else as it is."""
+        """Returns a stack's piece for each stage; other operands unchanged."""
         if str(operand) not in self.stacks:
             return [operand]
         return [self.piece(operand, at) for at in range(self.stages)]

@@ -1,8 +1,9 @@
-"""Splits backward loops over layers in two, so that weight gradients may be computed later.
+"""Splits backward loops over layers in two, so that weight gradients can be computed later.
 
-The backward loop over layers carries the gradient of their inputs and stacks those of their
-weights. After the split the first loop computes what is carried and stacks what the second reads;
-the second computes the rest, for which only the update waits. The values are the same.
+The backward loop over layers carries the gradient of their inputs and stacks the gradients of their
+weights. After the split, the first loop computes the carried values, and stacks the values that the
+second loop reads. The second loop computes the rest, for which only the update waits. The step
+computes the same values.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def split_backward(step: Step) -> Step:
 
 
 def _split_loop(loop: Operation, body: Graph) -> list[Operation]:
-    """Returns the loop of carried values and the loop of the other stacks; or just the loop."""
+    """Returns the loop of carried values and the loop of the other stacks; or the loop unsplit."""
     carried = scan_operands_of(loop.parameter).carried
     needed = _find_needed(body, body.outputs[:carried])
     late = [
@@ -81,7 +82,7 @@ def _weight_loop(
     late_stacks: list[tuple[Value, Operand]],
     kept: Stacks,
 ) -> Operation:
-    """Returns the loop of the late operations: it carries nothing and scans what is ``kept``."""
+    """Returns the loop of the late operations, which carries nothing and scans ``kept`` stacks."""
     divided = scan_operands_of(loop.parameter)
     begin, end = divided.constants, divided.constants + divided.carried
     parameters = tuple((key, 0 if key == "num_carry" else value) for key, value in loop.parameters)
@@ -99,7 +100,7 @@ def _weight_loop(
 
 
 def _find_kept(loop: Operation, body: Graph, late: list[Operation]) -> Stacks:
-    """Returns stacks of what late operations read of earlier ones and of carried inputs."""
+    """Returns stacks of the earlier results and carried inputs that late operations read."""
     divided = scan_operands_of(loop.parameter)
     carried = body.inputs[divided.constants : divided.constants + divided.carried]
     own = {name for operation in late for name in _names(operation.results)}

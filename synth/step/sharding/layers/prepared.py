@@ -1,4 +1,4 @@
-"""The step that a plan cuts: layers recomputed, backward split, and taken apart for stages."""
+"""Prepares the step that a plan shards: recomputes layers, and splits backward loops and stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synth.step.sharding.plan import Plan
 
 
 def prepare_step(step: Step, plan: Plan) -> Step:
-    """Returns the step as ``apply`` cuts it. Raises InputError if it lacks the layers for that."""
+    """Returns the step as ``apply`` shards it. Raises InputError if it lacks the layers for it."""
     return _prepare_for_plan(step, plan)[0]
 
 

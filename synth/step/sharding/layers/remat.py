@@ -1,8 +1,8 @@
-"""Recomputes layers: only the inputs of each layer are kept, and the rest is computed again.
+"""Recomputes layers: only the inputs of each layer are kept, and the rest is recomputed.
 
-The forward loop stacks what the backward loop reads. Rewritten, it stacks its carried inputs, and
-the backward loop repeats the forward body, without what nobody reads. The values are the same
-(gradient checkpointing, Chen et al. 2016).
+The forward loop stacks the values that the backward loop reads. After the rewrite it stacks only
+its carried inputs, and the backward loop repeats the forward body, without results that are never
+read. The step computes the same values (gradient checkpointing, Chen et al. 2016).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from synth.step.trace.pruning import prune
 def rematerialise(step: Step) -> Step:
     """Returns the step that keeps only the inputs of each layer.
 
-    A step that was traced with rematerialisation is returned as it is. Raises InputError if the
+    A step that was traced with rematerialisation is returned unchanged. Raises InputError if the
     step has no loop of layers.
     """
     graph = step.graph
@@ -41,7 +41,7 @@ def rematerialise(step: Step) -> Step:
 
 
 def follows(first: Operation, second: Operation) -> bool:
-    """Whether a loop runs backward over the layers of another."""
+    """Whether the second loop runs backward over the layers of the first."""
     if first.body is None or second.body is None:
         return False
     parameters = (first.parameter, second.parameter)
@@ -52,7 +52,7 @@ def follows(first: Operation, second: Operation) -> bool:
 
 
 def _reads_back(first: Operation, second: Operation) -> bool:
-    """Whether a loop stacks more for its backward loop than inputs of its body."""
+    """Whether a loop stacks values other than inputs of its body for its backward loop."""
     if not follows(first, second):
         return False
     assert first.body is not None
@@ -61,7 +61,7 @@ def _reads_back(first: Operation, second: Operation) -> bool:
 
 
 def _stacks(first: Operation, second: Operation) -> list[tuple[Value, Value]]:
-    """Returns the stacks that the second loop reads of the first, each with its slice's value."""
+    """Returns the first loop's stacks that the second loop reads, each with its slice's value."""
     assert first.body is not None
     carried = scan_operands_of(first.parameter).carried
     stacked = zip(first.results[carried:], first.body.outputs[carried:], strict=True)

@@ -1,9 +1,10 @@
-"""Buckets: redistributions of gradients that are joined, for fewer and larger requests.
+"""Buckets: redistributions of gradients that are joined into fewer and larger requests.
 
-Buckets change no value: a bucket is sent when its last member is made, and before any of them is
-read, so no member may depend on the sum of another. Members are concatenated in one request, of one
-kind over the same axes. Members from a loop over layers are stacks, with a slice for each layer;
-the slices of one layer are joined when it has made them, or those of as many layers as fit.
+Buckets do not change values. A bucket is sent when its last member is made, and before any member
+is read, so no member may depend on the sum of another. Members are concatenated into one request,
+of one kind over the same axes. Members from a loop over layers are stacks, with a slice for each
+layer. The slices of a layer are joined when the layer has made them; if slices of several layers
+fit into a bucket, these are joined.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from synth.step.sharding.program import (
 )
 
 BucketKey = tuple[object, ...]
-"""What redistributions must share to be in one bucket."""
+"""The properties that redistributions in one bucket must share."""
 
 FLAT = (
     MoveKind.ALL_REDUCE,
@@ -42,7 +43,7 @@ FLAT = (
     MoveKind.SLICE,
     MoveKind.MASK,
 )
-"""Moves that act on concatenated values as they do on each."""
+"""Moves with the same effect on concatenated values as on each value alone."""
 
 WHOLE = Fraction(1)
 
@@ -50,10 +51,10 @@ WHOLE = Fraction(1)
 def flatten_bucket(
     members: Sequence[RedistributedValue], sizes: Mapping[str, int], share: Fraction = WHOLE
 ) -> tuple[Type, RedistributionPath]:
-    """Concatenates the members of a bucket in one dimension: returns its type and its path.
+    """Concatenates the members of a bucket in one dimension; returns its type and its path.
 
-    The path has the moves of each member. A device has as many elements as it has of all members,
-    padding of flat cuts included, or of the ``share`` of their layers that is sent at once.
+    The path has the moves of each member. A device holds its elements of all members, including the
+    padding of flat cuts, or the ``share`` of these for the layers that are sent at once.
     """
     members = [_pad_blocks(member, sizes) for member in members]
     first, elements = members[0], sum(member.value.type.elements for member in members)
@@ -97,9 +98,9 @@ def buckets_of(
 ) -> tuple[tuple[str, ...], ...]:
     """Returns buckets of at most ``most_bytes`` on a device, in the order of the program.
 
-    A larger gradient is sent alone, and is no bucket. The bytes of a stack are those of one layer,
+    A larger gradient is sent alone, without a bucket. The bytes of a stack are those of one layer,
     unless a bucket has room for all layers. A gradient that depends on sums of other gradients is
-    in another bucket than these, so that no two buckets wait for each other.
+    not in their bucket, so that no two buckets wait for each other.
     """
     layers = _layers(step, program, sizes)
     depths = _depths(program, {at for at, _ in _find_sums(step, program, sizes)})
@@ -121,7 +122,7 @@ def buckets_of(
 
 
 def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
-    """Returns the number of sums before each sum on the longest chain of sums it depends on."""
+    """Returns, for each sum, the length of the longest chain of sums on which it depends."""
     below: dict[Key, int] = {}
     depths: dict[int, int] = {}
     for at, instruction in enumerate(program.instructions):
@@ -136,7 +137,7 @@ def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
 def count_bucket_layers(
     step: Step, program: StepProgram, sizes: Mapping[str, int], most_bytes: int
 ) -> int:
-    """Returns the layers in each such bucket: 1, unless all gradients of more layers fit."""
+    """Returns the number of layers in each bucket: 1, unless all gradients of more layers fit."""
     layers = _layers(step, program, sizes)
     of_layer = _layer_bytes(program, sizes, layers)
     fit = most_bytes // max(of_layer.values(), default=most_bytes)
@@ -168,7 +169,7 @@ def _layer_bytes(
 
 
 def _bytes(moved: RedistributedValue, sizes: Mapping[str, int]) -> int:
-    """Returns the bytes that a device has before the redistribution."""
+    """Returns the bytes that a device holds before the redistribution."""
     shape = part_shape(moved.value.type, moved.path.source, sizes)
     return Type(moved.value.type.dtype, shape).bytes
 
@@ -176,9 +177,10 @@ def _bytes(moved: RedistributedValue, sizes: Mapping[str, int]) -> int:
 def _find_sums(
     step: Step, program: StepProgram, sizes: Mapping[str, int]
 ) -> Iterator[tuple[int, RedistributedValue]]:
-    """Yields the sums of gradients that may be in buckets, each with its index in the program.
+    """Yields the sums of gradients that can be in buckets, each with its index in the program.
 
-    Only the first redistribution of a gradient counts: a plan refers to it by the gradient's name.
+    Only the first redistribution of a gradient counts, because a plan refers to it by the
+    gradient's name.
     """
     updated = find_updated(step)
     for at, moved in enumerate(program.instructions):
@@ -193,10 +195,10 @@ def _find_sums(
 
 
 def group_buckets(program: StepProgram, plan: Plan) -> StepProgram:
-    """Reorders a program so that the members of each bucket follow each other, at the first.
+    """Reorders a program so that the members of each bucket are adjacent, from the first member on.
 
-    What the others depend on comes before. Raises InputError for members that are not
-    redistributed, that differ in kind, and for one that depends on the sum of another.
+    Instructions on which members depend come before. Raises InputError for members that are not
+    redistributed, that differ in kind, or that depend on the sum of another member.
     """
     for names in plan.buckets:
         program = _group_members(program, names, plan.sizes)
@@ -268,7 +270,7 @@ def _can_be_joined(moved: LocalOperation | RedistributedValue | SentValue) -> bo
 
 
 def _find_dependencies(program: StepProgram, places: Collection[int]) -> set[int]:
-    """Returns the instructions between members that they depend on, with their whole buckets."""
+    """Returns the instructions between members on which members depend, with their buckets."""
     of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
     needed = {key for at in places for key in keys_read_by(program.instructions[at])}
     found: set[int] = set()

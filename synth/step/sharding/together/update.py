@@ -1,9 +1,9 @@
 """Finds the update of parameters, which runs in one kernel once all gradients are summed.
 
-Frameworks call their optimizer when the last gradient is there (Megatron's and DeepSpeed's fused
-Adam, ``foreach`` and ``fused`` of torch; XLA fuses the updates of all parameters horizontally). So
-results of the sum of any gradient wait for all sums; sums overlap with the backward pass, but with
-no part of the update.
+Frameworks call their optimizer when the last gradient is available (Megatron's and DeepSpeed's
+fused Adam, ``foreach`` and ``fused`` of torch; XLA fuses the updates of all parameters
+horizontally). So all operations on summed gradients wait for all sums. Sums overlap the backward
+pass, but not the update.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ MOMENT_PRIMITIVES = ("mul", "square", "integer_pow")
 def update_of(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> frozenset[str]:
     """Returns the names of the results of the update's operations.
 
-    With microbatches, these are results of the phase AFTER on which no sum of gradients depends.
-    Without, they are what depends on a moment or on the sum of a gradient, and what only that
-    reads: a scaled gradient, or a value independent of samples, as a power of the step count.
+    With microbatches, these are the results of phase AFTER on which no sum of gradients depends.
+    Without, they are results that depend on a moment or on the sum of a gradient, and results that
+    only those read: a scaled gradient, or a value independent of samples, such as a power of the
+    step count.
     """
     gradients = find_updated(step)
     sums = [

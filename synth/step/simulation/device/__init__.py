@@ -1,9 +1,10 @@
 """The tasks of one device in a step, on streams: groups of operations, and communication.
 
-All devices of a stage do the same, so one stands for all. The program says on which stage a task is
-done, and when; with microbatches tasks are those of one of them. A loop is written out, group by
-group, as communication of one layer may overlap with compute of another. Every slice of a stack
-that a loop makes is a value of its own, which may be sent as soon as its iteration is done.
+All devices of a stage do the same work, so one device represents all. The program specifies the
+stage and the phase of each task; with microbatches, the tasks are those of one microbatch. A loop
+is written out group by group, because communication of one layer can overlap computation of
+another. Each slice of a stack that a loop makes is a separate value, which can be sent as soon as
+its iteration is done.
 
 >>> from synth.step.sharding import InstructionPlace, StepPhase
 >>> from synth.step.simulation.device import COMPUTE, DeviceTasks, Task

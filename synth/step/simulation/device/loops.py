@@ -1,4 +1,4 @@
-"""The body of a loop in groups, and what of it is computed again instead of kept."""
+"""Groups the body of a loop, and decides which of its results are recomputed instead of kept."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def body_of(
     grouping: OperationGrouping,
     inputs: Mapping[str, tuple[Value, ...]],
 ) -> LoopBody:
-    """Groups the body of a loop; cached for loops that do the same.
+    """Groups the body of a loop; the result is cached for equal loops.
 
-    ``absent``: which inputs are literals. ``there``: which are kept anyway; None if nothing is
-    computed again. ``inputs``: those that are computed again, and from which parts.
+    ``absent``: which inputs are literals. ``there``: which inputs are kept in any case; None if
+    nothing is recomputed. ``inputs``: recomputed inputs, with the parts they are computed from.
     """
     loop, graph, body = instruction.operation, instruction.operation.body, instruction.body
     assert graph is not None

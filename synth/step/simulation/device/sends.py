@@ -1,4 +1,4 @@
-"""Writes communication between devices of a stage, on the compute stream or its own."""
+"""Writes communication between devices of a stage, on the compute stream or on its own stream."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from synth.step.simulation.device.values import (
 from synth.step.simulation.kinds import BufferKind, moved_kind
 
 RedistributionSeconds = Callable[[Type, Sharding, Sharding], float]
-"""Seconds of a redistribution on all devices: the value's type, its sharding before and after."""
+"""Maps a value's type and its shardings before and after to seconds of the redistribution."""
 
 
 class _RedistributionTask(NamedTuple):
-    """A redistribution, whole or of a slice: its task's name and stream, and what is sent."""
+    """The task of a redistribution of a value or a slice: its name, stream, seconds and moves."""
 
     name: str
     stream: str
@@ -39,7 +39,7 @@ class _RedistributionTask(NamedTuple):
 
 @dataclass
 class RedistributionWriter:
-    """Writes redistributions on a tape; ``known`` caches what to write."""
+    """A writer of redistributions on a tape; ``known`` caches their tasks."""
 
     tape: Tape
     plan: Plan
@@ -57,7 +57,7 @@ class RedistributionWriter:
         *,
         sliced: bool,
     ) -> BufferedValue:
-        """Sends a value, or a slice of a stack; ``unit`` is that of its layer."""
+        """Writes the redistribution of a value or a slice; ``unit`` is the unit of its layer."""
         key = id(redistributed), sliced
         if key not in self.known:
             self.known[key] = redistributed, self._task_of(redistributed, sliced)
@@ -96,7 +96,7 @@ class RedistributionWriter:
         held: Sequence[Sequence[BufferedValue]],
         layers: int,
     ) -> list[list[BufferedValue]]:
-        """Sends a bucket in one request, once all members, or some slices of each, are made."""
+        """Writes one request for a bucket, once all members, or some slices of each, are made."""
         kind, path = flatten_bucket(bucket, self.plan.sizes, Fraction(len(held[0]), layers))
         moves = path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
@@ -138,7 +138,7 @@ class RedistributionWriter:
         held: BufferedValue,
         task: int,
     ) -> BufferedValue:
-        """A value after it was sent; an all-reduce leaves it in the same buffer."""
+        """Returns a value after its redistribution; an all-reduce leaves it in the same buffer."""
         in_place = [move.how for move in moves[1]] == [MoveKind.ALL_REDUCE]
         if in_place and held.makers and not held.remade_bytes:
             return BufferedValue(held.buffers, (task,))
@@ -146,16 +146,16 @@ class RedistributionWriter:
         return self.tape.made(name, moves[0], target, kept, task)
 
     def given(self, held: BufferedValue) -> bool:
-        """Whether a value is an input, or a copy of parameters."""
+        """Whether a value is an input or a copy of parameters."""
         copies = (self.tape.buffers[number].kind is BufferKind.COPIES for number in held.buffers)
         return not held.makers or all(copies)
 
     def _kept_since(self, held: BufferedValue, made: int, unit: int) -> bool:
-        """Whether a layer reads what it made in another pass, or older than the layer before it.
+        """Whether a value was made in another pass of its layer, or before the previous layer.
 
-        A forward pass kept such a value, or it is of the whole loop: gathered when it was made, it
-        would be in memory for all layers at once. So it is gathered during the task of this layer
-        that comes before its reader (Megatron: during the gradient of the layer's input).
+        A forward pass kept the value, or it belongs to the whole loop. If it were gathered when it
+        was made, it would be in memory for all layers at once. So it is gathered during the task of
+        this layer that precedes its reader (Megatron: during the gradient of the layer's input).
         """
         before, tasks = made <= self.tape.issued(unit, 0), self.tape.tasks
         again = before and any(tasks[maker].layer == self.tape.layer for maker in held.makers)
@@ -177,5 +177,5 @@ class RedistributionWriter:
 
 
 def _stream_of(moves: Sequence[ShardingMove]) -> str:
-    """The stream of overlapping communication over the axes of these moves."""
+    """Returns the stream of overlapping communication over the axes of these moves."""
     return f"over {', '.join(dict.fromkeys(axis for move in moves for axis in move.axes))}"

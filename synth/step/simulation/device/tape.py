@@ -1,4 +1,4 @@
-"""Tasks and buffers of a device, written one after the other."""
+"""A tape on which the tasks and buffers of a device are written one after the other."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from synth.step.simulation.groups import Sizes
 from synth.step.simulation.kinds import BufferKind
 
 SINGLE_PLACE = InstructionPlace(0, StepPhase.BEFORE)
-"""The place of everything in a program without places."""
+"""The place of all tasks of a program without places."""
 
 ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
 
 
 @dataclass
 class Tape:
-    """Tasks and buffers so far; of each stage, its compute tasks, and how many before each layer.
+    """The tasks and buffers written so far.
 
-    ``place`` and ``layer`` are those of what is written next.
+    ``compute``: the compute tasks of each stage. ``units``: for each stage, the number of compute
+    tasks before each layer. ``place`` and ``layer`` are those of the next task.
     """
 
     bytes_of: Sizes
@@ -40,17 +41,20 @@ class Tape:
         return self.compute.setdefault(self.place.stage, [])
 
     def unit(self) -> int:
-        """Begins a layer, or what counts as one; returns its index on this stage."""
+        """Begins a layer, or another unit of prefetching; returns its index on this stage."""
         units = self.units.setdefault(self.place.stage, [])
         units.append(len(self.own))
         return len(units) - 1
 
     def issued(self, unit: int, ahead: int) -> int:
-        """Number of compute tasks before a layer's read that is issued ``ahead`` layers earlier."""
+        """Returns the number of compute tasks before the layer ``ahead`` layers earlier.
+
+        A gather for layer ``unit`` is issued at that point.
+        """
         return self.units[self.place.stage][max(0, unit - ahead)]
 
     def after(self, task: int) -> int:
-        """Number of compute tasks before what follows a task."""
+        """Returns the number of compute tasks before the successor of a task."""
         maker = self.tasks[task]
         return maker.issue + (maker.stream == COMPUTE)
 
@@ -69,7 +73,7 @@ class Tape:
         sends: tuple[str, ...] = (),
         measured: float = 0.0,
     ) -> int:
-        """Appends a task; returns its number."""
+        """Appends a task and returns its number."""
         before = dict.fromkeys(maker for value in read for maker in value.makers)
         before.update(dict.fromkeys(after))
         reads = dict.fromkeys(number for value in read for number in value.buffers)
@@ -102,12 +106,12 @@ class Tape:
         return max((task.turn for task in tasks if task.place.when is self.place.when), default=0)
 
     def buffer(self, name: str, kind: Type, sharding: Sharding, use: BufferKind, maker: int) -> int:
-        """Appends a buffer; returns its number."""
+        """Appends a buffer and returns its number."""
         self.buffers.append(Buffer(name, use, self.bytes_of(kind, sharding), maker))
         return len(self.buffers) - 1
 
     def made(
         self, name: str, kind: Type, sharding: Sharding, use: BufferKind, task: int
     ) -> BufferedValue:
-        """Appends a buffer for what a task makes; returns the value."""
+        """Appends a buffer for the result of a task and returns its value."""
         return BufferedValue((self.buffer(name, kind, sharding, use, task),), (task,))

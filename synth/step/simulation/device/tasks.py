@@ -19,13 +19,13 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True)
 class Overlap:
-    """Which communication overlaps with compute, on streams of its own for each set of axes.
+    """The communication that overlaps computation, on a separate stream for each set of axes.
 
-    ``sends``: values made in the step are sent as soon as they are made; else where they are first
-    read, on the compute stream. ``prefetch``: inputs, and copies of parameters, are gathered so
-    many layers before they are read (FSDP: 1), or, outside of loops, so many redistributions
-    before; if None, on the compute stream. With ``prefetch``, slices of a layer's parameters are
-    freed after the layer, and gathered again where they are read again.
+    ``sends``: values made in the step are sent as soon as they are made; otherwise before their
+    first reader, on the compute stream. ``prefetch``: the number of layers by which inputs and
+    copies of parameters are gathered before they are read (FSDP: 1), or, outside of loops, the
+    number of redistributions; if None, they are gathered on the compute stream. With ``prefetch``,
+    slices of a layer's parameters are freed after the layer, and gathered again for later reads.
     """
 
     sends: bool = False
@@ -33,13 +33,17 @@ class Overlap:
 
 
 class Task(NamedTuple):
-    """What a device does at one time on one stream; ``request``: what it sends, or empty.
+    """An activity of a device on one stream.
 
-    ``place``: that of its instruction. ``issue``: how many compute tasks of its stage come before
-    it. ``turn``: for what is done once, how often values went from stage to stage before.
-    ``layer``: the iteration of the loop that it is part of, or whose slice it sends; else -1.
-    ``moves``: what is sent, as a type and the moves that communicate. ``sends``: the names of the
-    values that are sent. ``measured``: how many of its seconds were measured.
+    * ``before``: the tasks that it waits for;
+    * ``place``: the place of its instruction;
+    * ``issue``: the number of compute tasks of its stage that come before it;
+    * ``request``: the request that it sends; empty for computation;
+    * ``layer``: the iteration of the loop that it is part of, or whose slice it sends; -1 if none;
+    * ``turn``: for work done once per step, how many stage-to-stage transfers came before it;
+    * ``moves``: the communication, as a type and the moves that communicate;
+    * ``sends``: the names of the values that are sent;
+    * ``measured``: how many of its seconds were measured.
     """
 
     name: str
@@ -61,7 +65,7 @@ class Task(NamedTuple):
 class Buffer:
     """A part of a value in memory; ``maker``: the task that makes it, -1 for inputs.
 
-    ``kept``: until the end of the step. ``home``: the stage of an input.
+    ``kept``: whether it is kept until the end of the step. ``home``: the stage of an input.
     """
 
     name: str
@@ -74,7 +78,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class StageSend:
-    """Bytes that a device of a stage hands to its twin on another stage, in one phase and turn."""
+    """A transfer from each device of a stage to its peer on another stage, in a phase and turn."""
 
     source: int
     target: int
@@ -84,10 +88,10 @@ class StageSend:
 
 @dataclass(frozen=True)
 class DeviceTasks:
-    """Tasks, each after those it waits for, and the buffers that they use.
+    """Tasks, each after the tasks it waits for, and the buffers that they use.
 
-    ``handed``: bytes from stage to stage. With several stages this is not one device that could be
-    timed, but must be divided by ``Passes``.
+    ``handed``: the bytes of each transfer between stages. With several stages, the tasks are not
+    those of one device and cannot be timed directly; ``Passes`` must divide them first.
     """
 
     tasks: tuple[Task, ...]
@@ -96,7 +100,7 @@ class DeviceTasks:
 
     @cached_property
     def streams(self) -> Mapping[str, Sequence[int]]:
-        """The tasks of each stream: compute in order, communication by when it is issued."""
+        """The tasks of each stream: computation in order, communication by its issue."""
         streams: dict[str, list[int]] = {COMPUTE: []}
         tasks = self.tasks
         for number in sorted(range(len(tasks)), key=lambda number: tasks[number].issue):
@@ -106,5 +110,5 @@ class DeviceTasks:
 
     @cached_property
     def arranged(self) -> TaskOrder:
-        """An order of all tasks in which each stream does its own in turn."""
+        """An order of all tasks in which each stream runs its tasks in turn."""
         return arrange_tasks([task.before for task in self.tasks], list(self.streams.values()))

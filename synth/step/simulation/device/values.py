@@ -1,4 +1,4 @@
-"""Values as tasks leave them: in buffers, whole or in slices, or to be gathered later."""
+"""Values as tasks leave them: in buffers, whole or in slices, or deferred until they are read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from synth.step.simulation.groups import GroupedOperations
 class BufferedValue(NamedTuple):
     """A value as tasks leave it, in buffers.
 
-    ``remade_bytes``: the value is not stored; its readers make so many bytes from these buffers,
-    which are the parts ``sources`` of values.
+    ``remade_bytes``: if not 0, the value is not stored, and its readers recompute this number of
+    bytes from the buffers. ``sources``: the parts of values that these buffers hold.
     """
 
     buffers: tuple[int, ...]
@@ -28,10 +28,10 @@ class BufferedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class DeferredStack:
-    """A stack of inputs that is gathered slice by slice, where a loop reads it.
+    """A stack of inputs that is gathered slice by slice when a loop reads it.
 
-    ``casts``: done to each slice then, each with its result. ``kept``: the slices so far of what is
-    gathered once; None if a slice is freed after its layer.
+    ``casts``: casts of each slice after it is gathered, each with its result. ``kept``: the slices
+    gathered so far, if each is gathered only once; None if a slice is freed after its layer.
     """
 
     moved: RedistributedValue
@@ -41,13 +41,13 @@ class DeferredStack:
 
 
 Stack = tuple[BufferedValue, ...] | DeferredStack
-"""A value in one piece, or the slices that a loop stacks, one for each iteration."""
+"""A value in one piece, or the slices that a loop stacks, with a slice for each iteration."""
 
 Scope = dict[Key, Stack]
 
 
 def join_pieces(pieces: Sequence[BufferedValue]) -> BufferedValue:
-    """Joins several pieces to one value."""
+    """Joins several pieces into one value."""
     if len(pieces) == 1:
         return BufferedValue(pieces[0].buffers, pieces[0].makers)
     return BufferedValue(
@@ -57,15 +57,15 @@ def join_pieces(pieces: Sequence[BufferedValue]) -> BufferedValue:
 
 
 def buffers_of(pieces: Iterable[BufferedValue]) -> Iterable[int]:
-    """The buffers of all pieces."""
+    """Returns the buffers of all pieces."""
     return (number for piece in pieces for number in piece.buffers)
 
 
 def slice_sharding(sharding: Sharding) -> Sharding:
-    """The sharding of a slice of a stack."""
+    """Returns the sharding of a slice of a stack."""
     return sharding.slice()
 
 
 def slice_type(kind: Type) -> Type:
-    """The type of a slice of a stack."""
+    """Returns the type of a slice of a stack."""
     return Type(kind.dtype, kind.shape[1:])

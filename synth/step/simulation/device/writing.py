@@ -1,4 +1,4 @@
-"""Writes the tasks of a device: a program in groups, loops written out."""
+"""Writes the tasks of a device: the groups of a program, with loops written out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from synth.step.simulation.groups import (
 from synth.step.simulation.kinds import BufferKind, kinds_of, moved_kind
 
 SectionSeconds = Callable[[Section], float]
-"""Seconds of a section on one device, whose operands and results are that device's parts."""
+"""Maps a section to its seconds on one device; its operands and results are that device's parts."""
 
 
 def write_device(
@@ -56,9 +56,9 @@ def write_device(
     overlap: Overlap | None = None,
     grouping: OperationGrouping | None = None,
 ) -> DeviceTasks:
-    """Writes the tasks of a program that ``plan`` makes of ``step``, which is prepared for it.
+    """Writes the tasks of the program that ``plan`` makes of ``step``, prepared for the plan.
 
-    ``grouping``: which operations are one task; if None, all between two redistributions.
+    ``grouping``: decides which operations are one task; if None, all between two redistributions.
     """
     overlap = overlap or Overlap()
     grouping = grouping or grouping_of(plan, overlap)
@@ -77,10 +77,10 @@ def grouping_of(
     unstored: Collection[tuple[int, ...]] = (),
     measured: Mapping[int, Estimate] = MappingProxyType({}),
 ) -> OperationGrouping:
-    """Groups all operations between two redistributions, or, if not ``whole``, none.
+    """Returns a grouping of all operations between two redistributions.
 
-    ``unstored``: sorted shapes of values that are never in memory. ``measured``: seconds of
-    operations of the program, as ``OperationGrouping`` has them.
+    If not ``whole``, each operation is a group of its own. ``unstored``: sorted shapes of values
+    that are never in memory. ``measured``: seconds of operations, as in ``OperationGrouping``.
     """
     sizes = Sizes(plan.parts, unstored)
     return OperationGrouping(plan.parts, plan.sizes, whole, overlap.sends, sizes, measured)
@@ -88,7 +88,7 @@ def grouping_of(
 
 @dataclass
 class _TaskWriter:
-    """Writes on a tape; ``received``: values that other stages made."""
+    """A writer of tasks on a tape; ``received``: for each stage, values from other stages."""
 
     tape: Tape
     sends: RedistributionWriter
@@ -133,13 +133,14 @@ class _TaskWriter:
             for number in buffers_of(self._there((output.name, sharding), scope)):
                 buffer = tape.buffers[number]
                 buffer.kept = True
+                # An updated parameter or moment is written in place of the old, so it is free.
                 if at in updated and buffer.maker >= 0:
                     buffer.size_bytes = 0
 
     def _item(
         self, item: Item, scope: Scope, kinds: Mapping[str, BufferKind], unit: int | None
     ) -> None:
-        """Writes one item; ``unit``: the index of this iteration on its stage."""
+        """Writes an item; ``unit``: the index of this iteration on its stage."""
         match item:
             case GroupedOperations():
                 self._operate(item, scope, kinds)
@@ -151,7 +152,7 @@ class _TaskWriter:
                 self._loop(item, scope, kinds)
 
     def _find(self, key: Key, scope: Scope) -> Stack:
-        """A value as this stage has it."""
+        """Returns a value as this stage holds it."""
         if self.received:
             here = self.received.get(self.tape.place.stage)
             if here is not None and key in here:
@@ -159,7 +160,7 @@ class _TaskWriter:
         return scope[key]
 
     def _there(self, key: Key, scope: Scope) -> tuple[BufferedValue, ...]:
-        """A value in one piece or several, gathered if it was deferred."""
+        """Returns the pieces of a value, which is gathered now if it was deferred."""
         value = self._find(key, scope)
         if isinstance(value, DeferredStack):
             value = scope[key] = (self._put_together(value, None, None),)
@@ -168,7 +169,7 @@ class _TaskWriter:
     def _put_together(
         self, stack: DeferredStack, layers: int | None, unit: int | None
     ) -> BufferedValue:
-        """Gathers a slice of a stack of ``layers`` slices, or all of it."""
+        """Gathers a slice of a stack of ``layers`` slices, or the whole stack if None."""
         target = (
             stack.moved.path.target if layers is None else slice_sharding(stack.moved.path.target)
         )
@@ -182,8 +183,9 @@ class _TaskWriter:
     def _task(
         self, name: str, section: Section, read: Sequence[BufferedValue], slices: int = 1
     ) -> int:
-        """Appends the task of a section, or of one of its ``slices``."""
+        """Appends the task of a section, or of a single one of its ``slices``."""
         if id(section) not in self.priced:
+            # The section is kept as well: its id could be reused if it were freed.
             self.priced[id(section)] = section, self.computing(section)
         seconds, measured = self.priced[id(section)][1], section.measured.seconds
         return self.tape.task(name, COMPUTE, seconds / slices, read, measured=measured / slices)
@@ -226,8 +228,8 @@ class _TaskWriter:
     ) -> bool:
         """Whether a cast of a stack needs no task of its own.
 
-        If the stack is deferred, the cast waits with it. If a loop makes the stack, the loop casts,
-        so that slices of gradients may be sent while other layers compute.
+        If the stack is deferred, so is the cast. If a loop makes the stack, the loop casts, so that
+        slices of gradients can be sent while other layers compute.
         """
         pieces = self._find(group.reads[0], scope)
         [(value, sharding)] = group.makes
@@ -245,7 +247,7 @@ class _TaskWriter:
         return True
 
     def _hand(self, sent: SentValue, scope: Scope) -> None:
-        """Hands a value to another stage, which receives it without any work."""
+        """Writes the transfer of a value to another stage, which takes no work to receive."""
         if sent.target == EVERYWHERE:
             return
         tape, key = self.tape, (sent.value.name, sent.sharding)
@@ -264,7 +266,7 @@ class _TaskWriter:
         tape.place = here
 
     def _move(self, redistributed: RedistributedValue, scope: Scope, unit: int | None) -> None:
-        """Sends a value; a stack slice by slice if its first dimension stays as it is."""
+        """Redistributes a value; a stack slice by slice if its first dimension is unchanged."""
         value, path = redistributed.value, redistributed.path
         if not path.requests(self.grouping.sizes):
             scope[value.name, path.target] = self._find((value.name, path.source), scope)
@@ -290,7 +292,7 @@ class _TaskWriter:
         scope[value.name, path.target] = tuple(made)
 
     def _together(self, bucket: Sequence[RedistributedValue], scope: Scope) -> None:
-        """Sends a bucket once all members are made; of stacks the slices of some layers at once."""
+        """Sends a bucket once all members are made; stacks in slices of several layers at once."""
         held = [self._there((one.value.name, one.path.source), scope) for one in bucket]
         layers = len(held[0])
         rows = all(
@@ -351,7 +353,7 @@ class _TaskWriter:
     def _given(
         self, operands: Sequence[Operand], loop: LocalOperation, scope: Scope, kept: int
     ) -> list[Stack]:
-        """The inputs of a loop; those that it scans may be deferred."""
+        """Returns the inputs of a loop; inputs that it scans may be deferred."""
         given: list[Stack] = []
         for at, key in enumerate(zip(map(str, operands), loop.how.operands, strict=True)):
             if not isinstance(operands[at], Value) or key not in scope:
@@ -363,7 +365,11 @@ class _TaskWriter:
     def _body(
         self, loop: LocalOperation, given: Sequence[Stack], kinds: Mapping[str, BufferKind]
     ) -> LoopBody:
-        """Groups a loop's body; only compiled code computes again, and not where gradients sum."""
+        """Groups a loop's body.
+
+        Only compiled code recomputes values, and not in backward passes, where gradients are
+        summed.
+        """
         absent = tuple(stack == () for stack in given)
         there: tuple[bool, ...] | None = None
         if self.grouping.whole and self.tape.place.when is not StepPhase.BACKWARD:
@@ -382,14 +388,14 @@ class _TaskWriter:
         return body_of(loop, absent, there, kinds, self.grouping, inputs)
 
     def _stays(self, pieces: Sequence[BufferedValue]) -> bool:
-        """Whether a value is a parameter, a copy that is kept, or made where it is read."""
+        """Whether a value stays in memory, as a parameter, copy or input, or is a constant."""
         kept = (BufferKind.PARAMETERS, BufferKind.COPIES, BufferKind.INPUTS)
         return all(self.tape.buffers[number].kind in kept for number in buffers_of(pieces))
 
     def _kept(
         self, piece: BufferedValue, roots: Sequence[Key] | None, local: Scope, body: LoopBody
     ) -> BufferedValue:
-        """A slice of a stack, or what it is computed from again."""
+        """Returns a slice of a stack, or a value that is recomputed from its sources."""
         if roots is None:
             return piece
         size = sum(self.tape.buffers[number].size_bytes for number in piece.buffers)
@@ -400,9 +406,9 @@ class _TaskWriter:
     def _made_of(
         self, roots: Sequence[Key], size: int, makers: tuple[int, ...], scope: Scope
     ) -> BufferedValue:
-        """A value that is computed again, with its largest root first, which gives its kind.
+        """Returns a recomputed value; its largest root comes first and determines its kind.
 
-        Constants are no roots: their readers make them.
+        Constants are not roots, because their readers make them.
         """
         buffers = self.tape.buffers
         held = [piece for key in roots if key in scope for piece in self._there(key, scope)]
@@ -423,6 +429,6 @@ def _key_of(redistributed: RedistributedValue) -> Key:
 
 
 def _buckets_of(program: StepProgram) -> Mapping[Key, int]:
-    """The number of members of each member's bucket."""
+    """Returns the number of members of each member's bucket."""
     members = ((len(some), program.instructions[at]) for some in program.buckets for at in some)
     return {_key_of(one): count for count, one in members if isinstance(one, RedistributedValue)}
