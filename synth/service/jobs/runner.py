@@ -75,7 +75,7 @@ class Runner:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._best = self.claim.job.best  # the best answer of an earlier attempt
+        self._best = self.claim.job.best  # of an attempt before
 
     @property
     def verb(self) -> str:
