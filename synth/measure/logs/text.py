@@ -343,6 +343,6 @@ def read_log_text(path: str | Path) -> str:
         raise InputError("is no name of a file", where=repr(str(path))[:80]) from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"larger than {MOST_BYTES} bytes", where=str(path), hint="is it a log?")
-    # Windows shells redirect output as UTF-16 with a byte order mark.
+    # Windows PowerShell redirects output as UTF-16 with a byte order mark.
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return raw.decode(encoding, errors="replace")
