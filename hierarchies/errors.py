@@ -26,6 +26,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Support pickling: processes exchange these errors."""
+        # Exceptions are unpickled from positional ``args``; ``where`` and ``hint`` need keywords.
         return partial(type(self), self.problem, where=self.where, hint=self.hint), ()
 
     def __str__(self) -> str:

@@ -54,5 +54,6 @@ def spell_pairs(table: Mapping[str, Any]) -> Iterator[str]:
 def scale_exactly(number: float, unit: float) -> float:
     """Return a number of units that gives exactly ``number`` again when multiplied by the unit."""
     guess = number / unit
+    # Division rounds, so the exact number may be one float away; a short number is preferred.
     candidates = (round(guess, 6), guess, nextafter(guess, inf), nextafter(guess, -inf))
     return next((candidate for candidate in candidates if candidate * unit == number), guess)

@@ -123,7 +123,7 @@ def _match_rings(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
 
 
 def _find_ring(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
-    """Return a ring through all GPUs of a part, preferring many links, or None on timeout."""
+    """Return a ring through a part, preferring most links; None if none is found in time."""
     if len(part) > LARGEST_RING:
         return None
     nearest = {
