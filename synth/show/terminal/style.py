@@ -38,7 +38,7 @@ def console() -> Console:
 
 
 def paragraphs(*parts: RenderableType | None) -> Group:
-    """Tables and texts below each other: texts are taken as they stand, None is no line."""
+    """Return tables and texts below each other. Texts are unchanged; None is omitted."""
     there = (part for part in parts if part is not None)
     return Group(*(Text(part) if isinstance(part, str) else part for part in there))
 
