@@ -24,12 +24,12 @@ class Domain(Enum):
 
     * switch: every child's ports lead into a non-blocking crossbar;
     * ring: the children form a circle; the bandwidth is that of one link between neighbours;
-    * mesh: every two children have a separate link;
+    * mesh: every two children have a link of their own;
     * bus: all children share one medium; the bandwidth is its total;
-    * torus: like a ring, but every device has separate links to its two neighbours in this
-      dimension; nested torus levels form tori of two and three dimensions.
+    * torus: as ring, but every device has a link of its own to its two neighbours in this
+      dimension; nested torus levels make tori of two and three dimensions.
 
-    If the ends of a ring or torus are not joined (``wraps``), it is a line or a grid.
+    Where the ends of a ring or torus are not joined (``wraps``) it is a line, or a grid.
     """
 
     SWITCH = "switch"
