@@ -1,10 +1,10 @@
-"""WHERE: machines, the placement of parallelism axes on them, and reductions.
+"""Machines, the placement of parallelism axes on them, and reductions.
 
-A machine is a tree of levels whose leaves are the devices; a ``System`` says for each level how
-the children are linked and how fast. A placement says which part of each axis occupies which
-level, and a reduction which devices work together on it. Four nodes of eight GPUs admit three
-placements of data=8, model=4; the choice decides how much of a gradient must leave its node, and
-with it most of the price.
+A machine is a tree of levels whose leaves are the devices. A ``System`` states, for each level, how
+its children are linked and at which bandwidth. A placement assigns parts of axes to levels, and a
+reduction determines which devices work together. Four nodes of eight GPUs admit three placements of
+data=8, model=4. The choice decides how much of a gradient must leave its node, and therefore most
+of the price.
 
 >>> from hierarchies import Axis, Reduction, load, placements
 >>> system = load("dgx-h100:4")

@@ -1,18 +1,18 @@
-"""A machine's fitted numbers, kept beside those that its makers state.
+"""A machine's fitted numbers, in addition to the numbers that its makers state.
 
-A collective of s bytes takes, by one algorithm and protocol,
+By one algorithm and protocol, a collective of s bytes takes
 
     launch + sum of hops + sum of peers + max(sum of gaps, s x the busiest level's seconds per byte)
 
-which is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for another costs
-a *hop*. Consecutive messages are at least a *gap* apart, which transfers hide: hence the maximum.
-The *launch* is paid once per call. A member that exchanges with all others at once, as in an
-all-to-all, pays for each *peer*, and transfers do not hide it: on Polaris 11 to 23 us from 8 to
-1024 ranks. A level's bandwidth is that of the description times
+seconds. This is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for
+another costs a *hop*. Consecutive messages are at least a *gap* apart, which transfers hide: hence
+the maximum. The *launch* is paid once per call. A member that exchanges with all others at once, as
+in an all-to-all, pays for each *peer*, and transfers do not hide that cost: on Polaris it was 11 to
+23 us from 8 to 1024 ranks. A level's bandwidth is that of the description times
 
     share x wide (where more than two children take part) x (1 - loss) ^ log2(children / 2)
 
-Each is fitted per collective, algorithm and protocol; the name "" matches all.
+Each number is fitted per collective, algorithm and protocol; the name "" matches all.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ANY = ""
 _APART = "all-to-all"
 FASTEST, MODEL = RUNTIMES = ("fastest", "model")
 COVERED = 0.9
-"""The share of the rows of a class whose ratio lies between ``low`` and ``high``."""
+"""The share of the rows of a class whose ratio is between ``low`` and ``high``."""
 NORMAL_MARGIN = 1.645
-"""``COVERED`` of a normal distribution lies within this many standard deviations."""
+"""``COVERED`` of a normal distribution is within this many standard deviations."""
 MORE_CHILDREN, MORE_BYTES, DOUBLINGS_OF_BYTES, APART = 0.1, 0.2, 6, 0.5
 """Additional error of prices beyond the measured rows, as standard deviations of a logarithm: for
 each doubling of children; for each doubling of sizes, up to ``DOUBLINGS_OF_BYTES``; and for an
@@ -44,9 +44,9 @@ five."""
 class Crossing:
     """The fitted numbers of one level's links: seconds per message, share of their bandwidth.
 
-    ``share`` applies between two children of a parent. With more children, the factor ``wide``
-    remains (0.5 for NCCL's trees between nodes, whose busiest port carries twice the minimum), and
-    each doubling loses the part ``loss``. Neither raises the bandwidth: links carry at most
+    ``share`` applies between two children of a parent. With more children it is multiplied by
+    ``wide`` (0.5 for NCCL's trees between nodes, whose busiest port carries twice the minimum), and
+    each doubling loses the fraction ``loss``. Neither raises the bandwidth: links carry at most
     ``share``.
     """
 
@@ -67,7 +67,7 @@ class Crossing:
         _check(0 <= self.loss < 1, f"a loss of {self.loss}", "0 or more, below 1", self.loss)
 
     def share_among(self, children: int) -> float:
-        """The share of the bandwidth that this many children of one parent reach.
+        """Return the share of the bandwidth that this many children of one parent reach.
 
         >>> [Crossing(0.0, 0.0, 1.0, wide=0.5, loss=0.25).share_among(n) for n in (2, 4, 8)]
         [1.0, 0.375, 0.28125]
@@ -105,8 +105,8 @@ class Fit:
 class Residual:
     """The spread of measured over fitted seconds, in one class of message sizes.
 
-    The class begins at ``smallest_bytes`` and ends where the next one of the calibration begins.
-    ``COVERED`` of the held-out rows lie between the ratios ``low`` and ``high``: 0.9 and 1.2 mean
+    The class begins at ``smallest_bytes`` and ends where the next class of the calibration begins.
+    ``COVERED`` of the held-out rows are between the ratios ``low`` and ``high``: 0.9 and 1.2 mean
     that most rows took from 10% less to 20% more than their price.
     """
 
@@ -133,12 +133,13 @@ class Residual:
 class MeasuredRange:
     """A measured range of sizes, of one collective among groups of one shape.
 
-    ``members`` has, outermost level first, how many children of one parent hold members of one
-    group, so (2, 8) are 16 ranks on two nodes; ``ways`` are the algorithms and protocols that its
-    rows were assigned to. ``forced``: the algorithm is known to have run, because the runtime was
-    forced to use it or has no other. Otherwise the runtime chose, and the fit assigned the ways:
-    then only the runtime's own choice was measured, and each range ends where the fit expects the
-    choice to change. Prices of measured configurations have tighter intervals than others.
+    ``members`` has, outermost level first, the number of children of one parent that contain
+    members of one group, so (2, 8) are 16 ranks on two nodes. ``ways`` has the algorithms and
+    protocols to which its rows were assigned. ``forced``: the algorithm is known to have run,
+    because the runtime was forced to use it or has no other. Otherwise the runtime chose, and the
+    fit assigned the ways. In that case only the runtime's own choice was measured, and each range
+    ends where the fit expects the choice to change. Prices of measured configurations have tighter
+    intervals than others.
     """
 
     collective: str
@@ -158,7 +159,7 @@ class MeasuredRange:
     ) -> bool:
         """Whether these rows measured this algorithm and protocol at this size.
 
-        If a fit assigned several to one range, it is unknown which ran at a size.
+        If a fit assigned several ways to one range, it is unknown which ran at a size.
         """
         return (
             (self.collective, self.members) == (collective, members)
@@ -172,9 +173,9 @@ class MeasuredRange:
 class TableResidual:
     """The deviation of a whole table from a fit made without it (leave one out), as ratios.
 
-    Size classes are those of ``Residual``. ``tables``: how many tables were left out, one after the
-    other; 0 if there was only one, so that the ratios are a prior expectation. All-to-alls have
-    strays of their own where such tables exist: no other collective sends to every peer.
+    Size classes are those of ``Residual``. ``tables`` is the number of tables that were left out in
+    turn; 0 if there was only one, so that the ratios are a prior expectation. All-to-alls have
+    separate strays if they have tables, because no other collective sends to every peer.
     """
 
     smallest_bytes: int
@@ -201,7 +202,7 @@ class TableResidual:
 
 @dataclass(frozen=True)
 class UndeterminedLevels:
-    """Levels of which one is slower than expected, while the rows cannot tell which.
+    """Levels, one of which is slower than expected, although the rows do not determine which.
 
     ``taken`` is the level whose numbers were changed to explain the rows; the others keep the
     expected numbers. A slowdown of any of them would explain the rows.
@@ -224,18 +225,18 @@ _Class = TypeVar("_Class", Residual, TableResidual)
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result of a fit: its numbers, their errors, and what could not be determined.
+    """The result of a fit: its numbers, their errors, and the numbers that are undetermined.
 
-    ``runtime`` says how the runtime seems to choose its algorithm where none was forced: the
-    fastest, or by the published model of NCCL; among protocols it takes the fastest. ``measured``
-    are the configurations of its rows, ``strays`` the possible errors of prices of others.
-    ``undetermined`` and ``dropped`` are sentences: numbers that the rows cannot separate or do not
-    constrain, and rows that the fit did not follow. Every protocol with a fit has one that serves
-    any algorithm and collective. ``families``: the number of families of other machines from whose
-    links the numbers are derived; 0 if this machine was measured. ``machines``: the spread among
-    machines with such links, by class of sizes; empty if no such links are known. It was known
-    before this machine was measured, so it still limits errors. ``undetermined_levels`` are levels
-    of which one is slow, while the rows cannot tell which.
+    ``runtime`` states how the runtime seems to choose its algorithm if none was forced: the
+    fastest, or by the published model of NCCL; among protocols it chooses the fastest. ``measured``
+    has the configurations of its rows, ``strays`` the possible errors of prices of others.
+    ``undetermined`` and ``dropped`` are sentences: about numbers that the rows cannot separate or
+    do not constrain, and about rows that the fit did not follow. Every protocol with a fit has a
+    fit for any algorithm and collective. ``families`` is the number of families of other machines
+    from whose links the numbers are derived; 0 if this machine was measured. ``machines`` is the
+    spread among machines with such links, by class of sizes; empty if no such links are known. It
+    was known before this machine was measured, so it still limits errors. ``undetermined_levels``
+    has sets of levels, one of which is slow although the rows do not determine which.
     """
 
     fits: tuple[Fit, ...]
@@ -271,7 +272,7 @@ class Calibration:
         return frozenset(fit.protocol for fit in self.fits)
 
     def fit(self, collective: str, algorithm: str, protocol: str) -> Fit | None:
-        """The most specific matching fit; None if the protocol was not fitted."""
+        """Return the most specific matching fit; None if the protocol was not fitted."""
         known = {fit.key: fit for fit in self.fits}
         return next(
             (known[key] for key in _wider_keys(collective, algorithm, protocol) if key in known),
@@ -281,7 +282,7 @@ class Calibration:
     def residual(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float
     ) -> Residual | None:
-        """The residual of the most specific matching key in the class of this size."""
+        """Return the residual of the most specific matching key in the class of this size."""
         edges = sorted({residual.smallest_bytes for residual in self.residuals})
         edge = max((edge for edge in edges if edge <= size_bytes), default=min(edges, default=0))
         known = {
@@ -293,11 +294,11 @@ class Calibration:
     def stray(
         self, way: tuple[str, str, str], members: tuple[int, ...], size_bytes: float
     ) -> TableResidual | None:
-        """The possible error of the price of an unmeasured configuration; None if it was measured.
+        """Return the possible error of an unmeasured configuration's price; None if measured.
 
-        Taken from the size's class, or from the lowest class for smaller sizes. It is widened by
-        the distance beyond all measured rows (``extrapolation_spread``), and limited by the spread
-        among machines with such links.
+        The error is that of the size's class, or of the lowest class for smaller sizes. It is
+        widened by the distance beyond all measured rows (``extrapolation_spread``), and limited by
+        the spread among machines with such links.
         """
         collective, how = way[0], way[1:]
         seen = any(rows.covers(collective, how, members, size_bytes) for rows in self.measured)
@@ -323,7 +324,7 @@ def extrapolation_spread(
     members: tuple[int, ...],
     size_bytes: float,
 ) -> float:
-    """The additional error of a price beyond the measured rows, as a standard deviation.
+    """Return the additional error of a price beyond the measured rows, as a standard deviation.
 
     Grows with the doublings from the nearest end of the measured rows: of children at each level,
     and of sizes. Only rows of the same collective count, or all rows if it was not measured.
@@ -341,14 +342,14 @@ def extrapolation_spread(
 
 
 def _class_of_size(classes: Collection[_Class], size_bytes: float) -> _Class:
-    """The class of a size; the lowest one for a size below all classes."""
+    """Return the class of a size; the lowest one for a size below all classes."""
     ordered = sorted(classes, key=lambda size_class: size_class.smallest_bytes)
     below = [each for each in ordered if each.smallest_bytes <= size_bytes]
     return (below or ordered[:1])[-1]
 
 
 def _count_doublings(number: float, known: Iterable[float]) -> float:
-    """The doublings from the range of ``known`` to a number; 0 inside the range."""
+    """Return the doublings from the range of ``known`` to a number; 0 inside the range."""
     ends = sorted(known)
     return max(0.0, log2(ends[0] / number), log2(number / ends[-1]))
 

@@ -1,9 +1,10 @@
 """Accelerators: their stated and measured rates of arithmetic, memory and attention.
 
-A machine's ``[device]`` names one; its numbers are kept once, in ``catalogue/devices``, for all
-machines that have it. *Peak* is what the maker states, for dense matrices; *reached* is the best
-published measurement, on which estimates are based: an H100 is sold with 989 Tflop/s in bf16,
-and the fastest published matrix product on one ran at 794.5.
+A machine's ``[device]`` names an accelerator. Its numbers are stored once, in
+``catalogue/devices``, for all machines that have it. *Peak* is the rate that the maker states for
+dense matrices. *Reached* is the best published measurement, on which estimates are based: the
+stated rate of an H100 is 989 Tflop/s in bf16, and its fastest published matrix product ran at
+794.5.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class Device:
 
     ``matrix_flops_per_second`` is the dense peak by element type of the operands (``bf16``,
     ``f8``), where a multiply-add counts as two operations; ``reached_flops_per_second`` the best
-    measured rate, for the types that were measured. A matrix product is cut into square tiles of
-    ``tile`` rows, or of ``smallest_tile`` where there are few, each computed by one of the
+    measured rate, for the types that were measured. A matrix product is divided into square tiles
+    of ``tile`` rows, or of ``smallest_tile`` rows for small products, each computed by one of the
     ``multiprocessors`` (for a TPU: its cores, and the side of its matrix unit).
     ``launch_seconds`` is the time of the shortest operation; ``attention_flops_per_second`` the
-    measured rates of flash attention, forward and backward. ``sources`` says where each number
-    comes from, ``unconfirmed`` which of them no primary source confirms.
+    measured rates of flash attention, forward and backward. ``sources`` has the source of each
+    number, ``unconfirmed`` the numbers that no primary source confirms.
     """
 
     name: str
@@ -69,12 +70,12 @@ class Device:
         return self.matrix_flops_per_second[kind]
 
     def reached(self, dtype: str) -> float | None:
-        """The best measured rate with this type, None if it was not measured."""
+        """Returns the best measured rate with this type, None if it was not measured."""
         return self.reached_flops_per_second.get(_kind(dtype))
 
 
 def _kind(dtype: str) -> str:
-    """All eight-bit formats share one rate."""
+    """Returns the key of a type's rates; all eight-bit formats share one rate."""
     return "f8" if dtype.startswith("f8") else dtype
 
 
@@ -82,7 +83,7 @@ class _DeviceEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(min_length=1)
-    memory_GB: float = Field(gt=0)  # noqa: N815 - the unit as it is written
+    memory_GB: float = Field(gt=0)  # noqa: N815 - the unit in its usual spelling
     memory_GB_per_s: float = Field(gt=0)  # noqa: N815
     multiprocessors: int = Field(ge=1)
     tile: Annotated[list[int], Field(min_length=2, max_length=2)]
@@ -101,7 +102,7 @@ _NUMBERS = [
 
 
 def read_device(text: str, *, where: str = "device") -> Device:
-    """The device that a TOML text describes. Raises InputError if the text is invalid."""
+    """Returns the device that a TOML text describes. Raises InputError if the text is invalid."""
     try:
         entry = _DeviceEntry.model_validate(tomllib.loads(text))
     except ValidationError as error:
@@ -151,7 +152,7 @@ def _scale_rates(rates: Mapping[str, float]) -> dict[str, float]:
 
 @cache
 def devices() -> Mapping[str, Device]:
-    """The known devices by name, as the catalogue's machines refer to them."""
+    """Returns the known devices by name, as the catalogue's machines refer to them."""
     known = [
         read_device(file.read_text(encoding="utf-8"), where=file.name)
         for file in sorted(_folder().iterdir(), key=lambda file: file.name)
@@ -160,7 +161,7 @@ def devices() -> Mapping[str, Device]:
 
 
 def device_named(name: str) -> Device:
-    """The device with this name. Raises InputError for an unknown device."""
+    """Returns the device with this name. Raises InputError for an unknown device."""
     if name not in devices():
         hint = suggest_nearest(name, list(devices()))
         raise InputError(f"no rates are known of the device {name!r}", hint=hint)
@@ -172,10 +173,10 @@ def _folder() -> Traversable:
 
 
 def model_words(name: str) -> frozenset[str]:
-    """Returns the words of a device's name that may be its model; empty if none looks like one.
+    """Returns the words of a device's name that may be its model; empty if there are none.
 
-    Names have many spellings, which all contain the model. A name in brackets is the driver's name
-    of the chip.
+    Names have many spellings, all of which contain the model. A name in brackets is the driver's
+    name of the chip.
 
     >>> model_words("NVIDIA H100 80GB HBM3") & model_words("H100 SXM5 80 GB")
     frozenset({'H100'})
@@ -187,7 +188,7 @@ def model_words(name: str) -> frozenset[str]:
 
 
 def form_factor(name: str) -> str:
-    """Returns the form in a device's name, which decides whether there are NVLinks; "" if none.
+    """Returns the form factor in a device's name, which decides whether it has NVLinks, or "".
 
     >>> cards = "NVIDIA A100 80GB PCIe", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S"
     >>> tuple(map(form_factor, cards))
@@ -198,9 +199,9 @@ def form_factor(name: str) -> str:
 
 
 def is_same_device(logged: str, described: str) -> bool:
-    """Whether a driver's name in a log may be a described device's; True if either is unclear.
+    """Whether a driver's name in a log may denote a described device; True if either is unclear.
 
-    Memory sizes of one model differ, but its links do not.
+    A model may have several memory sizes, which are ignored because its links are the same.
     """
     if not (model_words(logged) and model_words(described)):
         return True

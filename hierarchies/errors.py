@@ -1,4 +1,4 @@
-"""The one error for a caller's mistakes, so that every front end shows it the same way."""
+"""The error for all mistakes of a caller, so that every front end shows it in the same way."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LONGEST = 100
 class InputError(ValueError):
     """An input that cannot be used.
 
-    ``problem`` says what was given and what is wrong with it, ``where`` where it was given (a file
-    and key, an option, a position in a text), ``hint`` what would be right. The error's text joins
-    the place, the problem and the hint.
+    ``problem`` states the input and what is wrong with it, ``where`` its location (a file and key,
+    an option, a position in a text), and ``hint`` what would be valid. The error's text joins the
+    location, the problem and the hint.
     """
 
     def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
@@ -26,6 +26,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Support pickling: processes exchange these errors."""
+        # Exceptions are unpickled from positional ``args``; ``where`` and ``hint`` need keywords.
         return partial(type(self), self.problem, where=self.where, hint=self.hint), ()
 
     def __str__(self) -> str:
@@ -35,7 +36,7 @@ class InputError(ValueError):
         return f"{place}{self.problem}{advice}"
 
     def at(self, where: str) -> InputError:
-        """The same error with an outer place put first: ``line 3`` becomes ``a.toml, line 3``."""
+        """Return the error after an outer place: ``line 3`` becomes ``a.toml, line 3``."""
         inner = f"{where}, {self.where}" if self.where else where
         return InputError(self.problem, where=inner, hint=self.hint)
 
@@ -44,7 +45,8 @@ class InputError(ValueError):
 def error_context(where: str) -> Iterator[None]:
     """Put an outer place first in each InputError raised inside, as ``InputError.at`` does.
 
-    Not for the lines of a long file: it is slower than ``try`` and always builds ``where``.
+    Do not use it for each line of a long file: it is slower than ``try`` and always builds
+    ``where``.
     """
     try:
         yield
@@ -53,7 +55,7 @@ def error_context(where: str) -> Iterator[None]:
 
 
 def suggest_nearest(given: str, known: Iterable[str]) -> str:
-    """A hint with the known names closest to ``given``, or with all of them if none is close."""
+    """Return a hint with the known names closest to ``given``, or with all if none is close."""
     names = list(known)
     close = get_close_matches(given[:LONGEST].lower(), names, n=3, cutoff=0.5)
     if close:

@@ -1,8 +1,9 @@
 """Contention for links: devices that share a port, and routes inside one domain.
 
-Eight GPUs of a node with four NICs share each NIC in pairs, so a message of both takes twice as
-long. All devices of a hierarchy look alike, so one child, or one domain, represents all: costs here
-grow with the number of children of one level, not with the number of devices.
+Eight GPUs of a node with four NICs share each NIC in pairs, so messages of both GPUs of a pair take
+twice the time. All devices of a hierarchy are alike, so one child, or one domain, represents all:
+the cost of these functions grows with the number of children of one level, not with the number of
+devices.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Weights = npt.NDArray[np.float64]
 class Role(Enum):
     """The role of a part of a level's digit in an instruction.
 
-    FREE: it varies inside a group; ZERO: it must be 0 for a device to take part; FIXED: it
-    distinguishes groups. IDLE is not part of the digit: it counts children that do nothing, after
-    all others. (3 free, 1 idle) means four children, three of them busy.
+    FREE: it varies inside a group. ZERO: it must be 0 for a device to take part. FIXED: it
+    distinguishes groups. IDLE is not part of the digit: it counts idle children, which come after
+    all others. (3 free, 1 idle) means four children, three of which are busy.
     """
 
     FREE = "free"
@@ -45,11 +46,11 @@ class Slot:
 
 
 Cast = tuple[tuple[Slot, ...], ...]
-"""For each level, outermost first, its slots, slowest first."""
+"""The slots of each level: levels outermost first, slots slowest first."""
 
 
 def roles_of(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...]) -> Cast:
-    """The roles of the parts of every level, given the free and zero digits of an instruction."""
+    """Return the roles of each level's parts, given the free and zero digits of an instruction."""
 
     def role(digit: int | None) -> Role:
         if digit in free:
@@ -69,12 +70,12 @@ def roles_of(reduction: Reduction, free: tuple[int, ...], zero: tuple[int, ...])
 
 
 def price_class(system: System, reduction: Reduction) -> tuple[tuple[DigitPart, ...], ...]:
-    """A key of a reduction for prices: reductions with equal keys cost the same for every program.
+    """Return a reduction's key for prices: with equal keys, every program has equal prices.
 
-    Under a crossbar only the number of a group's children counts, not which: with data=2 and
-    model=4 in a node of eight GPUs, each with a NIC of its own, a sum over data costs the same
-    whichever axis varies faster. Where two GPUs share a NIC, in a ring, and where some links are
-    slower than others, the order of a level's parts counts.
+    Under a crossbar only the number of a group's children matters, not their positions. With data=2
+    and model=4 in a node of eight GPUs, each with its own NIC, a sum over data costs the same
+    independent of the axis that varies faster. The order of a level's parts matters if two GPUs
+    share a NIC, in a ring, and if some links are slower than others.
     """
     ordered = _ordered_levels(system)
     return tuple(
@@ -84,7 +85,7 @@ def price_class(system: System, reduction: Reduction) -> tuple[tuple[DigitPart, 
 
 
 def _ordered_levels(system: System) -> set[int]:
-    """The levels at which the order of the children affects prices."""
+    """Return the levels at which the order of the children affects prices."""
     if system.faults:
         return set(range(len(system.links)))
     ordered = {i for i, link in enumerate(system.links) if link.domain is not Domain.SWITCH}
@@ -111,18 +112,18 @@ def _place(part: DigitPart) -> int:
 
 
 def count_children(slots: tuple[Slot, ...]) -> int:
-    """The number of children of one parent at this level, including idle ones."""
+    """Return the number of children of one parent at this level, including idle ones."""
     idle = sum(slot.size for slot in slots if slot.role is Role.IDLE)
     return idle + prod(slot.size for slot in slots if slot.role is not Role.IDLE)
 
 
 def count_groups_within(levels: Cast) -> int:
-    """The number of groups with members in one child, whose inner levels are ``levels``."""
+    """Return the number of groups with members in one child, whose inner levels are ``levels``."""
     return prod(slot.size for slots in levels for slot in slots if slot.role is Role.FIXED)
 
 
 def count_members(slots: tuple[Slot, ...]) -> int:
-    """The number of children of one parent at this level that hold members of one group."""
+    """Return the number of children of one parent at this level that hold members of one group."""
     count = 1
     for slot in slots:
         count *= slot.size if slot.role is Role.FREE else 1
@@ -130,7 +131,7 @@ def count_members(slots: tuple[Slot, ...]) -> int:
 
 
 def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
-    """Which children of one parent take part: booleans, shape (children,)."""
+    """Return which children of one parent take part: booleans, shape (children,)."""
     table, idle = np.ones(1, dtype=np.bool_), 0
     for slot in slots:
         if slot.role is Role.IDLE:
@@ -144,10 +145,10 @@ def participation(slots: tuple[Slot, ...]) -> npt.NDArray[np.bool_]:
 
 
 def busiest_block(levels: Cast, block: int) -> int:
-    """The most devices that take part in any aligned block of ``block`` neighbouring devices.
+    """Return the most participants in any aligned block of ``block`` neighbouring devices.
 
     Such a block shares one port of a child. ``levels`` are the levels inside the child, outermost
-    first. ``System`` guarantees that a block is whole children of one of them.
+    first. ``System`` guarantees that a block consists of whole children of one of them.
     """
     count = 1
     for slots in reversed(levels):
@@ -161,9 +162,9 @@ def busiest_block(levels: Cast, block: int) -> int:
 
 
 def count_busy_blocks(levels: Cast, block: int) -> int:
-    """The number of aligned blocks of ``block`` neighbours in a child with a participant.
+    """Return the number of aligned blocks of ``block`` neighbours in a child with a participant.
 
-    ``levels`` are those inside the child, as in ``busiest_block``.
+    ``levels`` are the levels inside the child, as in ``busiest_block``.
     """
     count = 1
     for slots in reversed(levels):
@@ -180,8 +181,8 @@ def count_busy_blocks(levels: Cast, block: int) -> int:
 class Load:
     """The load that messages among children put on a domain.
 
-    ``peak``: the load of the busiest link, in units of what the busiest child sends; ``hops``:
-    the most links that one message crosses.
+    ``peak`` is the load of the busiest link, in units of the bytes that the busiest child sends;
+    ``hops`` is the most links that a message crosses.
     """
 
     peak: float
@@ -190,7 +191,7 @@ class Load:
 
 MOST_LISTED = 2**24
 MOST_CHILDREN = 1024
-"""The limit for domains other than switches, whose messages are routed one by one."""
+"""The limit for domains other than switches, whose messages are routed individually."""
 
 
 def route_load(
@@ -201,9 +202,9 @@ def route_load(
 ) -> Load:
     """Route the messages of all groups of one domain; ``wraps`` as in ``Link``.
 
-    ``demand(m)[i, j]`` is what the i-th of m member children of every group sends to the j-th, in
-    units of what the busiest child sends. For any domain but a switch. Raises InputError for more
-    than ``MOST_CHILDREN`` children.
+    ``demand(m)[i, j]`` has the bytes that the i-th of m member children of every group sends to the
+    j-th, in units of the bytes that the busiest child sends. For all domains except switches.
+    Raises InputError for more than ``MOST_CHILDREN`` children.
     """
     children = count_children(slots)
     if children > MOST_CHILDREN:
@@ -223,7 +224,7 @@ def route_load(
 
 
 def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wraps: bool) -> Load:
-    """The load of a circle: messages go the shorter way, or half each way if both are equal.
+    """Return the load of a circle: messages take the shorter way, or half each way if equal.
 
     On a line there is only one way.
     """
@@ -237,7 +238,7 @@ def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wr
         _busiest_link_load(children, source, ahead, forth),
         _busiest_link_load(children, target, children - ahead, weight - forth),
     )
-    # Between two children there is one link, which both ways around share.
+    # Between two children there is a single link, shared by both ways around.
     sharing = 2 if children == 2 and wraps else 1
     hops = np.minimum(ahead, children - ahead) if wraps else np.abs(target - source)
     return Load(sharing * peak, int(hops.max(initial=1)))
@@ -246,7 +247,7 @@ def _load_circle(children: int, groups: npt.NDArray[np.int64], sent: Weights, wr
 def _busiest_link_load(
     children: int, first: npt.NDArray[np.int64], length: npt.NDArray[np.int64], weight: Weights
 ) -> float:
-    """The busiest link's load one way round: a message covers ``length`` links from ``first``."""
+    """Return the busiest link's load one way round; messages cross ``length`` links."""
     change = np.zeros(2 * children + 1)
     np.add.at(change, first, weight)
     np.add.at(change, first + length, -weight)
@@ -255,7 +256,7 @@ def _busiest_link_load(
 
 
 def groups_of_children(slots: tuple[Slot, ...]) -> npt.NDArray[np.int64]:
-    """The children of each group of one parent, shape (groups, members).
+    """Return the children of each group of one parent, shape (groups, members).
 
     Raises InputError for more children than can be listed.
     """

@@ -1,9 +1,9 @@
 """Missing or slower parts of a machine: units, ports and cables, by readable names.
 
 ``node3/gpu5`` is a *unit*: level names with numbers from 0, outermost first.
-``node3/nic2`` (or ``node3/port2``) is a *port* of the unit ``node3``, one of those that join
-it to its siblings. ``node3/gpu0-gpu1`` is a *cable* between two children of ``node3``, which
-form a ring, torus or mesh.
+``node3/nic2`` (or ``node3/port2``) is a *port* that joins the unit ``node3`` to its siblings.
+``node3/gpu0-gpu1`` is a *cable* between two children of ``node3``, which form a ring, torus or
+mesh.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Fault:
 
     ``path`` has the digits of the unit, or of the parent of a cable's two ends, outermost first;
     ``port`` the number of a port of that unit; ``ends`` the two children that a cable joins, the
-    lower one first. A slower unit is slower at all links that join it to its siblings; a missing
+    lower number first. A slower unit is slower at all links that join it to its siblings. A missing
     unit is missing with all its devices.
     """
 
@@ -64,7 +64,7 @@ class Fault:
         return len(self.path) - (self.ends is None)
 
     def name(self, hierarchy: Hierarchy) -> str:
-        """The path that ``parse_fault`` reads."""
+        """Return the path that ``parse_fault`` reads."""
         names = hierarchy.names
         parts = [f"{name}{digit}" for name, digit in zip(names, self.path, strict=False)]
         if self.port is not None:
@@ -75,7 +75,7 @@ class Fault:
 
 
 def parse_fault(text: str, hierarchy: Hierarchy, share: float = MISSING, source: str = "") -> Fault:
-    """The fault of the part that a path names (``node3/nic2``), with its remaining bandwidth share.
+    """Return the fault of the part that a path names (``node3/nic2``), with its bandwidth share.
 
     Raises InputError for an unknown level, numbers out of range, and an invalid share.
     """
@@ -101,7 +101,7 @@ def _split_numbered(part: str) -> tuple[str, int] | None:
 def _digits(
     parts: Sequence[str], hierarchy: Hierarchy, text: str, begin: int = 0
 ) -> tuple[int, ...]:
-    """The digits of a path of units, whose first is at level ``begin``."""
+    """Return the digits of a path of units, whose first is at level ``begin``."""
     digits = []
     for level, part in enumerate(parts, start=begin):
         if level >= len(hierarchy.levels):
@@ -142,9 +142,9 @@ def check_distinct_faults(faults: Iterable[Fault], hierarchy: Hierarchy) -> None
 
 
 def find_first_refused(count: int, check: Callable[[int], object]) -> int:
-    """The smallest n such that ``check(n)``, called with a number of things, raises InputError.
+    """Return the smallest n for which ``check(n)`` raises InputError.
 
-    Bisects, so ``check`` must be monotonic: it refuses ``count``, and n + 1 whenever it refuses n.
+    Bisects, so ``check`` must be monotonic: it refuses ``count``, and n + 1 if it refuses n.
     """
     good, bad = 0, count
     while bad - good > 1:
@@ -158,7 +158,7 @@ def find_first_refused(count: int, check: Callable[[int], object]) -> int:
 
 
 def missing_devices(faults: Iterable[Fault], hierarchy: Hierarchy) -> tuple[int, ...]:
-    """The ids of the missing devices, ascending.
+    """Return the ids of the missing devices, ascending.
 
     Raises InputError if no device is left.
     """

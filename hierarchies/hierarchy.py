@@ -20,7 +20,7 @@ RESERVED = frozenset(
 
 
 def check_name(name: str, subject: str) -> None:
-    """Refuse a name that a program could not spell.
+    """Refuse a name that cannot occur in the text of a program.
 
     Raises InputError unless the name is a letter followed by letters, digits, ``_`` and ``-``; also
     for a word of the language, and for ``d0``, ``d1``, ..., which always mean the digits of a tree.
@@ -104,17 +104,20 @@ class Hierarchy:
         return prod(self.cardinalities)
 
     def devices_in_child(self, level: int) -> int:
-        """The number of devices in one child at ``level`` (0 = outermost)."""
+        """Return the number of devices in one child at ``level`` (0 = outermost)."""
         return prod(self.cardinalities[level + 1 :])
 
     def index(self, name: str) -> int:
-        """The position of a level, 0 = outermost. Raises InputError for an unknown name."""
+        """Return the position of a level, 0 = outermost. Raises InputError for an unknown name."""
         if name not in self.names:
             raise InputError(f"no level {name!r}", hint=suggest_nearest(name, self.names))
         return self.names.index(name)
 
     def digits(self, device: int) -> tuple[int, ...]:
-        """The digits of a device id, outermost first. Raises InputError for an id out of range."""
+        """Return the digits of a device id, outermost first.
+
+        Raises InputError for an id out of range.
+        """
         if not 0 <= device < self.devices:
             raise InputError(f"no device {device}", hint=f"ids go from 0 to {self.devices - 1}")
         digits = []
@@ -124,7 +127,10 @@ class Hierarchy:
         return tuple(reversed(digits))
 
     def device(self, digits: tuple[int, ...]) -> int:
-        """The id of the device with these digits. Raises InputError for digits out of range."""
+        """Return the id of the device with these digits.
+
+        Raises InputError for digits out of range.
+        """
         if len(digits) != len(self.levels) or not all(
             0 <= digit < cardinality
             for digit, cardinality in zip(digits, self.cardinalities, strict=False)
@@ -135,7 +141,7 @@ class Hierarchy:
         return self.unit(digits)
 
     def unit(self, path: tuple[int, ...]) -> int:
-        """The number of a unit among all units of its level, from its digits, outermost first.
+        """Return the number of a unit among all units of its level, from its digits.
 
         In racks of four nodes, (1, 3) is node 7.
         """

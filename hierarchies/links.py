@@ -28,12 +28,12 @@ NEARLY = 1e-9
 class Wiring:
     """All links of a system, numbered: level by level, outermost first, then the memories.
 
-    * switch: two links a port, ``node3/port0 out`` and ``in``;
-    * ring, torus: two links between neighbours, ``node3/gpu5-gpu6 forth`` and ``back`` (of two
-      children one pair of links only; in a torus the inner digits follow, ``z0-z1/y2/x3 forth``);
+    * switch: two links for each port, ``node3/port0 out`` and ``in``;
+    * ring, torus: two links between neighbours, ``node3/gpu5-gpu6 forth`` and ``back`` (a single
+      pair for two children; in a torus the inner digits follow, ``z0-z1/y2/x3 forth``);
     * mesh: two links between every two children;
-    * bus: one link for both ways, ``node3/gpu-bus``;
-    * memory: one link a device, ``node3/gpu5/memory``.
+    * bus: one link for both directions, ``node3/gpu-bus``;
+    * memory: one link for each device, ``node3/gpu5/memory``.
 
     Raises InputError for more than ``MOST_LINKS`` links.
     """
@@ -99,7 +99,7 @@ class Wiring:
         return shares
 
     def _links_of(self, fault: Fault) -> list[int]:
-        """The links, in both directions, that a fault affects; for a unit, all that leave it."""
+        """Return the links in both directions that a fault affects; for a unit, all its links."""
         level, inside = fault.level, self._inside(fault.level)
         unit = self.system.hierarchy.unit(fault.path)
         if self.system.links[level].domain is not Domain.SWITCH:
@@ -128,11 +128,11 @@ class Wiring:
 
     @cached_property
     def detours(self) -> Mapping[int, tuple[tuple[int, float], ...]]:
-        """For each missing link the other links of its unit that carry its load, with shares.
+        """For each missing link, the other links of its unit that carry its load, with shares.
 
         A missing port's traffic leaves by the unit's other ports, in proportion to their
-        bandwidths, and no faster than by the port itself, so that a machine without it is never
-        faster. The path to the other ports is not counted.
+        bandwidths, and no faster than by the port itself, so that a machine is never faster without
+        the port. The path to the other ports is not counted.
         """
         detours = {}
         for link, share in self._shares.items():
@@ -175,15 +175,15 @@ class Wiring:
         return devices // (children * self._inside(level))
 
     def ports(self, level: int, devices: Numbers) -> Numbers:
-        """The link out of each device's port at a switch level; the link in is the next number."""
+        """Return the link out of each device's port at a switch level; the link in follows it."""
         return self.firsts[level] + 2 * (devices // self.system.block(level))
 
     def buses(self, level: int, devices: Numbers) -> Numbers:
-        """The medium of each device."""
+        """Return the medium of each device."""
         return self.firsts[level] + self._domain(level, devices)
 
     def circles(self, level: int, devices: Numbers) -> Numbers:
-        """For each device the first link of its ring, or of its circle in a torus dimension.
+        """Return for each device the first link of its ring, or of its circle in a torus dimension.
 
         Link ``2 a`` after it goes from child a to the next, ``2 a + 1`` comes back.
         """
@@ -193,13 +193,13 @@ class Wiring:
         return self.firsts[level] + domain * 2 * self.circle_pairs(level)
 
     def circle_pairs(self, level: int) -> int:
-        """The number of pairs of neighbours in a ring, or in a circle of a torus, at a level."""
+        """Return the number of pairs of neighbours in a ring, or a torus's circle, at a level."""
         return circle_links(
             self.system.hierarchy.cardinalities[level], self.system.links[level].wraps
         )
 
     def meshes(self, level: int, devices: Numbers) -> Numbers:
-        """For each device the first link of its mesh; ``mesh_link`` counts from there."""
+        """Return for each device the first link of its mesh; ``mesh_link`` counts from there."""
         children = self.system.hierarchy.cardinalities[level]
         return self.firsts[level] + self._domain(level, devices) * children * (children - 1)
 
@@ -207,7 +207,7 @@ class Wiring:
         return self.firsts[-1] + devices
 
     def name(self, link: int) -> str:
-        """The name of a link. Raises IndexError for a number out of range."""
+        """Return the name of a link. Raises IndexError for a number out of range."""
         if not 0 <= link < self.links:
             raise IndexError(f"no link {link}")
         if link >= self.firsts[-1]:
@@ -216,11 +216,11 @@ class Wiring:
         return self._name(level, link - self.firsts[level])
 
     def cable(self, link: int) -> str:
-        """The name of a link without its direction, which both directions share."""
+        """Return the name of a link without its direction, which both directions share."""
         return self.name(link).rsplit(" ", 1)[0]
 
     def _path(self, device: int) -> list[str]:
-        """The children that hold a device, outermost first."""
+        """Return the children that hold a device, outermost first."""
         names = self.system.hierarchy.names
         digits = self.system.hierarchy.digits(device)
         return [f"{name}{digit}" for name, digit in zip(names, digits, strict=True)]
@@ -258,7 +258,7 @@ class Wiring:
 
 
 def circle_links(children: int, wraps: bool = True) -> int:
-    """The number of pairs of neighbours in a circle: two children have one cable, not two.
+    """Return the number of pairs of neighbours in a circle: two children have one cable, not two.
 
     A line, whose ends are not joined, has one pair less.
     """
@@ -266,7 +266,7 @@ def circle_links(children: int, wraps: bool = True) -> int:
 
 
 def mesh_link(children: int, here: Numbers, there: Numbers) -> Numbers:
-    """The link of a mesh from one child to another, counted within the mesh."""
+    """Return the link of a mesh from one child to another, counted within the mesh."""
     return here * (children - 1) + there - (there > here)
 
 
@@ -284,7 +284,10 @@ class Network:
 
     @classmethod
     def of(cls, system: System) -> Network:
-        """All links as the system is described. Raises InputError for more than ``MOST_LINKS``."""
+        """Return all links as the system is described.
+
+        Raises InputError for more than ``MOST_LINKS``.
+        """
         wiring = Wiring(system)
         return cls(wiring, wiring.bandwidths)
 

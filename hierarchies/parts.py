@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 def reshape_system(system: System, shape: Sequence[int]) -> System:
-    """The same machine with these counts: one for each level, or only the outermost.
+    """Return the same machine with these counts: one for each level, or only the outermost.
 
     A torus can be cut to any size; a level inside a node cannot exceed the node's count. Inside a
     unit, a part of a ring or torus has open ends. Raises InputError for a wrong number of counts,
@@ -50,14 +50,14 @@ def is_x_first(system: System) -> bool:
 
 
 def spell_shape(system: System) -> str:
-    """The shape of a machine as it is typed, with the names of its levels: ``4x8 (node, gpu)``."""
+    """Return a machine's shape as users type it, with names of levels: ``4x8 (node, gpu)``."""
     order = slice(None, None, -1 if is_x_first(system) else 1)
     counts, names = system.hierarchy.cardinalities[order], system.hierarchy.names[order]
     return f"{'x'.join(map(str, counts))} ({', '.join(names)})"
 
 
 def _link(system: System, level: int, shape: Sequence[int]) -> Link:
-    """The link of a level after reshaping."""
+    """Return the link of a level after reshaping."""
     link, here = system.links[level], system.hierarchy.cardinalities[level]
     inside, count = prod(shape[level + 1 :]), shape[level]
     if link.domain is Domain.TORUS:
@@ -69,7 +69,7 @@ def _link(system: System, level: int, shape: Sequence[int]) -> Link:
 
 
 def _ports(system: System, level: int, inside: int) -> int:
-    """The number of ports that serve the remaining devices of one child."""
+    """Return the number of ports that serve the remaining devices of one child."""
     block, ports = system.block(level), system.ports_of_block(level)
     if inside % block and block % inside:
         raise InputError(

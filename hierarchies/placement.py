@@ -1,4 +1,4 @@
-"""Placements of parallelism axes on a hierarchy: all of P²'s parallelism matrices, and in words.
+"""Placements of parallelism axes on a hierarchy: all parallelism matrices of P², and their words.
 
 ``[[1, 8], [4, 1]]`` is *data on all 8 gpus of a node (ranks 0-7), model across all 4 nodes (ranks
 0, 8, 16, 24)*. Ranks count devices as launchers do, host by host.
@@ -43,7 +43,7 @@ class Placement:
     """A parallelism matrix of positive integers: one row per axis, one column per level.
 
     ``prod(matrix[a]) == axes[a].size`` for every axis and ``prod(row[l] for row in matrix) ==
-    cardinality of l`` for every level. On 4 nodes of 8 GPUs ``[[2, 4], [2, 2]]`` lays data=8 on two
+    cardinality of l`` for every level. On 4 nodes of 8 GPUs ``[[2, 4], [2, 2]]`` puts data=8 on two
     nodes and four GPUs of each, model=4 on the rest. Inside one level the digit is split among the
     axes in axis order, the first axis slowest. (P², section 3.)
     """
@@ -97,7 +97,10 @@ def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
 
 
 def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement]:
-    """Every placement once, in lexicographic order of matrices. Raises InputError for bad axes."""
+    """Yield every placement once, in lexicographic order of matrices.
+
+    Raises InputError for bad axes.
+    """
     axes = tuple(axes)
     check_axes(hierarchy, axes)
     for matrix in _matrices(tuple(axis.size for axis in axes), hierarchy.cardinalities):
@@ -105,7 +108,7 @@ def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement
 
 
 def row_major_placement(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement | None:
-    """The placement of a framework's mesh: devices numbered row by row, the last axis innermost.
+    """Return the placement of a framework's mesh: devices row by row, the last axis innermost.
 
     ``jax.make_mesh`` and torch's ``init_device_mesh`` reshape the devices in their order: on 4
     nodes of 8 GPUs data=8, model=4 gives ``[[4, 2], [1, 4]]``, model inside a node. None if an axis
@@ -127,9 +130,9 @@ def row_major_placement(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Placement
 
 
 def _matrices(sizes: tuple[int, ...], room: Row) -> Iterator[tuple[Row, ...]]:
-    """Matrices whose rows multiply to ``sizes`` and whose columns multiply to ``room``, in order.
+    """Yield matrices with row products ``sizes`` and column products ``room``, in order.
 
-    Any first rows can be completed: the rests of rows and columns have the same prime factors.
+    Any first rows can be completed, as the remaining rows and columns have equal prime factors.
     """
     if not sizes:
         yield ()
@@ -158,7 +161,7 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 
 def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
-    """The number of placements, without enumerating them.
+    """Return the number of placements, without enumerating them.
 
     A matrix is chosen prime by prime, and the exponents of one prime form a contingency table with
     given row and column sums; so the count is a product over the primes. Raises InputError for bad
@@ -174,7 +177,7 @@ def count_placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> int:
 
 
 def _multiplicity(number: int, prime: int) -> int:
-    """The exponent of a prime in a number."""
+    """Return the exponent of a prime in a number."""
     times = 0
     while number % prime == 0:
         number //= prime
@@ -183,7 +186,7 @@ def _multiplicity(number: int, prime: int) -> int:
 
 
 def exponents(number: int) -> Counter[int]:
-    """The prime factors of a number with their exponents."""
+    """Return the prime factors of a number with their exponents."""
     factors: Counter[int] = Counter()
     prime = 2
     while prime * prime <= number:
@@ -198,7 +201,7 @@ def exponents(number: int) -> Counter[int]:
 
 @cache
 def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> int:
-    """The number of tables of non-negative integers with these row and column sums."""
+    """Return the number of tables of non-negative integers with these row and column sums."""
     if not columns:
         return int(not any(rows))
     return sum(
@@ -218,7 +221,7 @@ def _columns(rows: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
 
 
 def describe_axes(placement: Placement) -> tuple[str, ...]:
-    """For each axis of size above 1, the location of its groups and the ranks of the first one."""
+    """Return the location of each axis's groups and the first group's ranks, for sizes above 1."""
     matrix = placement.matrix
     return tuple(
         f"{axis.name} {_levels_of_axis(placement, row)} (ranks "
@@ -229,7 +232,7 @@ def describe_axes(placement: Placement) -> tuple[str, ...]:
 
 
 def first_group(matrix: Sequence[Sequence[int]], axis: int) -> list[int]:
-    """The devices that differ from the first one in this axis alone, ascending.
+    """Return the devices that differ from the first device only in this axis, ascending.
 
     ``matrix`` is a placement's: a row for each axis, a column for each level.
     """
@@ -245,7 +248,7 @@ def first_group(matrix: Sequence[Sequence[int]], axis: int) -> list[int]:
 def format_ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
     """Ascending numbers as ranges: ``0-7``, ``0, 8, 16, 24``, ``0-3, 8-11, ..., 56-59``.
 
-    At most ``most`` ranges are spelled; of more, the first ones and the last.
+    At most ``most`` ranges are written; if there are more, the first ranges and the last.
     """
     runs = [
         [number for _, number in run]
@@ -258,7 +261,7 @@ def format_ranges(numbers: Sequence[int], most: int = _RUNS + 1) -> str:
 
 
 def _levels_of_axis(placement: Placement, row: Sequence[int]) -> str:
-    """The levels that an axis occupies, innermost first."""
+    """Return the levels that an axis occupies, innermost first."""
     levels = placement.hierarchy.levels
     spanned = [place for place, factor in reversed(list(enumerate(row))) if factor > 1]
     along = [place for place in spanned if len(levels[place].name) == 1]
@@ -277,7 +280,7 @@ def _levels_of_axis(placement: Placement, row: Sequence[int]) -> str:
 
 
 def _describe_units(placement: Placement, row: Sequence[int], outer: Sequence[int]) -> str:
-    """The outer units that an axis occupies: `` in each of 2 nodes``."""
+    """Return the outer units that an axis occupies: `` in each of 2 nodes``."""
     levels = placement.hierarchy.levels
     return "".join(
         f" in each of {'the ' * (row[at] == levels[at].cardinality)}{row[at]} {levels[at].name}s"

@@ -46,7 +46,7 @@ class Tree:
 
     @classmethod
     def of(cls, *sizes: int) -> Tree:
-        """A tree of digits ``d0``, ``d1``, ... Raises InputError for a size below 2."""
+        """Return a tree of digits ``d0``, ``d1``, ... Raises InputError for a size below 2."""
         return cls(tuple(Digit(f"d{i}", size) for i, size in enumerate(sizes)))
 
     @cached_property
@@ -66,7 +66,7 @@ class Tree:
         return " x ".join(f"{digit.size} {digit.name}" for digit in self.digits) or "of no digits"
 
     def index(self, name: str) -> int:
-        """The position of a digit, by its name or by ``d0``, ``d1``, ..., which always work too.
+        """Return the position of a digit, by its name or by ``d0``, ``d1``, ..., always accepted.
 
         Raises InputError for a name that is not in the tree.
         """
@@ -84,9 +84,8 @@ class Tree:
 class DigitPart:
     """A part of a level's digit: its size, and the tree digit it belongs to.
 
-    Eight GPUs of a node that hold data=4, model=2 are a part of 4 and a part of 2 if only one of
-    the axes is reduced over. ``digit`` is None for axes that are not: the part then numbers
-    replicas.
+    Eight GPUs of a node with data=4, model=2 are a part of 4 and a part of 2 if only one of the
+    axes is reduced. ``digit`` is None for axes that are not reduced, whose parts number replicas.
     """
 
     size: int
@@ -123,9 +122,9 @@ class Reduction:
 
     @classmethod
     def plain(cls, *sizes: int) -> Reduction:
-        """One reduction group that fills a machine: a level, and a tree digit, for each size.
+        """Return a reduction group that fills a machine: a level and a tree digit for each size.
 
-        For tests and replays, where no machine is at hand: ``plain(2, 4)`` has eight devices.
+        For tests and replays without a machine: ``plain(2, 4)`` has eight devices.
         """
         levels = tuple(Level(f"level{i}", size) for i, size in enumerate(sizes or (1,)))
         hierarchy = Hierarchy(levels)

@@ -41,27 +41,27 @@ class Domain(Enum):
 
 INSIDE = ("nvlink", "xgmi", "pcie", "ici")
 MEDIA = (*INSIDE, "infiniband", "roce", "efa", "slingshot", "tcpxo", "tcp")
-"""The kinds of network of links; ``INSIDE`` are those that join devices, not hosts."""
+"""The kinds of networks; ``INSIDE`` has the kinds that join devices rather than hosts."""
 
 
 @dataclass(frozen=True)
 class Link:
     """The links that join the children of one level.
 
-    ``bandwidth_bytes_per_second`` is per direction, of one port (of one link in a ring, mesh or
-    torus, of the whole medium on a bus). One child has ``ports`` ports (NICs, rails, uplinks),
-    shared by equal, contiguous blocks of its devices, the smallest for which both numbers are
-    whole: with four ports and eight devices each port serves two, with sixteen ports each device
-    has two, and with twelve every two devices share three. Traffic of this level also crosses the
-    links of the inner levels ``through``; without any, the ports are attached to the devices beside
-    the inner links, as NICs are on PCIe. ``latency_seconds`` is of a message sent whole and then
-    announced (NCCL's Simple protocol). ``ll_latency_seconds`` and ``ll128_latency_seconds`` are of
-    messages that carry their own flags (NCCL's LL and LL128), None where the links or their library
-    have no such protocol. ``wraps``: whether the ends of a ring or torus are joined. ``reduces``:
-    the switch adds up what several devices send and copies to several what one sends (NVLink SHARP;
-    SHARP). ``medium``: the kind of network (one of ``MEDIA``), "" if not stated; before any
-    calibration it selects the typical numbers for prices. ``sources`` says where each number comes
-    from; ``unconfirmed`` names those that no primary source confirms.
+    ``bandwidth_bytes_per_second`` is the rate per direction of one port (of one link in a ring,
+    mesh or torus, of the whole medium on a bus). One child has ``ports`` ports (NICs, rails,
+    uplinks), shared by equal, contiguous blocks of its devices, the smallest for which both numbers
+    are whole: with four ports and eight devices each port serves two, with sixteen ports each
+    device has two, and with twelve every two devices share three. Traffic of this level also
+    crosses the links of the inner levels ``through``. Without any, the ports are attached directly
+    to the devices, like NICs on PCIe. ``latency_seconds`` is that of a message sent whole and then
+    announced (NCCL's Simple protocol). ``ll_latency_seconds`` and ``ll128_latency_seconds`` are
+    those of messages with their own flags (NCCL's LL and LL128), None if the links or their library
+    lack the protocol. ``wraps``: whether the ends of a ring or torus are joined. ``reduces``: the
+    switch can reduce the data of several devices, and multicast the data of one (NVLink SHARP;
+    SHARP). ``medium`` is the kind of network (one of ``MEDIA``), "" if not stated; before any
+    calibration it selects the typical numbers for prices. ``sources`` has the source of each
+    number; ``unconfirmed`` the numbers that no primary source confirms.
     """
 
     domain: Domain
@@ -78,7 +78,7 @@ class Link:
     wraps: bool = True
 
     def source(self, key: str, otherwise: str = "") -> str:
-        """The source of a number, by its key in descriptions (``latency_us``)."""
+        """Return the source of a number, by its key in descriptions (``latency_us``)."""
         return (self.sources or {}).get(key, otherwise)
 
     def __post_init__(self) -> None:
@@ -103,12 +103,11 @@ class System:
     """A hierarchy with one link per level, outermost first, and its devices' memory bandwidth.
 
     The name is written into comments and docstrings of emitted code, so it is one line that cannot
-    end them; the title is only displayed. ``calibration`` holds the fitted numbers of these links:
-    prices follow it, while the description stays unchanged. ``faults`` are the missing parts and
-    those slower than ``links`` state; ``hierarchy`` counts missing devices, too. ``launches``:
-    every call of a collective costs its launch, as in GPU libraries; false where the numbers
-    already include it, or where nothing is launched. ``device`` names its devices as
-    ``hierarchies.devices`` does.
+    end them; the title is only displayed. ``calibration`` has the fitted numbers of these links:
+    prices follow it, while the description remains unchanged. ``faults`` are missing parts, and
+    parts slower than ``links`` state; ``hierarchy`` includes missing devices. ``launches``: every
+    call of a collective costs its launch, as in GPU libraries; false if the numbers already include
+    it, or if nothing is launched. ``device`` names its devices as ``hierarchies.devices`` does.
     """
 
     name: str
@@ -182,8 +181,8 @@ class System:
     def check_even(self) -> System:
         """Return the system itself. Raises InputError if a device is missing.
 
-        Prices by levels need one number of children for each level, and a node of seven GPUs beside
-        nodes of eight has none.
+        Prices by levels need one number of children for each level, which a machine with nodes of
+        seven and of eight GPUs lacks.
         """
         if self.missing:
             raise InputError(
@@ -195,7 +194,7 @@ class System:
         return self
 
     def with_faults(self, more: Iterable[Fault]) -> System:
-        """The same machine with additional faults.
+        """Return the same machine with additional faults.
 
         A share of 1 is no fault and is dropped. If whole outermost units are missing, and the
         others do not need them as links of a ring, the result is a smaller machine with renumbered
@@ -223,25 +222,25 @@ class System:
         )
 
     def through(self, level: int) -> tuple[int, ...]:
-        """The inner levels, by position, whose links the traffic of a level crosses too."""
+        """Return the inner levels, by position, whose links the traffic of a level crosses too."""
         return tuple(self.hierarchy.index(name) for name in self.links[level].through)
 
     def block(self, level: int) -> int:
-        """The number of neighbouring devices of one child that share a port at a level."""
+        """Return the number of neighbouring devices of one child that share a port at a level."""
         inside = self.hierarchy.devices_in_child(level)
         return inside // gcd(inside, self.links[level].ports)
 
     def ports_of_block(self, level: int) -> int:
-        """The number of ports of a block of devices; one device's message may use them all."""
+        """Return the number of ports of a block of devices; one message may use all of them."""
         ports = self.links[level].ports
         return ports // gcd(self.hierarchy.devices_in_child(level), ports)
 
     def port_bytes_per_second(self, level: int) -> float:
-        """The bandwidth per direction of one block of devices (``block``) at a level."""
+        """Return the bandwidth per direction of one block of devices (``block``) at a level."""
         return self.links[level].bandwidth_bytes_per_second * self.ports_of_block(level)
 
     def resized(self, outermost: int) -> System:
-        """The same machine with another number of children at its outermost level."""
+        """Return the same machine with another number of children at its outermost level."""
         first, *rest = self.hierarchy.levels
         levels = (Level(first.name, outermost), *rest)
         return replace(self, hierarchy=Hierarchy(levels))

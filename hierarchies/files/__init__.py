@@ -1,8 +1,8 @@
 """Systems as TOML files: reading, writing, and the catalogue.
 
-Files are for people, so they state ``GB_per_s`` and ``latency_us`` and a source for each number;
-Python gets seconds and bytes. Errors in a file are reported with their line. Written text reads
-back as the same system; otherwise a machine would change on its way through a file.
+Files are for people, so they state ``GB_per_s`` and ``latency_us`` and a source for each number.
+In Python, numbers are in seconds and bytes. Errors in a file are reported with their line. Written
+text reads back as the same system, so that a file never changes a machine.
 
 >>> from hierarchies.files.loading import load
 >>> from hierarchies.files.reading import read

@@ -35,9 +35,9 @@ _NUMBERS = {
     "wide": ("wide", 1.0),
     "loss": ("loss", 1.0),
 }
-"""The numbers of a level's links by their keys: their names in Python, and the unit of the file."""
+"""The numbers of a level's links by key: the name in Python, and the unit in the file."""
 _ABSENT = {"peer_us": 0.0, "wide": 1.0, "loss": 0.0}
-"""Optional numbers of a fit, with the values that all levels have if a file omits them."""
+"""Optional numbers of a fit, with their values for all levels if a file omits them."""
 
 
 class _CalibrationPart(BaseModel):
@@ -95,7 +95,7 @@ class StrayTable(_CalibrationPart):
 
 
 class UndeterminedTable(_CalibrationPart):
-    """One ``[[calibration.untold]]``: levels of which one is slow, and the assumed one."""
+    """One ``[[calibration.untold]]``: levels, one of which is slow, and the one assumed to be."""
 
     levels: list[str] = Field(min_length=2)
     taken: str
@@ -118,7 +118,7 @@ class CalibrationTable(_CalibrationPart):
 
 
 def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
-    """The calibration of a table. Raises InputError for missing or unknown levels."""
+    """Return the calibration of a table. Raises InputError for missing or unknown levels."""
     return Calibration(
         tuple(_fit(row, levels) for row in table.fit),
         tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.residual),
@@ -143,7 +143,7 @@ def _undetermined_levels(table: UndeterminedTable, levels: Sequence[str]) -> Und
 
 
 def _same_fields(table: ResidualTable | StrayTable) -> dict[str, Any]:
-    """The fields with the same name in the file and in Python."""
+    """Return the fields with the same name in the file and in Python."""
     return table.model_dump(exclude={"from_bytes"})
 
 
@@ -183,12 +183,12 @@ def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
 
 
 def calibration_to_toml(calibration: Calibration, levels: Sequence[str]) -> str:
-    """The part as TOML text, which reads back as exactly the same numbers."""
+    """Return the calibration as TOML text, which reads back as exactly the same numbers."""
     return "\n".join(_lines(table_of(calibration, levels))) + "\n"
 
 
 def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
-    """The part as plain data, as TOML reads it and ``CalibrationTable`` takes it."""
+    """Return the calibration as plain data, as TOML gives it to ``CalibrationTable``."""
     tables = {
         "fit": [_fit_table(fit, levels) for fit in calibration.fits],
         "residual": [_residual_table(row) for row in calibration.residuals],

@@ -20,18 +20,18 @@ _A_FILE = "A file is named with its .toml or a path"
 
 @cache
 def catalogue() -> tuple[str, ...]:
-    """The names of the known machines, sorted."""
+    """Return the names of the known machines, sorted."""
     return toml_names(_folder())
 
 
 def toml_names(folder: Traversable) -> tuple[str, ...]:
-    """The names of the TOML files in a folder of a package, sorted."""
+    """Return the names of the TOML files in a folder of a package, sorted."""
     files = (entry.name for entry in folder.iterdir())
     return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
 
 
 def load(spec: str) -> System:
-    """Load a machine of the catalogue by name, or the one that a TOML file describes.
+    """Load a machine of the catalogue by name, or from a TOML file.
 
     ``name:N`` and ``path.toml:N`` set the number of children of the outermost level, ``name:AxBxC``
     those of every level. Raises InputError for an unknown machine or file, for a shape that the
@@ -45,7 +45,7 @@ def load_known(spec: str, otherwise: str = "") -> System:
     """Load a machine of the catalogue by name, as ``load``, but read no files of the caller.
 
     Raises InputError for a machine that is not in the catalogue; ``otherwise`` completes the hint
-    with other ways to give one.
+    with other ways to specify a machine.
     """
     name, shape = _split(spec)
     if name not in catalogue():
@@ -55,7 +55,7 @@ def load_known(spec: str, otherwise: str = "") -> System:
 
 
 def spell_machine(name: str, counts: Sequence[int]) -> str:
-    """The spec of a machine with these counts of each level, outermost first, as ``load`` takes it.
+    """Return the argument of ``load`` for a machine with these counts, outermost level first.
 
     The outermost count suffices unless the inner counts differ from a known machine's.
 
@@ -69,7 +69,7 @@ def spell_machine(name: str, counts: Sequence[int]) -> str:
 
 
 def parse_description(name: str, text: str) -> System:
-    """The system that a text describes; its ``name`` may end in a shape as in ``load``.
+    """Return the system that a text describes; its ``name`` may end in a shape as in ``load``.
 
     Raises InputError for errors in the text, under that name.
     """
@@ -78,9 +78,9 @@ def parse_description(name: str, text: str) -> System:
 
 
 def file_text(spec: str) -> str | None:
-    """The text of the file that ``path`` or ``path:N`` names; None for a known machine.
+    """Return the text of the file that ``path`` or ``path:N`` names; None for a known machine.
 
-    Raises InputError if it is neither, and if the file cannot be read as text.
+    Raises InputError if it names neither, and if the file cannot be read as text.
     """
     name, _ = _split(spec)
     if name in catalogue():
@@ -91,7 +91,10 @@ def file_text(spec: str) -> str | None:
 
 
 def text_of_file(path: str, most_characters: int) -> str:
-    """The first ``most_characters`` of a file. Raises InputError if it cannot be read as text."""
+    """Return the first ``most_characters`` of a file.
+
+    Raises InputError if it cannot be read as text.
+    """
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             return file.read(most_characters)
@@ -104,7 +107,7 @@ def text_of_file(path: str, most_characters: int) -> str:
 
 
 def _split(spec: str) -> tuple[str, tuple[int, ...]]:
-    """The name, and the shape after the colon: one count, or one per level; or empty."""
+    """Return the name, and the shape after the colon: one count, one for each level, or none."""
     match = _SHAPED.fullmatch(spec)
     if match is None:
         return spec, ()

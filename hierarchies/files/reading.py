@@ -37,7 +37,7 @@ class _StrictTable(BaseModel):
 
 class _DeviceTable(_StrictTable):
     name: str
-    memory_GB_per_s: Positive  # noqa: N815 - the unit as it is written
+    memory_GB_per_s: Positive  # noqa: N815 - the unit in its usual spelling
     source: Source
     unconfirmed: list[str] = []
 
@@ -59,7 +59,7 @@ class _LevelTable(_StrictTable):
     unconfirmed: list[str] = []
 
     def sources(self) -> dict[str, str]:
-        """The source of each number given here, and of ``reduces``.
+        """Return the source of each number given here, and of ``reduces``.
 
         Raises InputError if one is missing.
         """
@@ -74,9 +74,9 @@ class _LevelTable(_StrictTable):
 
     @property
     def joined_at(self) -> int | None:
-        """The number that the count must be a multiple of for the ends to be joined, if stated.
+        """The number whose multiples are the counts at which the ends are joined, if stated.
 
-        The ends are joined only if all levels that state such a number meet it.
+        The ends are joined only if the counts of all levels that state a number are multiples.
         """
         return None if isinstance(self.wraps, bool) else self.wraps
 
@@ -118,7 +118,7 @@ class _Description(_StrictTable):
 
 
 def read(text: str, *, where: str = "description", shape: Sequence[int] = ()) -> System:
-    """The system that a TOML text describes, reshaped if a ``shape`` is given.
+    """Return the system that a TOML text describes, reshaped if a ``shape`` is given.
 
     Raises InputError, naming the place and the key.
     """
@@ -179,7 +179,7 @@ def _blank_keys(place: str, table: dict[str, Any], other: str = "") -> str:
 
 
 def _exception_lines(text: str) -> list[int]:
-    """The line of each exception's header, counted from 1."""
+    """Return the line of each exception's header, counted from 1."""
     return [n for n, line in enumerate(text.split("\n"), 1) if _EXCEPTION.match(line)]
 
 
@@ -218,7 +218,7 @@ def _system(description: _Description, shape: Sequence[int], lines: list[int]) -
 
 
 def _open_partial_torus(system: System, description: _Description) -> tuple[Link, ...]:
-    """The links, with those of a torus open unless its counts are such that its ends are joined."""
+    """Return the links; those of a torus are open unless its counts allow its ends to be joined."""
     pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
     joined = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
     return tuple(
@@ -230,14 +230,17 @@ def _open_partial_torus(system: System, description: _Description) -> tuple[Link
 def _add_exceptions(
     system: System, exceptions: Sequence[_ExceptionTable], lines: list[int]
 ) -> System:
-    """The system with all exceptions. Raises InputError with the place of the first invalid one."""
+    """Return the system with all exceptions.
+
+    Raises InputError with the place of the first invalid one.
+    """
     faults: list[Fault] = []
     for number, exception in enumerate(exceptions):
         with error_context(_exception_place(lines, number)):
             faults.append(exception.fault(system.hierarchy))
 
     def check(count: int) -> None:
-        replace(system, faults=tuple(faults[:count])).missing  # noqa: B018 - refuses what cannot be
+        replace(system, faults=tuple(faults[:count])).missing  # noqa: B018 - raises for impossible faults
 
     try:
         check(len(faults))
@@ -296,7 +299,7 @@ def _seconds(microseconds: float | None) -> float | None:
 def _first_error(
     error: ValidationError, raw: dict[str, Any], where: str, exceptions: list[int]
 ) -> InputError:
-    """The first of pydantic's errors in our words; an unknown key comes before a missing one."""
+    """Return pydantic's first error in our words; an unknown key precedes a missing key."""
     first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
     part, *inner = first["loc"]
     place, key = where, part
@@ -325,7 +328,7 @@ def _first_error(
 
 
 def _model_at(place: Sequence[int | str]) -> type[BaseModel]:
-    """The model of the table that has a key, from the places of both in a description."""
+    """Return the model of the table that has a key, from the places of both in a description."""
     model: type[BaseModel] = _Description
     for key in place[:-1]:
         if isinstance(key, str):

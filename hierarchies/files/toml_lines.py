@@ -1,7 +1,7 @@
-"""The line of each key in a TOML text, as ``tomllib`` reads values but does not keep positions.
+"""The line of each key in a TOML text, because ``tomllib`` does not return positions.
 
-The text is cut into its statements, each the shortest run of lines that ``tomllib`` can read alone:
-a statement that is cut off inside a string or array cannot be read.
+The text is divided into its statements. A statement is the shortest run of lines that ``tomllib``
+can read alone: a statement truncated inside a string or array cannot be read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 MOST_LINES = 200
-"""The longest statement that is read, in lines; keys of longer ones are not found."""
+"""The longest statement that is read, in lines; keys of longer statements are not found."""
 
 
 def lines_of(text: str) -> Mapping[Path, int]:
-    """For the path of each table, key and item, the first line of its statement, counted from 1.
+    """Return the first line of each statement, counted from 1, by path of table, key and item.
 
     ``text`` is valid TOML. An array of tables counts its tables from 0: ``("axis", 1, "name")``.
     """
@@ -53,7 +53,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], str]]:
 
 
 def _enter_table(header: dict[str, Any], tables: dict[Path, int]) -> Path:
-    """The path of the table that a header opens; ``tables`` counts those of each array."""
+    """Return the path of the table that a header opens; ``tables`` counts those of each array."""
     path: Path = ()
     inside: Any = header
     while inside:

@@ -13,7 +13,7 @@ from hierarchies.errors import InputError
 def check_sources(
     sources: Mapping[str, str], unconfirmed: Sequence[str], numbers: Sequence[str]
 ) -> None:
-    """Raise InputError unless every number has a source, and only numbers are named."""
+    """Raise InputError unless every number has a source, and only numbers are listed."""
     for names, where in ((sources, "source"), (unconfirmed, "unconfirmed")):
         for name in names:
             if name not in numbers:
@@ -25,12 +25,12 @@ def check_sources(
 
 
 def quote(text: str) -> str:
-    """A TOML basic string, whose escapes are those of JSON."""
+    """Return a TOML basic string, whose escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def spell_value(value: Any) -> str:
-    """A string, boolean, number, list or mapping on one line; numbers read back exactly."""
+    """Return a string, boolean, number, list or mapping on one line; numbers read back exactly."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -47,12 +47,13 @@ def spell_value(value: Any) -> str:
 
 
 def spell_pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a table, without entries that are None."""
+    """Return the lines of a table, without entries that are None."""
     return (f"{key} = {spell_value(value)}" for key, value in table.items() if value is not None)
 
 
 def scale_exactly(number: float, unit: float) -> float:
-    """A number of units that gives exactly ``number`` again when multiplied by the unit."""
+    """Return a number of units that gives exactly ``number`` again when multiplied by the unit."""
     guess = number / unit
+    # Division rounds, so the exact number may be one float away; a short number is preferred.
     candidates = (round(guess, 6), guess, nextafter(guess, inf), nextafter(guess, -inf))
     return next((candidate for candidate in candidates if candidate * unit == number), guess)

@@ -12,11 +12,11 @@ _GIGA, _NOT_STATED = 1e9, "not stated"
 
 
 def describe_system(system: System, device: str = "") -> str:
-    """The TOML description of a system, with its faults and calibration, ready to be read again.
+    """Return the TOML description of a system, with its faults and calibration.
 
-    Sources are written as they are; "not stated" where a system made by hand has none. Optional
-    keys without a value are omitted, so a description that was read is written unchanged.
-    ``device`` names its devices if the system does not.
+    The description can be read again. Sources are written unchanged, or as "not stated" if a
+    system built in Python has none. Optional keys without a value are omitted, so a description
+    that was read is written unchanged. ``device`` names its devices if the system does not.
     """
     return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
 

@@ -1,7 +1,7 @@
 """A drawing of a machine as SVG: units as nested boxes, the links of each level as a bar above.
 
-Drawing every cable of a cluster would be unreadable. The units of a level are alike, so only the
-first ones and those with faults are drawn, and the others are counted.
+A drawing of every cable of a cluster would be unreadable. The units of a level are alike, so only
+the first units and units with faults are drawn, and the others are counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Box:
 
 
 def svg(system: System) -> str:
-    """The machine as one SVG image of at most a few hundred elements."""
+    """Return the machine as one SVG image of at most a few hundred elements."""
     title = f"{system.name}: {system.hierarchy}"
     inside = _parent(system, ())
     lines = [_text(0, 14, title, 15, bold=True)]
@@ -53,7 +53,7 @@ def svg(system: System) -> str:
 
 
 def _parent(system: System, path: tuple[int, ...]) -> _Box:
-    """The inside of a unit: the bar of its children's links, and the children below it."""
+    """Return the inside of a unit: the bar of its children's links, and the children below it."""
     level = len(path)
     shown = _children_to_draw(system, path)
     boxes = [_child(system, (*path, number)) for number in shown]
@@ -79,7 +79,7 @@ def _parent(system: System, path: tuple[int, ...]) -> _Box:
 
 
 def _row(row: Sequence[_Box], y: float, domain: Domain, colour: str) -> list[str]:
-    """Boxes side by side, with lines to the bar, or between neighbours of a circle."""
+    """Return boxes side by side, with lines to the bar, or between neighbours of a circle."""
     parts, x = [], 0.0
     for number, box in enumerate(row):
         middle = x + box.width / 2
@@ -124,7 +124,7 @@ def _child(system: System, path: tuple[int, ...]) -> _Box:
 
 
 def _ports(system: System, path: tuple[int, ...]) -> tuple[list[str], str]:
-    """Squares on the upper edge of a unit, one per port, and a caption with their number."""
+    """Return squares on the upper edge of a unit, one per port, and a caption with their number."""
     level = len(path) - 1
     link = system.links[level]
     if link.domain is not Domain.SWITCH:
@@ -144,7 +144,7 @@ def _ports(system: System, path: tuple[int, ...]) -> tuple[list[str], str]:
 
 
 def _children_to_draw(system: System, path: tuple[int, ...]) -> list[int]:
-    """The children to draw: the first ones, and those with faults."""
+    """Return the children to draw: the first children, and those with faults."""
     level = len(path)
     children = system.hierarchy.cardinalities[level]
     deep = len(system.links) - 1 - level

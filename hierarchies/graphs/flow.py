@@ -1,11 +1,11 @@
 """Bounds on collectives by maximum flows on a graph, without any notion of levels.
 
-Each of k devices holds 1/k of the buffer, and all parts must reach every device. If x is the rate
-at which every device can send its part to all others at once, no part of the machine may hold more
-than its links can let out: for every device v the flow from all devices, x from each, into v is k
-x. The largest such x is the minimum, over all cuts, of the bandwidth leaving a part per member in
-it (ForestColl, arXiv 2402.06787, shows that trees reach it). Newton's method finds it: solve for
-one x, take a violated cut, and lower x to the rate that this cut allows.
+Each of k devices holds 1/k of the buffer, and all parts must reach every device. Let x be the rate
+at which every device can send its part to all others at once. Then every set of devices needs a
+bandwidth of x per member to the rest: for every device v the flow from all devices, x from each,
+into v is k x. The largest such x is the minimum, over all cuts, of the bandwidth that leaves a set
+per member (ForestColl, arXiv 2402.06787, shows that trees reach it). Newton's method finds it:
+solve for one x, take a violated cut, and lower x to the rate that this cut allows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _HOLDS = 1 - 1e-9
 class FlowRates:
     """Bytes per second that the links allow for a buffer on all devices.
 
-    ``all_gather`` (and reduce-scatter) is of the whole buffer; ``broadcast`` from the device from
-    which it is slowest, which also bounds an all-reduce.
+    ``all_gather`` (also for reduce-scatter) is the rate of the whole buffer; ``broadcast`` the rate
+    from the slowest device, which also bounds an all-reduce.
     """
 
     all_gather_bytes_per_second: float
@@ -34,7 +34,7 @@ class FlowRates:
 
 
 def flow_rates(graph: MachineGraph) -> FlowRates:
-    """Both rates; infinite for one device, 0 if devices are not connected."""
+    """Return both rates; infinite for one device, 0 if devices are not connected."""
     network = flow_network(graph)
     devices = [node.name for node in graph.nodes if node.kind is NodeKind.DEVICE]
     if len(devices) < 2:
@@ -46,11 +46,11 @@ def flow_rates(graph: MachineGraph) -> FlowRates:
 
 
 def flow_network(graph: MachineGraph) -> nx.DiGraph[object]:
-    """The graph as arcs, both ways of each cable; arcs without a limit have no ``capacity``.
+    """Return the graph as arcs, both ways of each cable; arcs without a limit have no ``capacity``.
 
-    A bus is an arc that all its traffic takes. A port is two nodes: traffic of its devices enters
-    ``up`` and leaves by its cables, traffic of these enters ``down`` and goes to the devices, or on
-    by another cable of a ring. So a port that devices share is no path from one to another. A dead
+    A bus is an arc for all its traffic. A port is two nodes: traffic of its devices enters ``up``
+    and leaves by its cables; traffic of its cables enters ``down`` and goes to the devices, or to
+    another cable of a ring. Therefore a port shared by devices is not a path between them. A dead
     port forwards up to its bandwidth to the live ports.
     """
     builder = _ArcBuilder(nx.DiGraph(), {node.name: node for node in graph.nodes})
@@ -118,13 +118,13 @@ class _ArcBuilder:
 
 
 def broadcast_flow(network: nx.DiGraph[object], devices: list[str]) -> float:
-    """The least flow from one device to another; the links of a graph are the same both ways."""
+    """Return the least flow from one device to another; links are equal in both directions."""
     root, *others = devices
     return min(float(nx.maximum_flow_value(network, root, other)) for other in others)
 
 
 def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
-    """The rate x, in bytes per second, at which every device can send to all others at once."""
+    """Return the rate x in bytes per second at which every device can send to all others."""
     rate = min(_initial_rate(network, device) for device in devices)
     network = network.copy()
     pending = list(devices)
@@ -141,7 +141,7 @@ def gather_rate(network: nx.DiGraph[object], devices: list[str]) -> float:
 
 
 def _initial_rate(network: nx.DiGraph[object], device: str) -> float:
-    """An upper bound of the rate: the arcs leaving all other nodes, as ``x`` of each."""
+    """Return an upper bound of the rate: the arcs leaving all other nodes, as ``x`` of each."""
     others = [node for node in network if node != device]
     whole = sum(data.get("capacity", 0.0) for *_, data in network.edges(others, data=True))
     return float(whole)

@@ -26,7 +26,7 @@ _STYLES = {Join.LINK: "solid", Join.ATTACHED: "dotted", Join.DETOUR: "dashed"}
 
 
 def networkx_graph(graph: MachineGraph) -> nx.Graph[str]:
-    """The graph as an undirected ``networkx.Graph``, with an attribute for each known value."""
+    """Return an undirected ``networkx.Graph`` with an attribute for each known value."""
     network: nx.Graph[str] = nx.Graph(name=graph.name)
     for node in graph.nodes:
         network.add_node(node.name, **_known_attributes(node, "name"))

@@ -1,9 +1,10 @@
 """The graph of a system: every device, port, switch and cable, named as in faults.
 
-A switch level is a star: its switch, and a port for each block of devices that shares one. Ports
-are attached to the devices, as NICs are beside NVLink, or to the inner switch that their traffic
-crosses. Rings, meshes and tori join children directly, by a port where a child holds several
-devices. So a cut of the graph is a cut of the machine, and maximum flows give what its links allow.
+A switch level is a star: its switch, and a port for each block of devices that shares a port. Ports
+are attached to the devices, like NICs of nodes with NVLink, or to the inner switch that their
+traffic crosses. Rings, meshes and tori join children directly, by a port if a child contains
+several devices. Therefore a cut of the graph is a cut of the machine, and maximum flows give the
+bounds of its links.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ MOST_EDGES = 500_000
 
 
 def graph_of(system: System) -> MachineGraph:
-    """The graph of all present devices and links of a machine.
+    """Return the graph of all present devices and links of a machine.
 
     Raises InputError for more than ``MOST_EDGES`` links, and for traffic that passes through two
-    inner levels side by side, which no path of a graph does.
+    inner levels in parallel, which no path of a graph can do.
     """
     return _GraphBuilder(Wiring(system)).graph()
 
@@ -79,12 +80,12 @@ class _GraphBuilder:
         return self.path(number, len(self.system.links))
 
     def path(self, device: int, levels: int) -> str:
-        """The unit that holds a device, as a path of this many levels: ``rack0/node3``."""
+        """Return the unit that holds a device, as a path of this many levels: ``rack0/node3``."""
         names, digits = self.system.hierarchy.names, self.system.hierarchy.digits(device)
         return "/".join(f"{n}{d}" for n, d in zip(names[:levels], digits, strict=False))
 
     def middle(self, level: int, device: int) -> str:
-        """The switch or bus that joins a device's unit to its siblings at a level."""
+        """Return the switch or bus that joins a device's unit to its siblings at a level."""
         parent = self.path(device, level)
         label = f"{self.system.hierarchy.names[level]}-{self.system.links[level].domain.value}"
         return f"{parent}/{label}" if parent else label
@@ -96,7 +97,7 @@ class _GraphBuilder:
         return [d for d in range(first, first + count) if d not in self.missing]
 
     def domains(self, level: int) -> Iterator[int]:
-        """The first device of every parent with present devices whose children a level joins."""
+        """Yield the first device of every parent with present devices in a level's domains."""
         size = self.inside(level) * self.system.hierarchy.cardinalities[level]
         yield from (d for d in range(0, self.system.devices, size) if self.present(d, size))
 
@@ -135,7 +136,7 @@ class _GraphBuilder:
                     self.edges.append(self._cable(end, middle, level, out))
 
     def _add_port(self, name: str, level: int, out: int) -> None:
-        """Add a port; a dead one limits its traffic on the ports that replace it."""
+        """Add a port; a dead port limits its traffic on the ports that replace it."""
         label = self.system.hierarchy.names[level]
         detour = self.wiring.detours.get(out, ())
         rate = float(self.wiring.bandwidths[out]) if detour else None
@@ -206,7 +207,7 @@ class _GraphBuilder:
         return port
 
     def _pairs(self, level: int, number: int) -> Iterator[tuple[int, int, int]]:
-        """The pairs of joined children of a ring or mesh, with the link of one direction."""
+        """Yield the pairs of joined children of a ring or mesh, with the link of one direction."""
         children = self.system.hierarchy.cardinalities[level]
         if self.system.links[level].domain is Domain.RING:
             pairs = self.wiring.circle_pairs(level)
@@ -230,8 +231,10 @@ class NodeKind(StrEnum):
 
 
 class Join(StrEnum):
-    """The kind of an edge: a cable; the attachment of a port or bus, without a limit of its own; or
-    the detour from a dead port to those that carry its traffic.
+    """The kind of an edge.
+
+    It is a cable; the attachment of a port or bus, which has no limit; or the detour from a dead
+    port to the ports that carry its traffic.
     """
 
     LINK = "link"
@@ -243,9 +246,9 @@ class Join(StrEnum):
 class Node:
     """A node. ``level`` is the level whose links it belongs to; devices have none.
 
-    ``bandwidth_bytes_per_second`` limits the node's total traffic: of a bus its medium, of a dead
-    port its former bandwidth. ``latency_seconds`` is of a bus, as its cables have none of their
-    own. ``reduces``: a switch that adds up. ``number`` is a device's id.
+    ``bandwidth_bytes_per_second`` limits the node's total traffic: that of a bus to its medium,
+    that of a dead port to its former bandwidth. ``latency_seconds`` is that of a bus, whose cables
+    have none. ``reduces``: the switch can reduce. ``number`` is a device's id.
     """
 
     name: str

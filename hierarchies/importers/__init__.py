@@ -1,9 +1,9 @@
 """Topology files of other tools, read into drafts of a ``System``.
 
-Each tool knows a part of a machine: ``nvidia-smi topo -m`` the links inside a node but not their
-speed, Slurm which nodes are attached to which switch. So an import is a *draft*: the values that
-the file states, with their places, and a blank for every other value. A blank becomes ``"?"`` in
-the TOML, which ``load`` refuses, as a silent guess is worse than no number.
+Each tool describes a part of a machine: ``nvidia-smi topo -m`` the links inside a node but not
+their speed, Slurm the switch of each node. Therefore an import is a *draft*: the values that the
+file states, with their places, and a blank for every other value. A blank becomes ``"?"`` in the
+TOML, which ``load`` refuses, because a silent guess is worse than no number.
 
 >>> from hierarchies.importers import import_texts
 >>> conf = "SwitchName=s0 Nodes=a[0-3]; SwitchName=s1 Nodes=b[0-3]; SwitchName=top Switches=s[0-1]"

@@ -1,8 +1,8 @@
 """Claims of files and options, and the contradictions between them.
 
 An importer records the statement of each table, row or option about a quantity as a ``Claim``.
-``settle`` compares all claims on the same quantity. It refuses two that exclude each other, unless
-one is known to be less reliable (``yields``).
+``settle`` compares all claims about the same quantity. It refuses two claims that exclude each
+other, unless one is known to be less reliable (``yields``).
 
 >>> from hierarchies.importers.claims import NumberRange, Claim, settle
 >>> row = Claim("NVLinks", "GPU0", "row GPU0", "18 NVLinks", NumberRange(18, 18))
@@ -33,10 +33,9 @@ class NumberRange:
 class Claim:
     """A statement about one quantity, made at one place.
 
-    ``topic`` is the quantity and ``subject`` the thing that has it ("NVLinks" of "GPU0"; the
-    subject may be empty). ``values`` are all values that the statement allows, ``words`` its
-    wording, ``place`` its location. A claim that ``yields`` is followed only if no other
-    contradicts it.
+    ``topic`` is the quantity and ``subject`` its owner ("NVLinks" of "GPU0"; the subject may be
+    empty). ``values`` are all values that the statement allows, ``words`` its wording, ``place``
+    its location. A claim that ``yields`` is followed only if no other claim contradicts it.
     """
 
     topic: str
@@ -59,15 +58,15 @@ class Claim:
 def exact_claim(
     topic: str, subject: str, place: str, number: float, words: str = "", yields: bool = False
 ) -> Claim:
-    """The claim that a quantity is this number."""
+    """Return the claim that a quantity is this number."""
     words = words or f"{number:.12g}"
     return Claim(topic, subject, place, words, NumberRange(number, number), yields)
 
 
 def settle(claims: Iterable[Claim], hint: str = "") -> tuple[str, ...]:
-    """The contradictions resolved by a claim that yields, one sentence for each pair of places.
+    """Return contradictions resolved by a claim that yields, as a sentence for each pair of places.
 
-    Raises InputError, with the hint, for two contradicting claims of which neither yields.
+    Raises InputError, with the hint, for two contradicting claims that do not yield.
     """
     conflicts: dict[tuple[str, str, str], list[tuple[Claim, Claim]]] = {}
     for group in _group_by_quantity(claims):

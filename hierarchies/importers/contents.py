@@ -11,7 +11,7 @@ from hierarchies.system import System
 
 MOST_IN_A_MACHINE = 32
 _TRAYS = {"gb200-nvl72": 4, "gb300-nvl72": 4}
-"""Devices of one machine in systems of the catalogue whose units hold several machines."""
+"""Devices of one machine in systems of the catalogue whose units contain several machines."""
 _MACHINES = ("node", "host", "tray", "server")
 
 
@@ -19,8 +19,8 @@ _MACHINES = ("node", "host", "tray", "server")
 class Unit:
     """An innermost unit of a network: its number of machines and of devices, None if unknown.
 
-    ``path`` names the unit by the levels of the draft: ``leaf3/node14``. ``each``: the devices of
-    its machines, in order, if the source states them.
+    ``path`` names the unit by the levels of the draft: ``leaf3/node14``. ``each`` has the numbers
+    of devices of its machines, in order, if the source states them.
     """
 
     path: str
@@ -29,9 +29,9 @@ class Unit:
     each: tuple[int, ...] = ()
 
     def held(self, most: int) -> set[int]:
-        """The devices of the unit, numbered for machines of ``most`` devices each.
+        """Return the devices of the unit, numbered for machines of ``most`` devices each.
 
-        The sources do not say which devices a machine lacks: the last ones are assumed.
+        The sources do not state which devices a machine lacks. It is assumed to lack the last.
         """
         if self.each and max(self.each) <= most:
             return {at * most + i for at, count in enumerate(self.each) for i in range(count)}
@@ -47,7 +47,7 @@ class Contents:
     units: tuple[Unit, ...]
 
     def claims(self, inner: System) -> list[Claim]:
-        """The claims of the file and of ``inner`` about the fullest unit and about a machine."""
+        """Return the file's and ``inner``'s claims about the fullest unit and about a machine."""
         place, devices = f"--inside {inner.name}", inner.hierarchy.devices_in_child(0)
         topic, per_machine = f"devices in a {self.unit}", devices_of_machine(inner)
         claims = [
@@ -100,7 +100,7 @@ class Contents:
 
 
 def devices_of_machine(inner: System) -> int | None:
-    """The number of devices of one machine of a system, None if unknown."""
+    """Return the number of devices of one machine of a system, None if unknown."""
     names, counts = inner.hierarchy.names, inner.hierarchy.cardinalities
     inside = [position for position, name in enumerate(names[1:], 1) if name in _MACHINES]
     if inside:

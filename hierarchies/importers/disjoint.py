@@ -1,4 +1,4 @@
-"""Disjoint sets: parts of a graph that links join."""
+"""Disjoint sets: the connected parts of a graph."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Item = TypeVar("Item", int, str)
 
 @dataclass(frozen=True)
 class DisjointSets(Generic[Item]):
-    """Sets that are joined pair by pair (union-find); an item is first in a set of its own."""
+    """Sets that are joined pair by pair (union-find); at first each item is a separate set."""
 
     _parents: dict[Item, Item] = field(default_factory=dict)
 
     def find(self, item: Item) -> Item:
-        """The item that stands for the whole set."""
+        """Return the representative of an item's set."""
         while self._parents.setdefault(item, item) != item:
             self._parents[item] = item = self._parents[self._parents[item]]
         return item
 
     def join(self, item: Item, into: Item) -> None:
-        """Join the sets of two items; what stood for the second stands for both."""
+        """Join the sets of two items; the representative of ``into`` represents both."""
         self._parents[self.find(item)] = self.find(into)

@@ -19,8 +19,8 @@ Value = bool | int | float | str
 class StatedValue:
     """A value that the file determines.
 
-    ``source`` says where it stands, or which table it was computed with; ``unconfirmed``: the file
-    says so, but there is reason to doubt it (a note says why).
+    ``source`` is its location, or the table from which it was computed. ``unconfirmed``: the file
+    states it, but there is a reason for doubt, which a note explains.
     """
 
     value: Value
@@ -32,8 +32,9 @@ class StatedValue:
 class Blank:
     """A value that the file does not state.
 
-    ``suggestion`` is a usual value, None if none is known; ``source`` says where it comes from, or
-    what to look for. ``needed``: a system cannot be read without it; otherwise it is optional.
+    ``suggestion`` is a usual value, None if none is known. ``source`` is the origin of the
+    suggestion, or a hint where to find the value. ``needed``: a system cannot be read without it;
+    otherwise it is optional.
     """
 
     suggestion: Value | None = None
@@ -59,7 +60,7 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class DraftLevel:
-    """One level as far as it is known; ``hierarchies.system.Link`` explains the fields.
+    """The known facts of a level; ``hierarchies.system.Link`` explains the fields.
 
     Bandwidths are bytes per second, latencies seconds; ``domain`` is the value of a ``Domain``.
     ``count`` is None if open, for the outermost level only: ``load`` then takes 1, or the N of
@@ -86,7 +87,7 @@ class DraftLevel:
         return {key: entry for key, entry in known.items() if entry is not None}
 
     def having(self, entries: Mapping[str, Entry]) -> DraftLevel:
-        """The same level with other entries, by their keys."""
+        """Return the same level with other entries, by their keys."""
         changes: dict[str, Any] = {_FIELDS[key]: entry for key, entry in entries.items()}
         return replace(self, **changes)
 
@@ -105,18 +106,18 @@ class Lack:
 
 @dataclass(frozen=True)
 class Draft:
-    """A system as far as files describe it; ``draft_to_toml`` writes it as a description.
+    """The part of a system that files describe; ``draft_to_toml`` writes it as a description.
 
-    ``levels`` are outermost first. ``notes`` are facts that no ``System`` can hold. ``lacks`` are
-    missing or slower units. ``counted`` are counts of the parts found in the files (gpus, nics,
-    links, switches).
+    ``levels`` are outermost first. ``notes`` are facts that a ``System`` cannot represent.
+    ``lacks`` are missing or slower units. ``counted`` has counts of the parts found in the files
+    (gpus, nics, links, switches).
 
     ``claims`` are the statements of files and options; ``settled`` turns their contradictions into
     ``warnings``, which come first. ``models`` are the models of its devices as the file names them.
-    ``contents`` are the innermost units that hold devices, None if nothing is known of them.
+    ``contents`` are the innermost units that contain devices, None if they are unknown.
     ``holds_devices``: the innermost units are devices, so no system can be put inside. ``wider`` is
-    the draft with larger innermost units, for an inner system that is no node but a rack or a
-    process of devices. ``advice`` is the one of ``notes`` that holds only if nothing is put inside.
+    the draft with larger innermost units, for an inner system that is a rack or a process of
+    devices rather than a node. ``advice`` is the note that applies only if nothing is put inside.
     """
 
     name: str
@@ -145,7 +146,7 @@ class Draft:
             )
 
     def blanks(self) -> Iterator[tuple[str, str, Blank]]:
-        """All blanks in order, each after its place (``device`` or a level's name) and its key."""
+        """Yield the place (``device`` or a level), the key and the value of blanks, in order."""
         if isinstance(self.memory_bytes_per_second, Blank):
             yield "device", "memory_GB_per_s", self.memory_bytes_per_second
         for level in self.levels:
@@ -154,7 +155,7 @@ class Draft:
                     yield level.name, key, entry
 
     def suggested(self) -> Draft:
-        """The same draft with every suggestion taken, as an unconfirmed value."""
+        """Return the same draft with every suggestion accepted, as an unconfirmed value."""
         return replace(
             self,
             memory_bytes_per_second=_accept_suggestion(self.memory_bytes_per_second),
@@ -167,7 +168,7 @@ class Draft:
         )
 
     def settled(self, hint: str = "") -> Draft:
-        """The same draft with its contradictions as warnings.
+        """Return the same draft with its contradictions as warnings.
 
         Raises InputError, with the hint, for a contradiction that nothing resolves.
         """
@@ -181,20 +182,20 @@ def _accept_suggestion(entry: Entry) -> Entry:
 
 
 def likely_value(entry: Entry) -> Value | None:
-    """The value of an entry, or its suggestion."""
+    """Return the value of an entry, or its suggestion."""
     return entry.value if isinstance(entry, StatedValue) else entry.suggestion
 
 
 def is_refinement(fine: Sequence[object], coarse: Sequence[object]) -> bool:
-    """Whether a level may lie inside another: each part of ``fine`` is in one part of ``coarse``.
+    """Whether a level can be inside another: each part of ``fine`` is in one part of ``coarse``.
 
-    Both give the part of every GPU or host in turn: (0, 0, 1, 1) refines (0, 0, 0, 0).
+    Both list the part of every GPU or host: (0, 0, 1, 1) refines (0, 0, 0, 0).
     """
     return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
 def draft_level_of(system: System, position: int) -> DraftLevel:
-    """A level of a known system as a draft level, with its sources."""
+    """Return a level of a known system as a draft level, with its sources."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
     values: dict[str, Value | None] = {
@@ -220,8 +221,10 @@ def draft_level_of(system: System, position: int) -> DraftLevel:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """``nodes``: the number of identical nodes; ``gpu``: their GPUs' model, one of ``MODELS``;
-    ``keys``: labels of Kubernetes nodes that name the levels, outermost first.
+    """Options of an import.
+
+    ``nodes`` is the number of identical nodes; ``gpu`` the model of their GPUs, one of ``MODELS``;
+    ``keys`` the labels of Kubernetes nodes that name the levels, outermost first.
     """
 
     nodes: int | None = None

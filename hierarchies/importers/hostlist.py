@@ -1,4 +1,4 @@
-"""Slurm's hostlists, which write many names as one: ``gpu-a[1-2]b[03-04]``."""
+"""Slurm's hostlists, which abbreviate many names: ``gpu-a[1-2]b[03-04]``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 
 
 def expand(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
-    """The names of a hostlist, in its order, including repeated ones.
+    """Return the names of a hostlist, in its order, including repeated ones.
 
-    Numbers are as wide as the first one of their range (``[08-10]`` is 08, 09, 10); of several
-    brackets the last one varies fastest. Raises InputError for an invalid hostlist and, before any
-    name is made, for more than ``most`` names. The grammar is that of Slurm's manual page of
+    Numbers are as wide as the first number of their range (``[08-10]`` is 08, 09, 10). If there are
+    several brackets, the last varies fastest. Raises InputError for an invalid hostlist and, before
+    any name is built, for more than ``most`` names. The grammar is that of Slurm's manual page of
     ``scontrol show hostnames``.
     """
     names: list[str] = []
@@ -45,14 +45,14 @@ class HostlistExpander:
     left: int = 2 * MOST_HOSTS
 
     def of(self, text: str) -> tuple[str, ...]:
-        """The names of one more hostlist."""
+        """Return the names of one more hostlist."""
         names = expand(text, self.left)
         self.left -= len(names)
         return names
 
 
 def shorten_list(names: Iterable[str], most: int = 6) -> str:
-    """The first of the names, and the number of others: ``a1, a2 and 7 more``."""
+    """Return the first of the names, and the number of others: ``a1, a2 and 7 more``."""
     rest = iter(names)
     shown = list(islice(rest, most))
     more = sum(1 for _ in rest)
@@ -60,7 +60,7 @@ def shorten_list(names: Iterable[str], most: int = 6) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The parts between the commas outside brackets."""
+    """Yield the parts between the commas outside brackets."""
     start = depth = 0
     for position, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -77,7 +77,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _parts(piece: str) -> list[tuple[int, Iterable[str]]]:
-    """For each part of a name: the number of alternatives, and the alternatives."""
+    """Return for each part of a name: the number of alternatives, and the alternatives."""
     name = piece.strip()
     if not name or not name.isprintable() or len(name) > _LONGEST_PIECE or " " in name:
         raise InputError(

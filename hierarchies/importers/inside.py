@@ -17,7 +17,7 @@ _COMPARED = ("domain", "bandwidth_GB_per_s", "ports")
 
 
 def wrap_network(draft: Draft, inner: System) -> Draft:
-    """The network of a draft around nodes that ``inner`` describes.
+    """Return the network of a draft around nodes that ``inner`` describes.
 
     The innermost level of the draft (the nodes of one switch) and the outermost of ``inner`` (its
     nodes) become one level. Its count is from the draft; ``inner`` fills in its blanks. If the
@@ -78,7 +78,7 @@ def _merge_draft(draft: Draft, inner: System) -> Draft:
 
 
 def _claims(draft: Draft, inner: System) -> Iterator[Claim]:
-    """The claims of the draft and of the system about the same quantities."""
+    """Yield the claims of the draft and of the system about the same quantities."""
     place = f"--inside {inner.name}"
     if draft.contents is not None:
         yield from draft.contents.claims(inner)
@@ -104,7 +104,7 @@ def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:
 
 
 def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
-    """The exceptions of the draft, and one for each device that a unit lacks."""
+    """Return the exceptions of the draft, and one for each device that a unit lacks."""
     if draft.contents is None:
         return draft.lacks, ()
     missing, source = draft.contents.missing(inner), draft.contents.source
@@ -119,6 +119,6 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
 
 
 def _crossed_inner_levels(level: DraftLevel, node: DraftLevel) -> tuple[str, ...]:
-    """The inner levels that a network level crosses: its own, then those that ``node`` crosses."""
+    """Return the inner levels that a network level crosses: its own, then those of ``node``."""
     extra = tuple(name for name in node.through if name not in level.through)
     return (*level.through, *extra)

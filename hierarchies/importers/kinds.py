@@ -27,8 +27,8 @@ class FileKind:
     """A kind of file: its description, and the function from texts (by file name) to a draft.
 
     ``check_beginnings`` raises InputError for texts that are recognizably of another kind, without
-    reading all of them. ``options`` are the import options that apply only to some kinds, this one
-    among them.
+    reading them completely. ``options`` are the import options that apply to this kind but not to
+    all kinds.
     """
 
     what: str
@@ -40,7 +40,7 @@ class FileKind:
 def _node_kind(
     what: str, source: str, picture: Callable[[str], NodePicture], check: Callable[[str], object]
 ) -> FileKind:
-    """A kind of file that describes one node."""
+    """Return a kind of file that describes one node."""
     hint = "import one node; --nodes says how many such there are"
 
     def read(name: str, text: str, options: ImportOptions) -> Draft:
@@ -56,7 +56,7 @@ def _cluster_kind(
     check: Callable[[str], object],
     options: tuple[str, ...] = (),
 ) -> FileKind:
-    """A kind of file that describes all hosts."""
+    """Return a kind of file that describes all hosts."""
     return _single_file_kind(what, hint, lambda name, *rest: draft(*rest), check, options)
 
 
@@ -68,7 +68,7 @@ def _single_file_kind(
     options: tuple[str, ...] = (),
     source: str = "",
 ) -> FileKind:
-    """A kind of which one file is read; ``hint`` is for several, of ``source`` if it is given."""
+    """Return a kind that reads a single file; ``hint`` is for several, of ``source`` if given."""
 
     def single_file(files: Mapping[str, str]) -> tuple[str, str]:
         if len(files) != 1:
@@ -150,7 +150,7 @@ KINDS: Mapping[str, FileKind] = {
 def import_texts(
     kind: str, files: Mapping[str, str], options: ImportOptions | None = None
 ) -> Draft:
-    """The draft of a system from files of one kind, given as texts by file name.
+    """Return the draft of a system from files of one kind, given as texts by file name.
 
     Raises InputError for an unknown kind, and for errors in a file, naming the file.
     """

@@ -1,4 +1,4 @@
-"""Untrusted XML, parsed so that nothing in it can expand, recurse or fill the memory."""
+"""A parser of untrusted XML that prevents expansion, deep recursion and exhausted memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from hierarchies.importers.structured import BEGINNING
 DEEPEST = 200
 MOST_ELEMENTS = 400_000
 LONGEST_TOKEN = 2**18
-"""Characters of one tag or comment: expat would scan longer ones again and again."""
+"""Most characters of a tag or comment: expat scans a longer token again with each piece."""
 
 
 class _PiecewiseText:
-    """A text that the parser reads in pieces, which shows how far it has got."""
+    """A text that the parser reads in pieces, which shows its progress."""
 
     def __init__(self, text: str, parser: DefusedXMLParser) -> None:
         self._text, self._expat = StringIO(text), parser.parser
         self._at = self._since = 0
 
     def read(self, characters: int) -> str:
-        """The next piece. Raises InputError if the parser has been at one token for too long."""
+        """Return the next piece.
+
+        Raises InputError if the parser has been at one token for too long.
+        """
         at = self._expat.CurrentByteIndex
         self._since = self._since + characters if at == self._at else 0
         self._at = at
@@ -40,7 +43,10 @@ class _PiecewiseText:
 
 
 def parse_xml(text: str) -> Element:
-    """The root element. Raises InputError for invalid XML, entities, and too deep nesting."""
+    """Return the root element.
+
+    Raises InputError for invalid XML, entities, and too deep nesting.
+    """
     depth = count = 0
     root: Element | None = None
     parser = DefusedXMLParser()
@@ -98,7 +104,7 @@ def _unify_errors() -> Iterator[None]:
 
 
 def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
-    """Every element below a root, in document order, each with its ancestors below the root."""
+    """Yield every element below a root in document order, with its ancestors below the root."""
     stack: list[tuple[Element, tuple[Element, ...]]] = [(e, ()) for e in reversed(root)]
     while stack:
         element, path = stack.pop()
@@ -107,7 +113,7 @@ def walk(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
 
 
 def parse_whole_attribute(element: Element, key: str, most: int, where: str) -> int:
-    """A whole number from 0 to ``most`` in an attribute. Raises InputError."""
+    """Return a whole number from 0 to ``most`` in an attribute. Raises InputError."""
     text = element.get(key, "")
     try:
         number = int(text)

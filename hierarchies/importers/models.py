@@ -1,4 +1,4 @@
-"""GPUs by their usual names, with the numbers that the catalogue has of them."""
+"""GPUs by their usual names, with their numbers from the catalogue."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _INSTEAD = "leave --gpu out, and write what the GPU's data sheet states for each
 class GpuModel:
     """A GPU: its memory bandwidth and the bandwidth of one NVLink or xGMI link per direction.
 
-    ``links``: the number of these in the bandwidth of the catalogue's machine, 0 if it has none;
-    ``most_links``: the number of links of one GPU. ``archs``: its names in NCCL's ``sm`` or RCCL's
-    ``gcn``.
+    ``links`` is the number of links that the bandwidth of the catalogue's machine includes, 0 if it
+    has none; ``most_links`` the number of links of one GPU; ``archs`` its names in NCCL's ``sm`` or
+    RCCL's ``gcn``.
     """
 
     name: str
@@ -118,7 +118,7 @@ class GpuModel:
 
 
 def find_model(name: str) -> GpuModel:
-    """The GPU with a name, as people or the catalogue spell it.
+    """Return the GPU with a name, as people or the catalogue spell it.
 
     Raises InputError for a GPU that the catalogue does not have.
     """
@@ -143,24 +143,24 @@ def _model(name: str) -> GpuModel:
 
 
 def _words(name: str) -> frozenset[str]:
-    """The words of a name; equal for ``A100-SXM4-80GB`` and ``A100 SXM4 80 GB``."""
+    """Return the words of a name; equal for ``A100-SXM4-80GB`` and ``A100 SXM4 80 GB``."""
     joined = re.sub(r"([0-9]) ?gb\b", r"\1gb", re.sub(r"sxm[0-9]", "sxm", name.lower()))
     return frozenset(re.findall(r"[a-z0-9]+", joined))
 
 
 def _is_match(words: frozenset[str], model: str) -> bool:
-    """Whether words name a model: all of its own, and others only if the catalogue has them."""
+    """Whether words name a model: all words of the model, and others only from the catalogue."""
     own = _words(model)
     return own <= words and words <= own | _words(_model(model).device) | _MAKERS
 
 
 def numbers_of_links() -> frozenset[int]:
-    """The numbers of links that GPUs of the catalogue have."""
+    """Return the numbers of links that GPUs of the catalogue have."""
     return frozenset(most_links for _, _, most_links, _ in _ENTRIES.values())
 
 
 def model_of(device: str) -> tuple[GpuModel, str] | None:
-    """The GPU that a tool's name or PCI id probably denotes, and the source of an id.
+    """Return the GPU that a tool's name or PCI id probably denotes, and the source of an id.
 
     None for a card of another board (``H100 PCIe``), whose numbers differ.
     """
@@ -175,7 +175,7 @@ def model_of(device: str) -> tuple[GpuModel, str] | None:
 
 
 def memory_of(device: str) -> Blank:
-    """A blank that suggests the memory bandwidth of a device with this name or PCI id."""
+    """Return a blank that suggests the memory bandwidth of a device with this name or PCI id."""
     match = model_of(device)
     if match is None:
         return Blank(None, f"say which GPU it is (--gpu {', '.join(MODELS)}), or write it")
@@ -184,9 +184,9 @@ def memory_of(device: str) -> Blank:
 
 
 def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[Claim]:
-    """The claim that a device's name or PCI id makes about the model of GPU, if it names one.
+    """Yield the claim that a device's name or PCI id makes about the model of GPU, if it names one.
 
-    A card of another board (``H100 PCIe``) is none of the catalogue's models.
+    A card of another board (``H100 PCIe``) is not one of the catalogue's models.
     """
     models = frozenset(model for model in MODELS if _model(model).device == device)
     names = [_model_in_word(word) for word in re.findall(r"[a-z0-9:]+", device.lower())]
@@ -200,21 +200,21 @@ def claims_of_device(device: str, place: str, yields: bool = False) -> Iterator[
 
 
 def _model_in_word(word: str) -> str:
-    """The GPU that one word of a device's name denotes, in the catalogue or not; else empty."""
+    """Return the GPU that a word of a device's name denotes, in the catalogue or not, or ""."""
     if word in MODELS or _OF_OTHERS.fullmatch(word):
         return word
     return _BY_PCI.get(word, ("", ""))[0]
 
 
 def claim_of_model(name: str, place: str, words: str, yields: bool = False) -> Claim:
-    """The claim that GPUs are of a model; ``a100`` leaves the size of the memory open."""
+    """Return the claim that GPUs are of a model; ``a100`` leaves the size of the memory open."""
     family, _, size = name.partition("-")
     same = {name, *(model for model in MODELS if model.partition("-")[0] == family)}
     return Claim("GPU model", "", place, words, frozenset({name, family} if size else same), yields)
 
 
 def claim_of_architecture(arch: str, place: str) -> Claim:
-    """The claim that GPUs have an architecture, as NCCL or RCCL names it."""
+    """Return the claim that GPUs have an architecture, as NCCL or RCCL names it."""
     models = frozenset(name for name, (*_, archs) in _ENTRIES.items() if arch in archs)
     known = f" ({', '.join(sorted(models))})" if models else ""
     return Claim("GPU model", "", place, f"architecture {arch}{known}", models)

@@ -1,4 +1,4 @@
-"""Bandwidths of links by the constants of NCCL's and RCCL's topology models."""
+"""Bandwidths of links from the constants of NCCL's and RCCL's topology models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AMD, _POWER, _ARM = 16.0, 32.0, 6.0
 
 
 def nvlink_rate(sm: int) -> StatedValue:
-    """Bytes per second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
+    """Return bytes per second of one NVLink of a GPU of compute capability ``sm`` (80 is 8.0)."""
     rate = next(rate for lowest, rate in _BY_SM if sm >= lowest)
     return StatedValue(
         rate * 1e9, f"NCCL's table for sm {sm}, {rate:g} GB/s a link (src/graph/topo.h)"
@@ -26,7 +26,7 @@ def nvlink_rate(sm: int) -> StatedValue:
 
 
 def xgmi_rate(gcn: str) -> StatedValue:
-    """Bytes per second of one xGMI link, by RCCL's architecture (``gfx942``, ``908``)."""
+    """Return bytes per second of one xGMI link, by RCCL's architecture (``gfx942``, ``908``)."""
     rate = next((rate for start, rate in _BY_GCN if gcn.startswith(start)), _VEGA)
     return StatedValue(
         rate * 1e9, f"RCCL's table for gcn {gcn}, {rate:g} GB/s a link (src/graph/topo.h)"
@@ -34,7 +34,7 @@ def xgmi_rate(gcn: str) -> StatedValue:
 
 
 def pcie_rate(link_speed: str, link_width: int) -> Entry:
-    """Bytes per second of a PCIe link, computed as in NCCL from the kernel's description."""
+    """Return bytes per second of a PCIe link, computed as in NCCL from the kernel's description."""
     words = link_speed.split()
     per_lane = _GIGATRANSFERS.get(words[0]) if words else None
     if per_lane is None:
@@ -60,7 +60,7 @@ def socket_link_rate(arch: str, vendor: str, family: int, model: int) -> Blank:
 
 
 Latencies = Mapping[str, Blank]
-"""Latencies of a link by NCCL's protocols Simple, LL and LL128, as far as it supports them."""
+"""Latencies of a link by NCCL's protocols Simple, LL and LL128, if it supports them."""
 
 _TUNING = (
     "NCCL's constant for every GPU, https://github.com/NVIDIA/nccl/blob/"

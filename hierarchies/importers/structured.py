@@ -14,7 +14,7 @@ from hierarchies.errors import InputError
 LARGEST_BYTES = 16 * 2**20
 LARGEST_YAML = 4 * 2**20
 MOST_EVENTS = 400_000
-"""The limit for a YAML file: each value, key and bracket takes some microseconds to read."""
+"""The limit for a YAML file: each value, key and bracket takes a few microseconds to read."""
 BEGINNING = 2**16
 """Characters of a file that are checked before all of it is read."""
 _CUT = 16
@@ -58,9 +58,9 @@ def check_beginning(text: str, *words: str) -> None:
 def parse_yaml(text: str) -> Any:
     """Parse YAML: every scalar is the text as written, empty ones are None.
 
-    So the name of a host can be ``0010``. Raises InputError for invalid YAML, for more than one
-    document, for aliases (whose expansion can exceed any memory), for a key given twice, and for
-    text, entries or nesting beyond our limits.
+    Therefore ``0010`` remains the name of a host. Raises InputError for invalid YAML, for more than
+    one document, for aliases (whose expansion can exceed any memory), for a key given twice, and
+    for text, entries or nesting beyond our limits.
     """
     _check_length(text)
     try:
@@ -94,7 +94,7 @@ def _check_length(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """The events of a parser. Raises InputError for more than our limits."""
+    """Yield the events of a parser. Raises InputError for more than our limits."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if isinstance(event, yaml.AliasEvent):
@@ -119,7 +119,7 @@ def _line(event: Any) -> str:
 
 
 def _build_value(events: Iterator[Any]) -> Any:
-    """The value of the only document, None if there is none."""
+    """Return the value of the only document, None if there is none."""
     value, documents = None, 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -131,7 +131,7 @@ def _build_value(events: Iterator[Any]) -> Any:
 
 
 def _value(event: Any, events: Iterator[Any]) -> Any:
-    """The value that begins with an event, consuming its other events."""
+    """Return the value that begins with an event, consuming its other events."""
     if isinstance(event, yaml.SequenceStartEvent):
         values = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
@@ -183,7 +183,7 @@ def require_texts(value: Any, subject: str) -> list[str]:
 
 
 def entries_of(values: Any, subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The mappings of a list, each after its place. Raises InputError for other values."""
+    """Yield the mappings of a list, each after its place. Raises InputError for other values."""
     for number, value in enumerate(require_list(values, subject), start=1):
         where = f"{subject}, entry {number}"
         yield where, require_mapping(value, where)
@@ -197,7 +197,7 @@ def require_mapping(value: Any, subject: str) -> dict[str, Any]:
 
 
 def read_texts(paths: Iterable[str]) -> dict[str, str]:
-    """The text of every file, by its path. Raises InputError, naming the file."""
+    """Return the text of every file, by its path. Raises InputError, naming the file."""
     return {path: _text(path) for path in paths}
 
 

@@ -13,9 +13,9 @@ _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
 
 
 def draft_to_toml(draft: Draft) -> str:
-    """The description that ``hierarchies.read`` reads, or refuses because of its blanks.
+    """Return the description that ``hierarchies.read`` reads, or refuses because of its blanks.
 
-    An unknown value is ``"?"``, with a suggestion and its source beside it.
+    An unknown value is ``"?"``, with a suggestion and its source in a comment.
     """
     return "\n".join(_lines(draft)) + "\n"
 
@@ -85,7 +85,7 @@ def _source(entry: Entry) -> str:
 
 
 def scale_to_unit(key: str, value: Value) -> Value:
-    """A value in the unit that its key names: from bytes/s and seconds to GB/s and microseconds."""
+    """Return a value in its key's unit: bytes/s and seconds become GB/s and microseconds."""
     if isinstance(value, (bool, str)):
         return value
     if key.endswith(_PER_SECOND):

@@ -1,8 +1,8 @@
-"""The verbs, family by family: what may be asked, one pydantic model each, and what answers it.
+"""The verbs by family: a pydantic model for each question, and the function that answers it.
 
-A verb is a row of ``VERBS``: the model of its question and a function to its answer, JSON. Command
-line and service ask through the same table, so both refuse the same mistakes in the same words. A
-question is self-contained: it holds the texts of files, and no verb reads a disk.
+A verb is a row of ``VERBS``: the model of its question, and a function that returns its answer as
+JSON. Command line and service use the same table, so both report the same errors in the same words.
+A question is self-contained: it contains the texts of files, and no verb reads a disk.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.ask.questions.question import parse_question

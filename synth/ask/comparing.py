@@ -214,14 +214,14 @@ class KeptPlan(KeptAnswer):
 
 
 def _scalars_of(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """The keys that are one word or number, but for the names of things."""
+    """Yield the keys whose values are single words or numbers, except names."""
     for key, value in found.items():
         if key not in ("name", "source") and isinstance(value, bool | int | float | str | None):
             yield key, value
 
 
 def _size_words(value: object) -> str:
-    """The ends of a range of sizes as one reads them, anything else as it is."""
+    """Return the ends of a range of sizes in readable units, other values unchanged."""
     match value:
         case [int(low), int(high)]:
             return f"{format_bytes(low)} to {format_bytes(high)}"
@@ -237,7 +237,7 @@ _KINDS: Mapping[str, type[KeptAnswer]] = {
     "stretches": KeptSweep,
     "answers": KeptRanking,
 }
-"""The model of an answer by a key that tells it; of several the first."""
+"""The model of an answer by the key that identifies it; the first key that matches applies."""
 
 
 def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
@@ -252,7 +252,7 @@ def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
 
 
 def _diff_recommendation(question: DiffQuestion) -> Iterator[LineDifference]:
-    """What each answer has one take now, if that differs; of answers that this code reads whole."""
+    """Yield the recommendations of both answers if they differ, for answers of this edition."""
     first, second = map(_recommendation_of, (question.first, question.second))
     if first and second and not _agree(first, second):
         yield LineDifference(what="to take now", first=first, second=second)
@@ -266,7 +266,7 @@ def _recommendation_of(given: Mapping[str, Any]) -> Recommendation | None:
 
 
 def read_kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
-    """Both answers, read. Raises InputError for JSON that is none, and for two of several kinds."""
+    """Parse both answers. Raises InputError for other JSON, and for answers of two kinds."""
     first, second = (
         _read_kept_answer(question.first, "first"),
         _read_kept_answer(question.second, "second"),
@@ -280,7 +280,7 @@ def read_kept_answers(question: DiffQuestion) -> tuple[KeptAnswer, KeptAnswer]:
 
 
 def _read_kept_answer(given: Mapping[str, Any], where: str) -> KeptAnswer:
-    """An answer, read. Raises InputError for JSON that is none of ``top`` or ``plan``."""
+    """Parse an answer. Raises InputError for JSON that is not an answer of ``top`` or ``plan``."""
     hint = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
     model = next((model for key, model in _KINDS.items() if key in given), None)
     if model is None:
@@ -302,7 +302,7 @@ def _diff_values(
 
 
 def _diff_lines(first: KeptAnswer, second: KeptAnswer) -> Iterator[LineDifference]:
-    """The lines that differ: prices within rounding are the same."""
+    """Yield the lines that differ; prices that differ by rounding only count as equal."""
     before, after = first.lines, second.lines
     for what in dict.fromkeys((*before, *after)):
         line, other = before.get(what), after.get(what)

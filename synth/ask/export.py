@@ -1,4 +1,4 @@
-"""From a question to the input of emitters and runners: derived, proved and priced afresh."""
+"""From a question to the input of emitters and runners, derived, proved and priced again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from synth.collective.verify.rehearsal import judge_symbolically
 from synth.collective.verify.symbolic import Refuted
 
 _MOST_DIGITS = 6
-"""Of larger trees states are more than some KiB, and programs are derived by the worker alone."""
+"""The states of larger trees need more than a few KiB, so only the worker derives programs."""
 
 
 class WrongProgramError(InputError):
@@ -34,16 +34,16 @@ class WrongProgramError(InputError):
 
 @dataclass(frozen=True)
 class EmitInput:
-    """A source for emitters, and the price of the runtime's own collective beside it."""
+    """A source for emitters, and the price of the runtime's own collective."""
 
     source: EmitSource
     plain_seconds: float
 
 
 def derive_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_REDUCE) -> Derivation:
-    """The derivation of a program as the caller wrote it.
+    """Returns the derivation of a program as the caller wrote it.
 
-    Raises InputError for text that is no program, WrongProgramError for one that is wrong.
+    Raises InputError for text that is not a program, WrongProgramError for an incorrect program.
     """
     program = canonicalize(parse(text), reduction.tree)
     derivation = derive(program, reduction.tree, goal)
@@ -58,7 +58,7 @@ def derive_text(text: str, reduction: Reduction, goal: Goal = Goal.ALL_REDUCE) -
 
 
 def check_derivation(text: str, reduction: Reduction, goal: Goal) -> None:
-    """Raises InputError for a text that is no program; on a small tree, too, for a wrong one."""
+    """Raises InputError for text that is not a program; on small trees also if it is incorrect."""
     if len(reduction.tree.digits) <= _MOST_DIGITS:
         derive_text(text, reduction, goal)
     else:
@@ -98,12 +98,12 @@ def _price_conditions(
     parts: Sequence[ProgramPart],
     prices: Sequence[tuple[InstructionPrice, ...]],
 ) -> tuple[str, ...]:
-    """How calls come to their prices: of one of the runtime's own, or those of a program."""
+    """Returns the conditions of the calls' prices, for the runtime's own call or for a program."""
     goal, calls = chosen.goal, [price for each in prices for price in each]
     by_itself = Simulator(chosen.system)
     if [call.what for call in calls] != [goal.value] or parts[0].segments > 1:
         if not runtime_of_system(chosen.system).told or not calls:
-            return ()  # what runs them is told nothing
+            return ()  # this runtime accepts no settings for its calls
         several = [(p.derivation, each, p.segments) for p, each in zip(parts, prices, strict=True)]
         first, *others = RuntimeCalls.of(by_itself, chosen.reduction, several).said
         return tuple(
@@ -118,7 +118,7 @@ def _source(
     chosen: EarlierAnswer,
     options: EmitOptions,
 ) -> EmitSource:
-    """What emitters need of one stripe: its program, proved, and lowered for its bytes."""
+    """Returns the emitters' input for a stripe: its program, proved and lowered for its bytes."""
     verdict = judge_symbolically(part.derivation)
     if isinstance(verdict, Refuted):
         raise AssertionError(f"the rules and z3 disagree on {part.program}: {verdict}")

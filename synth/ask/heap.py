@@ -1,8 +1,8 @@
-"""The heap of a process while a question is answered: most of what is found out is kept.
+"""Garbage collection while a question is answered, when most new objects are kept.
 
-Python looks for cycles of objects that nobody needs whenever some hundred more objects are made
-than freed, and goes through all there are again and again. A plan of a large model, which makes
-millions and keeps them, took a quarter of its seconds for that.
+Python searches for unreachable cycles whenever a few hundred more objects are created than freed,
+and traverses all existing objects again and again. A plan of a large model, which creates and keeps
+millions of objects, spent a quarter of its time in that search.
 
 >>> import gc
 >>> with kept():
@@ -18,17 +18,17 @@ from contextlib import contextmanager
 from threading import Lock
 
 OBJECTS = 50_000
-"""So many more are made than freed before cycles are looked for: some MB at most."""
+"""Number of objects created and not freed until a search for cycles: a few MB at most."""
 
 
 _lock = Lock()
 _before: list[tuple[int, int, int]] = []
-"""What was set before, once for each question that is answered now."""
+"""The previous thresholds, one entry for each question that is being answered."""
 
 
 @contextmanager
 def collect_garbage_seldom() -> Iterator[None]:
-    """While this lasts, in any thread, garbage is looked for seldom."""
+    """Collect garbage seldom while this context is active in any thread."""
     with _lock:
         often, *others = now = gc.get_threshold()
         _before.append(_before[-1] if _before else now)

@@ -1,4 +1,4 @@
-"""The verbs that look at machines and at what can be said on them."""
+"""The verbs that describe machines, their placements, and the programs on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that look at what was measured: which tests to run, and what they say of a machine."""
+"""The verbs that evaluate measurements: the tests to run, and their results for a machine."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class DoctorQuestion(LogsQuestion, PricedQuestion):
 
 
 def _source(file: NamedText) -> str:
-    """What a log is called in errors and warnings: not by its folder, which may be private."""
+    """Returns the name of a log for errors and warnings, without its folder: it may be private."""
     return PurePath(file.name).name or file.name
 
 

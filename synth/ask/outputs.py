@@ -1,4 +1,4 @@
-"""The verbs that hand programs out: as files for runtimes, or run here."""
+"""The verbs that emit programs as files for runtimes, or run them here."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class RunQuestion(EmitInputQuestion):
 
 
 def _is_quickly_written(chosen: EarlierAnswer) -> bool:
-    """Whether to write a program for a target takes no longer than to look at it."""
+    """Whether writing a program for a target takes no longer than checking it."""
     segments = sum(stripe.segments for stripe in chosen.beside) or chosen.segments
     few = max(chosen.system.devices, segments) <= _MOST_WRITTEN
     return few and len(chosen.beside) <= _MOST_STRIPES
@@ -275,14 +275,14 @@ def emit_program(question: EmitQuestion, watcher: Watcher) -> Reply:
 
 
 def _source(question: EmitQuestion, chosen: EarlierAnswer, options: EmitOptions) -> EmitSource:
-    """What is handed out; in one segment for targets that have no more."""
+    """Returns the source to emit, in one segment for targets without segments."""
     if not target_of(question.target).overlaps:
         chosen = replace(chosen, segments=1)
     return prepare_emit_input(chosen, options).source
 
 
 def _emit_plan(question: EmitQuestion, options: EmitOptions) -> Reply:
-    """All entries of a plan, as one package or a file each."""
+    """Returns all entries of a plan, as one package or as a file for each entry."""
     entries = [
         PackageEntry(name, _source(question, entry, options))
         for name, entry in question.planned().items()
@@ -324,7 +324,7 @@ def run_program(question: RunQuestion, watcher: Watcher) -> Reply:
 
 
 def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
-    """A program of explicit groups: as data only, as no mesh has its groups."""
+    """Returns a program of explicit groups, which only data can express: no mesh has its groups."""
     if question.target != "json":
         target_of(question.target)
         raise InputError(
@@ -349,7 +349,7 @@ def _emit_groups(question: EmitQuestion, ranking: UnevenRanking) -> Reply:
 
 
 def _run_groups(question: RunQuestion, ranking: UnevenRanking) -> Reply:
-    """What was seen when a program of explicit groups ran on arrays."""
+    """Returns the result of running a program of explicit groups on arrays."""
     if question.backend != "numpy":
         raise InputError(
             f"backend {question.backend} runs programs over a mesh, and the groups of a machine "

@@ -1,10 +1,10 @@
-"""Questions carried out by any process, and what of them several processes do at once.
+"""Questions computed in any process, and their parts that several processes compute in parallel.
 
-A question goes to one worker. There the work that can be done apart is taken from one queue by as
-many processes as the worker may have (``synth.search.forks``): placements in the order of their
-bounds, each with the k-th price found by then, sizes of a range, systems, what stages of a plan do,
-plans to be simulated, programs to be proved. What each makes of its item does not depend on who
-else works, so the answer has the same bytes as that of one process.
+A question is sent to one worker. There, independent work is taken from a single queue by all
+processes that the worker may use (``synth.search.forks``): placements in the order of their bounds,
+each with the k-th price known at that time, sizes of a range, systems, stages of a plan, plans to
+simulate, programs to prove. The result of an item does not depend on other processes, so the answer
+has the same bytes as with one process.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.ask.partition import Piece, carry_out
@@ -32,26 +32,26 @@ from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.collective.semantics.programs import Language
 
 MOST_SHOWN = 10
-"""How many are shown, however many were asked for."""
+"""The most answers shown, independent of the number requested."""
 
 
 def best_so_far_json(best: Sequence[ProvisionalResult]) -> Json:
-    """The first of them, with the keys that answers of ``top`` have for the same."""
+    """Return the first answers, with the same keys as in answers of ``top``."""
     shown = [LeadingAnswer.of(result) for result in best[:MOST_SHOWN]]
     return to_json(BestSoFar(answers=shown, complete=False))
 
 
 NOTHING_YET = json.dumps(best_so_far_json(())).encode()
-"""The best so far of work that was ended before anything was found."""
+"""The best answers so far of work that ended without any."""
 
 
 _MOST_LIBRARIES = 8
 
 
 class LibraryCache:
-    """The libraries used last, by language. Mutable, for one thread.
+    """The most recently used libraries, by language. Not thread-safe.
 
-    A library whose search was stopped is not used again, as programs are missing from it.
+    A library whose search was stopped is not used again, because programs are missing from it.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Piece(AnswerPart):
 
 
 def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = None) -> Json:
-    """The result of a piece as JSON. Raises InputError for what cannot be answered."""
+    """Return the result of a piece as JSON. Raises InputError for an unanswerable question."""
     libraries = libraries or LibraryCache()
     verb = VERBS[piece.verb]
     question = parse_question(verb.question, piece.question)

@@ -297,7 +297,7 @@ def _check_job(question: PlanQuestion | TopQuestion, job: Workload) -> None:
 
 
 def search_settings(question: PlanQuestion | RankedQuestion) -> SearchSettings:
-    """How programs for a job are looked for. Raises InputError for what makes no sense."""
+    """Returns the settings of the search for a job's programs. Raises InputError for bad ones."""
     return question.fill(
         SearchSettings,
         language=Language(question.max_steps, question.across),
@@ -351,7 +351,7 @@ def sweep_systems(question: SweepQuestion, watcher: Watcher) -> Reply:
 def reply_with_outcome(
     found: RankingReply | SweepReply | UnevenReply | PlanReply | SystemsRankedReply,
 ) -> Reply:
-    """A reply with its outcome: PARTIAL if work was left out, else NO if z3 refutes any answer."""
+    """Returns a reply with its outcome: PARTIAL if incomplete, else NO if z3 refutes an answer."""
     others = found.elsewhere if isinstance(found, RankingReply) else []
     answers = (*found.answers, *(placement.answer for placement in others))
     refuted = any(answer.proof == "refuted" for answer in answers)

@@ -1,4 +1,4 @@
-"""The verbs about one program: is it right, whom does it join, what does it cost."""
+"""The verbs about one program: its correctness, its groups, and its price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every verb answers with: JSON, and how the question ended."""
+"""The reply of every verb: JSON, and the outcome of the question."""
 
 from __future__ import annotations
 

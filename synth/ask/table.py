@@ -1,4 +1,4 @@
-"""The verbs: a question in, a JSON answer out. Every front end is a skin over this table."""
+"""The verbs, from a question to a JSON answer. Every front end is a layer over this table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an answer has one take now: the default where it is kept, else what surely gains.
+"""The recommendation of an answer: the default, or a row that certainly gains.
 
-Verdicts and comparisons say it alike. Of rows only what prices can tell, z3 proved and a runtime
-offers is taken; where a run is to decide, the default is kept until then.
+Verdicts and comparisons use the same rule. A row is recommended only if its gain exceeds prediction
+error, z3 proved it, and a runtime offers it. If a run must decide, the default is kept until then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_available(answer: PlacedAnswer) -> bool:
 
 
 def best_available(answers: Sequence[RankedAnswer]) -> RankedAnswer | None:
-    """The answer that takes least, as a runtime would run it, of those that gain and can be had."""
+    """Return the fastest answer, as a runtime runs it, among those that gain and are available."""
     gain = (
         answer
         for answer in answers
@@ -53,7 +53,7 @@ def groups_gain(reply: UnevenReply) -> bool:
 
 
 def job_gains(reply: PlanReply) -> bool:
-    """Whether entries of a job gain surely, and so that a step waits less."""
+    """Whether entries of a job certainly gain, and thereby reduce exposed communication."""
     gains = (entry.answer.against_default is DefaultComparison.FASTER for entry in reply.entries)
     had = (is_available(entry.answer) for entry in reply.entries)
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
@@ -62,7 +62,7 @@ def job_gains(reply: PlanReply) -> bool:
 
 
 def recommend(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Recommendation | None:
-    """What is to be taken now, and its seconds; None where nothing was found, and of a range."""
+    """Return the recommendation and its seconds; None without results, and for a range."""
     match reply:
         case PlanReply() if reply.ranking:
             gains, ours = job_gains(reply), reply.runtime_exposed_seconds

@@ -49,8 +49,8 @@ class StillRunningError(TimeoutError):
 class Client:
     """A connection to one service. Thread-safe. Close it, or use it in a ``with`` statement.
 
-    ``key`` is what ``collsynth keys create`` printed. ``patience_seconds`` is how long a request
-    is retried while the service is busy or cannot be reached.
+    ``key`` is a key as printed by ``collsynth keys create``. ``patience_seconds`` is the time for
+    which a request is retried while the service is busy or cannot be reached.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Client:
         on_progress: OnProgress | None = None,
         **more: Any,
     ) -> Json:
-        """Return the answer to a question as ``--json`` prints it; by default waits until it comes.
+        """Return the answer to a question as ``--json`` prints it; by default waits without limit.
 
         The question is a mapping, keywords, or both; a ``Path`` in it is sent as the file's text.
         After ``budget_seconds`` of work the service returns a partial answer. ``on_progress`` is
@@ -123,7 +123,8 @@ class Client:
         """Submit a question and return its job at once.
 
         Repeating an ``idempotency_key`` with the same question returns the same job. For a known
-        answer the service creates no job: the one returned is done and holds it. Raises as ``ask``.
+        answer the service creates no job: the job returned is done and contains it. Raises as
+        ``ask``.
         """
         merged = {**(question or {}), **more}
         reply = self._put(verb, merged, budget_seconds, "respond-async", idempotency_key)
@@ -168,7 +169,7 @@ class Client:
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request, with retries while the service is busy or cannot be reached.
 
-        For requests without a method of their own; ``options`` are httpx's. The request must be
+        Use it for requests that have no method; ``options`` are those of httpx. The request must be
         safe to send twice. Raises InputError for 422, and ServiceError for other refusals or no
         reply.
         """
@@ -220,6 +221,7 @@ class Client:
         prefer: str,
         idempotency_key: str | None = None,
     ) -> Json | Job:
+        # Always send a key: a retry after a lost reply must not create a second job.
         headers = {"Prefer": prefer, "Idempotency-Key": idempotency_key or uuid4().hex}
         params = {} if budget_seconds is None else {"budget": budget_seconds}
         body = {key: to_sendable(value) for key, value in question.items()}
@@ -277,7 +279,7 @@ class Job:
             except (httpx.TransportError, ServiceError) as error:
                 if isinstance(error, ServiceError) and error.status not in _RETRIED_STATUSES:
                     raise
-                self.status()  # retries for a while, and raises if the service stays away
+                self.status()  # retries for a while, and raises if the service remains unreachable
             self.client.pause(0.25)
 
     def result(

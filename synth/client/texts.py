@@ -10,7 +10,7 @@ from hierarchies import InputError
 
 
 def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
-    """Return a file as questions contain it: its name and text.
+    """Return a file in the form that questions contain: its name and text.
 
     ``name`` replaces the file's own name, such as ``ours.toml:16`` for 16 of its outermost units.
     Raises as ``text_of``.

@@ -1,8 +1,9 @@
-"""The service: the verbs over HTTP, with jobs that survive, for many people and one instance.
+"""The service: the verbs over HTTP, with durable jobs, for many users of one instance.
 
-A long question becomes a job: written to the store before it is accepted, computed in separate
-processes, followed through events, and recovered after a crash. Untrusted input is parsed strictly
-and limited before any work begins: JSON that two parsers could read differently is refused.
+A long question becomes a job. The job is written to the store before it is accepted, computed in
+separate processes, reported through events, and recovered after a crash. Untrusted input is parsed
+strictly and limited before any work begins: JSON that two parsers could read differently is
+refused.
 
 >>> from synth.service.strict_json import json_of
 >>> json_of(b'{"system": "dgx-h100"}')

@@ -35,7 +35,7 @@ async def no_life(app: FastAPI) -> AsyncIterator[None]:
 
 
 def build(state: AppState, life: Life = no_life) -> FastAPI:
-    """Build the app of one server; without keys it answers only under names of this machine."""
+    """Build the app of one server. Without keys, it answers only to host names of this machine."""
     own_names = None if state.keys else frozenset({state.settings.host.lower()})
     guard = CrossSiteGuard(own_names)
     app = FastAPI(

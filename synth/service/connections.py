@@ -1,9 +1,9 @@
 """HTTP connections with timeouts for slow peers and a bound on their number.
 
-uvicorn waits for ever for the headers of a request. A thousand connections that send none, or one
-byte a minute, use up the file descriptors of the process; then nobody is served, and each failed
-accept logs a traceback. Nor does uvicorn ever close a connection whose peer does not read its
-answer, and the whole answer stays in memory.
+uvicorn has no timeout for the headers of a request. A thousand connections that send nothing, or
+one byte a minute, use up the file descriptors of the process. Then no client is served, and each
+failed accept logs a traceback. uvicorn also never closes a connection whose peer does not read the
+response, which stays in memory as a whole.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 HEADER_SECONDS = 10.0
 SENT_SECONDS = 30.0
 LEAST_SENT_BYTES = 2**16
-"""Bytes of its answer, or the rest of it, that a peer must read within ``SENT_SECONDS``."""
+"""Bytes of the response, or all that remain, that a peer must read within ``SENT_SECONDS``."""
 _OTHER_FILES = 256
 """File descriptors reserved for the store, workers, and connections just accepted."""
 MOST_ACCEPTED = 32
-"""The listen backlog. asyncio accepts a whole backlog in one turn of the loop, so this many
-connections have file descriptors before the first can be counted or closed."""
+"""The listen backlog. asyncio accepts a whole backlog in one iteration of the event loop, so this
+many connections occupy file descriptors before the first can be counted or closed."""
 _EXHAUSTED_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("collsynth.service")
 
 
 def most_connections() -> int:
-    """Return how many connections the file limit allows, after raising the soft limit."""
+    """Raise the soft limit of open files, and return the number of connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     ceiling = 65_536 if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < ceiling:
@@ -73,10 +73,10 @@ def handle_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that is closed if headers do not arrive, or the answer is not read, in time.
+    """A connection with timeouts for the arrival of headers and for the reading of the response.
 
-    Beyond ``most`` connections, the one that has waited longest for a request is closed for the
-    new one, else one whose body is incomplete; if all are being answered, the new one is closed.
+    When a new connection exceeds ``most``, the connection that has waited longest for a request is
+    closed, else one whose body is incomplete. If all are being answered, the new one is closed.
     """
 
     most = most_connections()
@@ -91,7 +91,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # else pause_writing is not called for small answers
+        transport.set_write_buffer_limits(0)  # by default a small response never pauses writing
         self._arm()
         if len(self.connections) > self.most:
             others = [c for c in self.connections if c.incomplete and c is not self]
@@ -107,7 +107,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     @property
     def headers_due(self) -> float:
-        """Loop time at which the wait for headers ends; infinite if it does not wait for any."""
+        """Loop time at which the wait for headers ends; infinite if there is no wait."""
         return self._header_timer.when() if self._header_timer is not None else inf
 
     def data_received(self, data: bytes) -> None:

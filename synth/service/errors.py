@@ -56,7 +56,7 @@ def too_large(most_bytes: int) -> RefusalError:
 
 
 def not_found(what: str) -> RefusalError:
-    """404: something missing or, in the same words, something of another team."""
+    """404: a missing resource, or one of another team, in the same words to hide that it exists."""
     return RefusalError(HTTPStatus.NOT_FOUND, f"there is no such {what}")
 
 

@@ -17,9 +17,9 @@ from synth.ask.questions.question import Question
 class Limits:
     """Upper limits for one body, question, job, key and team.
 
-    ``plain_body_bytes`` limits bodies of questions without files, ``job_memory_bytes`` each piece
-    of a job in its worker. ``requests_per_second`` and ``jobs_per_day`` apply to keys without
-    limits of their own; ``work_seconds_per_day`` to all jobs of a team whose callers need keys.
+    ``plain_body_bytes`` limits the bodies of questions without files, ``job_memory_bytes`` the
+    memory of each piece of a job. ``requests_per_second`` and ``jobs_per_day`` apply to keys
+    without limits of their own, ``work_seconds_per_day`` to all jobs of a team that needs keys.
     """
 
     body_bytes: int = 16 * 2**20
@@ -59,7 +59,7 @@ class Limits:
     def check(self, question: Question) -> None:
         """Raise InputError, naming the key, if a question exceeds a limit.
 
-        Also raises it if a system cannot be read, because its devices cannot be counted.
+        Also raises it if a system cannot be read, because its devices cannot be counted then.
         """
         numbers = {
             CostLimit.K: self.k,
@@ -85,7 +85,7 @@ class Limits:
                     assert isinstance(question, EmitInputQuestion)
                     self.check_devices(question.answered_devices(), key)
                 case CostLimit.TEXT:
-                    pass  # no longer than its body, which ``body_bytes`` holds
+                    pass  # ``body_bytes`` already limits the body that contains it
                 case CostLimit.HERE:
                     _check_not_here(key, value)
                 case _:

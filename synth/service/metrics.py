@@ -68,7 +68,8 @@ class Metrics:
             "Mistakes of the service: requests answered 500, and jobs that failed by one.",
             ("where",),
         )
-        for where in ("request", "job"):  # Prometheus sees no increase in a series that appears
+        # Start both series at 0: Prometheus sees no increase when a series first appears with 1.
+        for where in ("request", "job"):
             self._bugs.labels(where)
         self.store_errors = counter("collsynth_store_errors", "Times the store failed.")
         self.forgotten = counter(
@@ -87,22 +88,22 @@ class Metrics:
         self._request_seconds.labels(route).observe(seconds)
 
     def ended(self, verb: str, status: str, seconds: float, *, by_bug: bool = False) -> None:
-        """Count a job that ended here; ``by_bug``: it failed by a bug, not by its question."""
+        """Count a job that ended here; ``by_bug``: an internal error caused it to fail."""
         self._bugs.labels("job").inc(by_bug)
         self._jobs_ended.labels(verb, status).inc()
         self._job_seconds.labels(verb).observe(seconds)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
 @dataclass(frozen=True, eq=False)
 class StateCollector(Collector):
-    """Collects counts that are kept elsewhere, whenever metrics are read.
+    """Collects counts that are maintained elsewhere, whenever metrics are read.
 
-    ``jobs`` counts the store's jobs by status. ``queues`` gives for each team with queued jobs
-    their number and how many seconds the oldest has waited. ``lost`` counts the pieces whose worker
+    ``jobs`` counts the store's jobs by status. ``queues`` returns, for each team with queued jobs,
+    their number and the seconds that the oldest has waited. ``lost`` counts the pieces whose worker
     was lost, ``idle`` the slots without a piece.
     """
 

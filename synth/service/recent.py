@@ -38,7 +38,7 @@ class LruCache(Generic[K, V]):
         return entry[0]
 
     def put(self, key: K, value: V, weight_bytes: int) -> None:
-        """Hold a value unless it exceeds ``most_bytes``; drop the least recently used for it."""
+        """Store a value unless it exceeds ``most_bytes``; evict the least recently used for it."""
         self.drop(key)
         if weight_bytes > self._most_bytes:
             return
@@ -49,7 +49,7 @@ class LruCache(Generic[K, V]):
             self._bytes -= weight
 
     def drop(self, key: K) -> None:
-        """Drop a value if it is held."""
+        """Evict a value if it is stored."""
         entry = self._held.pop(key, None)
         if entry is not None:
             self._bytes -= entry[1]

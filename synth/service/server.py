@@ -1,4 +1,4 @@
-"""A server: wires store, workers, dispatcher, broker and app; listens and shuts down."""
+"""A server: connects store, workers, dispatcher, broker and app; listens and shuts down."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ log = logging.getLogger("collsynth.service")
 class Service:
     """All parts of one server, wired together.
 
-    Work begins with the lifespan of ``app``; ``close`` ends what outlives it. ``trial`` is the
-    worker that tries possibly quick jobs while all others are busy.
+    Work begins with the lifespan of ``app``; ``close`` releases the parts that outlive it.
+    ``trial`` is the worker that tries possibly quick jobs while all others are busy.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Service:
 
 
 def _proxy_of(settings: Settings) -> Proxy | None:
-    """The trusted proxies; with a secret and no networks, those on this machine."""
+    """Return the trusted proxies; with a secret and no networks, those on this machine."""
     networks = settings.trusted_proxies or (LOOPBACK if settings.proxy_secret else ())
     if not networks:
         return None
@@ -113,7 +113,7 @@ def _proxy_of(settings: Settings) -> Proxy | None:
 
 
 def _count_if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
-    """The store's counts, or an empty mapping if it cannot be reached."""
+    """Return the store's counts, or an empty mapping if it cannot be reached."""
     try:
         return count()
     except StoreError:
@@ -123,8 +123,8 @@ def _count_if_reached(count: Callable[[], Mapping[Any, T]]) -> Mapping[Any, T]:
 class Server(uvicorn.Server):
     """A uvicorn server that stops in two steps.
 
-    After the first signal, running jobs may finish while requests are still answered; the second
-    stops it at once.
+    After the first signal, running jobs may finish while requests are still answered. The second
+    signal stops the server at once.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
         self._drained = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening with a long kernel queue, though asyncio accepts few in one turn."""
+        """Listen with a long kernel queue, although asyncio accepts few connections in one turn."""
         await super().startup(sockets)
         for sock in sockets or ():
             sock.listen(_BACKLOG)

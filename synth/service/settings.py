@@ -20,10 +20,10 @@ FILE_NAME = "collsynth.db"
 class Settings:
     """One server of the service.
 
-    ``name`` owns its claims: a server that starts requeues the jobs that a killed server of the
-    same name had running, so no two running servers may share a name. ``keys``: requests need a
-    key. ``wait_seconds``: how long a request waits for its job by default. ``grace_seconds``: how
-    long running jobs may continue when the server is to stop. ``keep_days``: days until ended jobs
+    ``name`` owns the server's claims. A server that starts requeues the jobs that a killed server
+    of the same name was running, so no two running servers may share a name. ``keys``: requests
+    need a key. ``wait_seconds``: default time that a request waits for its job. ``grace_seconds``:
+    time that running jobs may continue after a signal to stop. ``keep_days``: days until ended jobs
     and answers are deleted (None: never); at least one, because jobs of a key are counted over a
     day. ``trusted_proxies`` to ``admins`` configure ``auth.proxy.Proxy``.
     """
@@ -94,13 +94,13 @@ def is_loopback(host: str) -> bool:
 
 
 def default_name(host: str, port: int) -> str:
-    """The default name of a server: machine, host and port, or the process id if port is 0."""
+    """Return a server's default name: machine, host and port, or the process id if port is 0."""
     machine = socket.gethostname() or "server"
     return f"{machine}:{host}:{port}" if port else f"{machine}:pid{os.getpid()}"
 
 
 def data_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder for a user's data of this program, by the convention of the platform."""
+    """Return the folder for a user's data of this program, by the convention of the platform."""
     home = Path(environment.get("HOME") or Path.home())
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / "collsynth"

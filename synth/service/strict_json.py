@@ -14,9 +14,9 @@ from synth.service.errors import RefusalError, not_json
 
 DEEPEST = 64
 MOST_VALUES = 250_000
-"""More than any question needs: two answers of 1000 rows have 200,000."""
+"""More values than any question needs: two answers of 1000 rows have 200,000."""
 MOST_KEYS = 10_000
-"""Keys of one object: objects in questions map axes, links and faults."""
+"""Most keys of one object. Objects in questions map axes, links and faults."""
 _MOST_DIGITS = 100
 _MOST_SHOWN = 40
 
@@ -24,7 +24,8 @@ _MOST_SHOWN = 40
 def json_of(raw: bytes) -> Any:
     """Parse a body. Raises RefusalError with the problem and its position.
 
-    Parsing costs more per value than per byte, so values are counted first.
+    The cost of parsing depends on the number of values rather than of bytes, so values are counted
+    first.
     """
     _check_values(raw)
     try:

@@ -1,6 +1,6 @@
 """Notifications to systemd (sd_notify): readiness, watchdog, status, stopping.
 
-Each is one datagram to the socket in NOTIFY_SOCKET; without that variable nothing is sent.
+Each notification is a datagram to the socket in NOTIFY_SOCKET; without that variable none is sent.
 
 >>> supervisor = Supervisor({}, clock=lambda: 0.0)
 >>> supervisor.beat(lives=True, trouble=None)
@@ -19,11 +19,11 @@ _MICROSECONDS = 1e6
 
 
 class Supervisor:
-    """Notifies the service manager that started this process. Mutable, for one thread.
+    """Notifies the service manager that started this process. Not thread-safe.
 
-    Call ``beat`` often. The first call reports readiness; later ones feed the watchdog in time
-    while the dispatcher ``lives``: otherwise systemd restarts the server. ``trouble`` says why it
-    is not ready at the moment.
+    Call ``beat`` often. The first call reports readiness. Later calls feed the watchdog as long as
+    the dispatcher ``lives``; if it does not, systemd restarts the server. ``trouble`` is the reason
+    why the server is not ready at the moment.
     """
 
     def __init__(
@@ -34,13 +34,14 @@ class Supervisor:
         self._socket = environment.get("NOTIFY_SOCKET", "")
         named = environment.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         most = environment.get("WATCHDOG_USEC", "") if named else ""
+        # A quarter of systemd's limit, which asks for half or less: ``beat`` may be called late.
         self._every = int(most) / _MICROSECONDS / 4 if most.isdecimal() else None
         self._clock = clock
         self._due = -inf
         self._status = ""
 
     def beat(self, lives: bool, trouble: str | None) -> None:
-        """Feed the watchdog if that is due, and report the status if it changed."""
+        """Feed the watchdog if due, and report the status if it changed."""
         status = f"STATUS=not ready: {trouble}" if trouble else "STATUS=ready"
         lines = [] if self._status else ["READY=1"]
         if status != self._status:

@@ -1,4 +1,4 @@
-"""Thread pools for blocking calls, such as those to the store; its errors become refusals."""
+"""Thread pools for blocking calls, such as calls to the store; store errors become refusals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ log = logging.getLogger("collsynth.service")
 class Threads:
     """Runs blocking calls in threads, off the event loop.
 
-    ``purpose`` labels the seconds of store calls in the metrics; None if calls do not go to the
-    store.
+    ``purpose`` labels the seconds of store calls in the metrics; None if there are no store calls.
     """
 
     def __init__(self, metrics: Metrics, purpose: str | None, count: int = _THREADS) -> None:
@@ -48,7 +47,7 @@ class Threads:
             )
 
     def at_once(self, call: Callable[..., T], *arguments: object) -> T:
-        """Call a function on the loop, if it is faster than a thread. Raises as ``do``."""
+        """Call a function that is faster than a thread, on the event loop. Raises as ``do``."""
         with self._refuse_store_errors():
             return self._call_timed(call, *arguments)
 
@@ -89,7 +88,7 @@ class Threads:
 class Readers:
     """Threads for expensive parsing and checking, one call at a time for each team.
 
-    So no team's input delays another's by more than one call of each team.
+    A team's input therefore waits for at most one call of each other team.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -98,6 +97,7 @@ class Readers:
 
     async def do(self, team: str, call: Callable[..., T], *arguments: object) -> T:
         """Call a function in a thread when it is the team's turn, and raise what it raises."""
+        # A weak dictionary drops a team's lock with its last waiter, so that teams do not pile up.
         turn = self._turns.get(team) or asyncio.Lock()
         self._turns[team] = turn
         async with turn:

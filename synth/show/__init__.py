@@ -1,7 +1,6 @@
 """Views of answers: tables of the terminal, and reports with drawings.
 
-Both are made from the JSON of an answer and from nothing else, so what people read and what
-programs read cannot differ.
+Both are generated only from the JSON of an answer, so that people and programs read the same.
 
 >>> from synth.show.terminal.table import TABLES
 >>> sorted(TABLES)[:3]

@@ -1,8 +1,8 @@
 """Graphs from other tools, read as levels: networkx's, MSCCL's, TE-CCL's, TACOS's and ours.
 
 Nested domains (switches, buses, circles, meshes) become levels; slower or missing parts become
-exceptions. A graph that is no hierarchy is refused with its first irregularity, and with the bounds
-that maximum flows give for its links.
+exceptions. A graph that is not a hierarchy is refused with its first irregularity, and with the
+bounds that maximum flows give for its links.
 
 >>> from hierarchies import load
 >>> from hierarchies.graphs import graph_of

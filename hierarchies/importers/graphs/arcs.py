@@ -1,4 +1,4 @@
-"""Arcs and nodes of a file, made into a graph with kinds, units and both directions."""
+"""Conversion of a file's arcs and nodes to a graph with kinds, units and both directions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SourceGraph:
-    """A graph as read. ``source`` describes the file; ``notes`` its oddities."""
+    """A graph as read. ``source`` describes the file; ``notes`` its irregularities."""
 
     graph: MachineGraph
     source: str
@@ -62,7 +62,7 @@ def graph_of_arcs(
     source: str,
     notes: tuple[str, ...] = (),
 ) -> SourceGraph:
-    """The graph of nodes and arcs. Raises InputError for invalid or one-way arcs."""
+    """Return the graph of nodes and arcs. Raises InputError for invalid or one-way arcs."""
     if not 0 < len(nodes) <= MOST_NODES or len(arcs) > 2 * MOST_EDGES:
         raise InputError(
             f"a graph of {len(nodes)} nodes and {len(arcs)} edges",
@@ -100,7 +100,7 @@ def graph_of_arcs(
 
 
 def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, NodeKind]:
-    """The kind of each node: by its attribute, else by its name, else a device."""
+    """Return the kind of each node: by its attribute, else by its name, else a device."""
     kinds = {}
     for name, values in nodes.items():
         stated = str(values.get("kind") or values.get("type") or values.get("role") or "")
@@ -119,7 +119,7 @@ def _kinds(nodes: Mapping[str, Attributes]) -> dict[str, NodeKind]:
 def _edges(
     nodes: Mapping[str, Attributes], arcs: Iterable[Arc], units: set[bool]
 ) -> tuple[Edge, ...]:
-    """Edges for both directions. Raises InputError if the two differ, or one is missing."""
+    """Return edges for both directions. Raises InputError if the two differ, or one is missing."""
     edge_of: dict[tuple[str, str], Edge] = {}
     for arc in arcs:
         edge = _edge(nodes, arc, units)
@@ -181,7 +181,7 @@ def _latency(values: Attributes) -> float | None:
 
 
 def number_of(value: Any, subject: str) -> float:
-    """A finite number. Raises InputError otherwise."""
+    """Return a finite number. Raises InputError otherwise."""
     try:
         number = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError, OverflowError):
@@ -192,7 +192,7 @@ def number_of(value: Any, subject: str) -> float:
 
 
 def table_of(value: Any, subject: str) -> list[list[float]]:
-    """A square table of numbers. Raises InputError otherwise."""
+    """Return a square table of numbers. Raises InputError otherwise."""
     rows = [require_list(row, subject) for row in require_list(value, subject)]
     if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
         raise InputError(f"{subject} is no table of as many rows as columns")

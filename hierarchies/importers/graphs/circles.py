@@ -1,10 +1,10 @@
 """Tori in a graph: cables between devices that form circles or lines, one for each dimension.
 
 A torus is the Cartesian product of its circles, a grid with open ends that of its lines. Its
-dimensions are found as prime factors of the graph are (Feder; Imrich): two cables belong to one
-dimension if they lie opposite each other in distances, or if they leave one device for two that
-have no other device in common. A circle of four is a square of two circles of two, so those are
-joined again if their bandwidths agree.
+dimensions are found like prime factors of a graph (Feder; Imrich): two cables belong to one
+dimension if they are opposite each other in distances, or if they lead from one device to two
+devices without another common neighbour. A circle of four is a product of two circles of two, so
+these are joined again if their bandwidths agree.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Grid:
 
 
 def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
-    """The dimensions of a torus of devices. Raises InputError for cables that form none.
+    """Return the dimensions of a torus of devices. Raises InputError for cables that form none.
 
-    The outer dimension is the one whose cables join the farthest numbers. Several tori must have
-    one order: that of ``like``, the first, by labels, else by the cables' bandwidth and number.
+    The outer dimension is the one whose cables join the most distant numbers. Several tori must
+    have the same order: that of ``like``, the first torus, by labels, else by the bandwidth and
+    number of cables.
     """
     devices = sorted(domain.devices, key=natural_sort_key)
     number = {frozenset({device}): place for place, device in enumerate(devices)}
@@ -82,18 +83,18 @@ def find_grid(domain: GraphDomain, like: Grid | None = None) -> Grid:
 
 
 def natural_sort_key(name: str) -> tuple[object, ...]:
-    """A sort key that puts ``gpu10`` after ``gpu9``."""
+    """Return a sort key that puts ``gpu10`` after ``gpu9``."""
     parts = filter(None, re.split("([0-9]+)", name))
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def _stride(pairs: Sequence[_Pair]) -> int:
-    """The least difference of the numbers that cables join; smallest for the inner dimension."""
+    """Return the least difference of joined numbers, which is smallest for the inner dimension."""
     return min(high - low for low, high in pairs)
 
 
 def _group_by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
-    """Cables grouped by the level that they name; empty if some name none."""
+    """Return cables grouped by the level that they name; empty if some name none."""
     labels: dict[str, list[_Pair]] = {}
     for pair, edge in pairs.items():
         labels.setdefault(edge.level, []).append(pair)
@@ -101,7 +102,7 @@ def _group_by_label(pairs: Mapping[_Pair, Edge]) -> list[list[_Pair]]:
 
 
 def _factors(pairs: Mapping[_Pair, Edge], devices: int) -> list[list[_Pair]]:
-    """Classes of cables that no product splits, with squares of equal circles of two rejoined."""
+    """Return classes of cables that no product divides, with equal circles of two rejoined."""
     edges = list(pairs)
     apart = _distances(edges, devices)
     sets = DisjointSets[int]()
@@ -195,7 +196,7 @@ def _distances(edges: Sequence[_Pair], devices: int) -> npt.NDArray[np.float64]:
 
 
 def _irregular_error(pairs: Mapping[_Pair, Edge], devices: Sequence[str]) -> InputError:
-    """The error that names the first device whose cables are unlike those of another."""
+    """Return the error that names the first device whose cables are unlike those of another."""
     cables: dict[str, list[float]] = {device: [] for device in devices}
     for (first, second), edge in pairs.items():
         for end in (first, second):

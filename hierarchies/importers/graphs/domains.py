@@ -1,8 +1,8 @@
 """Domains of a graph: the devices that are joined, and the ports or cables that join them.
 
-Ports and uplinks are abstracted: a *terminal* is one cable into a switch, with the devices that
-reach it by any path. A NIC beside a GPU, the uplink of a leaf switch and a cable from a device into
-a crossbar differ only in the devices behind them.
+Ports and uplinks are abstracted: a *terminal* is a cable into a switch, with the devices that reach
+it by any path. The NIC of a GPU, the uplink of a leaf switch and a cable from a device to a
+crossbar differ only in the devices behind them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Devices = frozenset[str]
 
 @dataclass(frozen=True)
 class Terminal:
-    """A connection of a domain: the devices behind it, the middles it hangs on, its bandwidth.
+    """A connection of a domain: the devices behind it, its attachments to middles, its bandwidth.
 
     The bandwidth is 0 for a dead port, None if not stated.
     """
@@ -92,7 +92,7 @@ class Wires:
         return heights
 
     def inward(self, name: str) -> tuple[str, ...]:
-        """The nodes that a port, switch or bus is attached to: those nearer to devices."""
+        """Return the nodes that a port, switch or bus is attached to: those nearer to devices."""
         kind = self.nodes[name].kind
         nodes = []
         for edge in self.edges[name]:
@@ -108,13 +108,13 @@ class Wires:
         return tuple(nodes)
 
     def hanging(self, edge: Edge) -> str:
-        """The end of an attached edge that hangs on the other: a port, else a bus or outer node."""
+        """Return an edge's end that is attached to the other: a port, else a bus or outer node."""
         rank = {NodeKind.PORT: 2, NodeKind.BUS: 1, NodeKind.SWITCH: 0, NodeKind.DEVICE: 0}
         ends = (edge.source, edge.target)
         return max(ends, key=lambda end: (rank[self.nodes[end].kind], self.heights[end]))
 
     def behind(self, name: str) -> Devices:
-        """The devices behind a node."""
+        """Return the devices behind a node."""
         if name not in self._behind:
             below = (
                 [frozenset({name})]
@@ -129,12 +129,12 @@ class Wires:
         return {}
 
     def attachments(self, port: str) -> frozenset[str]:
-        """The switches and buses that a port hangs on."""
+        """Return the switches and buses to which a port is attached."""
         below = self.inward(port)
         return frozenset(name for name in below if self.nodes[name].kind is not NodeKind.DEVICE)
 
     def terminal(self, end: str, edge: Edge) -> Terminal:
-        """The terminal by which an edge enters a domain from one end."""
+        """Return the terminal by which an edge enters a domain from one end."""
         hangs: frozenset[str] = frozenset()
         if self.nodes[end].kind is NodeKind.PORT:
             hangs = self.attachments(end)
@@ -145,7 +145,7 @@ class Wires:
 
 
 def find_domains(wires: Wires) -> list[GraphDomain]:
-    """All domains of a graph: switches and buses, then cables between devices or ports."""
+    """Return all domains of a graph: switches and buses, then cables between devices or ports."""
     middles = [
         _domain_of_middle(wires, node)
         for node in wires.graph.nodes
@@ -187,7 +187,7 @@ def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
 
 
 def _dead_ports(wires: Wires, switch: Node) -> Iterator[str]:
-    """Ports with a dead cable whose traffic goes over ports of this switch."""
+    """Yield ports with a dead cable whose traffic goes over ports of this switch."""
     dead: dict[str, None] = {}
     for edge in wires.edges[switch.name]:
         port = wires.other(edge, switch.name)
@@ -198,7 +198,7 @@ def _dead_ports(wires: Wires, switch: Node) -> Iterator[str]:
 
 
 def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
-    """Connected cables between devices or ports, as one domain each."""
+    """Yield connected cables between devices or ports, as one domain each."""
     cables = [
         edge
         for edge in wires.graph.edges
@@ -223,13 +223,13 @@ def _cable_domains(wires: Wires) -> Iterator[GraphDomain]:
 
 
 def common_label(parts: Iterable[Edge | GraphDomain]) -> str:
-    """The level that all edges or domains name; "" if they differ."""
+    """Return the level that all edges or domains name; "" if they differ."""
     labels = {part.level for part in parts}
     return labels.pop() if len(labels) == 1 else ""
 
 
 def _is_way_in(wires: Wires, edge: Edge) -> bool:
-    """Whether a cable from a device to a port attaches that port to it, and is not a ring's."""
+    """Whether a cable from a device to a port attaches the port to it, not part of a ring."""
     kinds = {wires.nodes[edge.source].kind, wires.nodes[edge.target].kind}
     port = edge.source if wires.nodes[edge.source].kind is NodeKind.PORT else edge.target
     return (

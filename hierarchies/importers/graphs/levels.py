@@ -1,8 +1,8 @@
 """The levels of a graph: nested domains, innermost first.
 
-The smallest domains join single devices, the next ones join these units, and so on, until one is
-left. Irregular graphs (domains that overlap, units with different ports, circles that are none) are
-no hierarchy, and errors name the irregularity.
+The smallest domains join single devices, the next domains join these units, and so on, until one
+unit is left. Irregular graphs (domains that overlap, units with different ports, incomplete
+circles) are not hierarchies, and errors name the irregularity.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Unit = Devices
 
 @dataclass(frozen=True)
 class GraphLevel:
-    """A level as found: its domains, and the units that each joins, not yet ordered.
+    """A level before ordering: its domains, and the units that each domain joins.
 
-    ``hangs_on``: the names of the middles of inner levels that its terminals are attached to.
-    ``torus``: the places of devices in a grid of circles, of which this is one dimension.
-    ``joined``: whether the ends of a ring are; else it is a line.
+    ``hangs_on`` has the names of inner levels' middles to which its terminals are attached.
+    ``torus`` has the places of devices in a grid of circles, if this is one of its dimensions.
+    ``joined``: whether the ends of a ring are joined; otherwise it is a line.
     """
 
     kind: Kinds
@@ -58,7 +58,7 @@ class GraphLevel:
 
 
 def find_levels(domains: Sequence[GraphDomain], devices: Devices) -> list[GraphLevel]:
-    """The levels, innermost first. Raises InputError, naming the irregularity."""
+    """Return the levels, innermost first. Raises InputError, naming the irregularity."""
     remaining = sorted(domains, key=lambda domain: (len(domain.devices), domain.name))
     units: tuple[Unit, ...] = tuple(frozenset({device}) for device in sorted(devices))
     levels: list[GraphLevel] = []
@@ -86,7 +86,7 @@ def _describe_levels_so_far(levels: Sequence[GraphLevel]) -> str:
 def _check_apart(
     inner: Sequence[GraphDomain], devices: Devices, levels: Sequence[GraphLevel]
 ) -> None:
-    """Check that the innermost domains hold every device once, and are of one kind."""
+    """Check that the innermost domains contain every device once, and are of one kind."""
     times = Counter(device for domain in inner for device in domain.devices)
     for device in sorted(devices):
         if times[device] != 1:
@@ -106,7 +106,7 @@ def _check_apart(
 
 
 def _levels_of(inner: Sequence[GraphDomain], units: Sequence[Unit]) -> list[GraphLevel]:
-    """The level of these domains, or the levels of a torus."""
+    """Return the level of these domains, or the levels of a torus."""
     units_of = {domain.name: _units_inside(domain, units) for domain in inner}
     kind = inner[0].kind
     if kind is None:
@@ -120,7 +120,7 @@ def _levels_of(inner: Sequence[GraphDomain], units: Sequence[Unit]) -> list[Grap
 
 
 def _units_inside(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """The units that a domain joins. Raises InputError if it holds only a part of one."""
+    """Return the units that a domain joins. Raises InputError if it has only a part of a unit."""
     joined = []
     for unit in units:
         common = unit & domain.devices
@@ -145,7 +145,7 @@ def _check_within(terminal: Terminal, units: Iterable[Unit], domain: GraphDomain
 def _level_of_cables(
     inner: Sequence[GraphDomain], units_of: Mapping[str, tuple[Unit, ...]]
 ) -> list[GraphLevel]:
-    """A ring, a mesh, or the dimensions of a torus."""
+    """Return a ring, a mesh, or the dimensions of a torus."""
     hangs = frozenset().union(
         *(end.hangs_on for domain in inner for cable in domain.cables for end in cable[:2])
     )
@@ -168,7 +168,7 @@ def _level_of_cables(
 
 
 def _shape(domain: GraphDomain, units: Sequence[Unit]) -> tuple[Kinds, bool] | None:
-    """A mesh or ring of units, and whether its ends are joined; None if cables form neither."""
+    """Return a mesh or ring of units and whether its ends are joined, or None for other shapes."""
     number = {unit: place for place, unit in enumerate(units)}
     pairs = set()
     for first, second, _ in domain.cables:
@@ -198,11 +198,11 @@ class DevicePlaces:
     devices: Mapping[str, Digits]
 
     def path(self, unit: Devices, position: int) -> Digits:
-        """The digits of a unit of a level, which its devices share."""
+        """Return the digits of a unit of a level, which its devices share."""
         return self.devices[next(iter(unit))][: position + 1]
 
     def missing(self) -> Iterator[Digits]:
-        """The digits of missing units whose siblings are present."""
+        """Yield the digits of missing units whose siblings are present."""
         present = {
             digits[:end] for digits in self.devices.values() for end in range(len(digits) + 1)
         }
@@ -214,7 +214,7 @@ class DevicePlaces:
 
 
 def find_places(levels: Sequence[GraphLevel], devices: Devices) -> DevicePlaces:
-    """The digits of every device, assigned domain by domain from the outermost level on."""
+    """Return the digits of every device, assigned domain by domain from the outermost level on."""
     outermost_first = tuple(reversed(levels))
     digits: dict[str, Digits] = {}
     _place_part(outermost_first, devices, (), digits)

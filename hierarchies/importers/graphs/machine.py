@@ -1,6 +1,6 @@
 """Drafts from places and cables: counts, ports, bandwidths, and exceptions.
 
-A draft is returned only if it is exact: its own graph is built, and compared with the input.
+A draft is returned only if it is exact: its graph is built and compared with the input.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCALE = 1e9
 
 @dataclass
 class _LevelFacts:
-    """A level as far as the graph describes it."""
+    """The facts that a graph describes about a level."""
 
     name: str
     level: GraphLevel
@@ -49,7 +49,10 @@ class _LevelFacts:
 
 
 def draft_of(source_graph: SourceGraph) -> Draft:
-    """The draft of a graph that is a hierarchy. Raises InputError, naming the irregularity."""
+    """Return the draft of a graph that is a hierarchy.
+
+    Raises InputError, naming the irregularity.
+    """
     wires = Wires(source_graph.graph)
     devices = frozenset(n.name for n in source_graph.graph.nodes if n.kind is NodeKind.DEVICE)
     assert wires.heights
@@ -99,7 +102,7 @@ def _facts(places: DevicePlaces) -> list[_LevelFacts]:
 
 
 def _names(levels: Sequence[GraphLevel]) -> list[str]:
-    """The labels of the graph if they can be names, else usual ones."""
+    """Return the labels of the graph if they can be names, else usual ones."""
     labels = [level.label for level in levels]
     usable = all(
         NAME.fullmatch(label) and label not in RESERVED and not is_numbered(label)
@@ -156,7 +159,7 @@ def _slow_ports(
     terminals: Sequence[Terminal],
     places: DevicePlaces,
 ) -> Iterator[Lack]:
-    """The ports of a unit that carry less than others, by their numbers in faults."""
+    """Yield a unit's ports with less bandwidth than others, by their numbers in faults."""
     inside = prod(inner.level.count for inner in facts[fact.position + 1 :])
     block = max(1, inside // fact.ports)
     used: Counter[int] = Counter()
@@ -295,7 +298,7 @@ _Print = tuple[object, ...]
 def _prints(
     domains: Sequence[GraphDomain], wires: Wires, scale: float, rename: dict[str, str]
 ) -> Counter[_Print]:
-    """The joints of each domain, by the names of devices alone; equal graphs have equal prints."""
+    """Return a fingerprint of each domain by names of devices, the same for equal graphs."""
 
     def named(devices: Devices) -> tuple[str, ...]:
         return tuple(sorted(rename.get(device, device) for device in devices))

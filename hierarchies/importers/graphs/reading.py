@@ -1,8 +1,8 @@
 """Graphs from other tools as drafts: GraphML, node-link JSON, MSCCL, TE-CCL and TACOS.
 
 Bandwidths have the units that their keys name. If a file counts links, or has numbers without
-units, these are kept, and ``in_bytes`` is false. The error for a graph that is no hierarchy has
-bounds from its links.
+units, these numbers are kept, and ``in_bytes`` is false. The error for a graph that is not a
+hierarchy states bounds from its links.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from hierarchies.importers.structured import check_lines, parse_json, require_li
 MOST_DEVICES = 64
 """The most devices for which maximum flows are computed."""
 _LONGEST_LINE = 4096
-"""In characters; a row of TACOS has four numbers."""
+"""The longest line in characters. A row of TACOS has four numbers."""
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The levels of a graph. Raises InputError for an invalid text, and for irregular graphs.
+    """Return the draft of a graph. Raises InputError for invalid texts and irregular graphs.
 
     Such errors include the bounds that maximum flows give, which need no levels.
     """
@@ -76,7 +76,7 @@ def _describe_flow_rates(source_graph: SourceGraph) -> str:
 
 
 def parse_graph(text: str) -> SourceGraph:
-    """The graph of a text. Raises InputError for an unknown format."""
+    """Return the graph of a text. Raises InputError for an unknown format."""
     start = text.lstrip()[:1]
     if start == "<":
         return _parse_graphml(text)
@@ -174,7 +174,7 @@ def parse_msccl(attributes: Attributes) -> SourceGraph:
 
 
 def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[str], float]:
-    """A limit on all links from some devices to others."""
+    """Return a limit on all links from some devices to others."""
     if not isinstance(entry, list) or len(entry) != 4:
         raise InputError("a switch of MSCCL is [from, to, bandwidth, name]")
     ends = [frozenset(map(str, require_list(part, "a switch"))) for part in entry[:2]]
@@ -189,7 +189,7 @@ def _limits_as_switch(
     limits: Iterable[tuple[frozenset[str], frozenset[str], float]],
     arcs: Sequence[Arc],
 ) -> list[Arc]:
-    """The arcs of one switch whose ports are the limits of each device to and from all others."""
+    """Return a switch's arcs, whose ports are the limits of each device to and from all others."""
     rest = {name: frozenset(names) - {name} for name in names}
     out, into = {}, {}
     for sources, targets, rate in limits:
@@ -260,7 +260,7 @@ def check_tacos(text: str) -> None:
 
 
 def _devices(rows: Iterator[list[str]]) -> int:
-    """The number of NPUs, from the first two rows. Raises InputError for another format."""
+    """Return the number of NPUs, from the first two rows. Raises InputError for another format."""
     begin = list(islice(rows, 2))
     header = [cell.strip().lower() for cell in begin[1]] if len(begin) > 1 else []
     if (
@@ -280,7 +280,7 @@ def _devices(rows: Iterator[list[str]]) -> int:
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    """The cells of all lines that are not blank. Raises InputError for too much text."""
+    """Yield the cells of all lines that are not blank. Raises InputError for too much text."""
     check_lines(text, 3 * MOST_EDGES)
     for number, line in enumerate(StringIO(text, newline=None), start=1):
         if len(line) > _LONGEST_LINE:

@@ -1,9 +1,9 @@
-"""Descriptions of a network: hosts, the switches above them, and the tiers of these.
+"""Descriptions of a network: hosts, the switches above them, and the tiers of these switches.
 
 All files (InfiniBand discovery, Kubernetes labels, topograph, a dump of JAX's devices) are reduced
-to the path of units above every host. From the paths follow levels with equal numbers of children,
-and the missing units where real ones are not all alike: a level has one number of children, but
-real racks have hosts under repair.
+to the path of units above every host. The paths determine levels with equal numbers of children,
+and the missing units of an uneven machine: a level has one number of children, but real racks have
+hosts under repair.
 
 >>> from hierarchies.importers.networks.tiers import Switch, build_switch_tree
 >>> tree = build_switch_tree([

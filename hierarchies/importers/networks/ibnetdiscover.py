@@ -34,7 +34,10 @@ _MOST_TIERS = 8
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of a subnet. Raises InputError for a text that has no hosts below switches."""
+    """Return the draft of a subnet.
+
+    Raises InputError for a text that has no hosts below switches.
+    """
     net = parse_subnet(text)
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
@@ -59,9 +62,9 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
-    """The tier of each switch: 0 for those with hosts, 1 for those directly above, and so on.
+    """Return the tier of each switch: 0 for switches with hosts, 1 for those directly above, etc.
 
-    In the order of the file, so that notes name switches in that order.
+    They are in the order of the file, so that notes name switches in that order.
     """
     row = dict.fromkeys([*chain(*machines.leaves.values()), *machines.nameless])
     tier_of: dict[str, int] = {}
@@ -81,7 +84,7 @@ def _switch_tiers(net: Subnet, machines: Machines) -> dict[str, int]:
 def _components(
     net: Subnet, machines: Machines, tier_of: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
-    """For each tier the part of every switch: parts are connected by switches up to that tier.
+    """Return, for each tier, the part of every switch, connected by switches up to that tier.
 
     At tier 0 leaf switches are connected by shared hosts: the rails of one group.
     """
@@ -103,7 +106,7 @@ def _components(
 
 
 def _tiers(net: Subnet, machines: Machines, parts: Sequence[Mapping[str, str]]) -> Tiers:
-    """Every host below its parts; nameless adapters become as many hosts as they can form."""
+    """Return every host below its parts, including hosts formed from nameless adapters."""
     names = _part_names(net, parts[0])
     leaf_of = {name: leaves[0] for name, leaves in machines.leaves.items()}
     for part, count in nameless_hosts(machines, parts[0]).items():
@@ -135,7 +138,7 @@ def _switch_name(net: Subnet, switch: str) -> str:
 
 
 def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
-    """A name for each part of leaf switches: its first switch, and the number of others."""
+    """Return a name for each part of leaf switches: its first switch, and the number of others."""
     inside: defaultdict[str, list[str]] = defaultdict(list)
     for switch, part in part_of.items():
         inside[part].append(_switch_name(net, switch))
@@ -145,7 +148,7 @@ def _part_names(net: Subnet, part_of: Mapping[str, str]) -> dict[str, str]:
 def _ports(
     net: Subnet, machines: Machines, tiers: Tiers, parts: Sequence[Mapping[str, str]]
 ) -> dict[str, Ports]:
-    """The NICs of a node; the uplinks of each tier's fullest unit, shared among its NICs."""
+    """Return the NICs of a node; the uplinks of each tier's fullest unit, shared among its NICs."""
     nics = [
         cable
         for name, device in net.devices.items()
@@ -174,7 +177,7 @@ def _ports(
 
 
 def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
-    """The uplinks of a complete part: the most leaves of any part x the most uplinks of a leaf."""
+    """Return a complete part's uplinks: the most leaves of a part x the most uplinks of a leaf."""
     by_leaf = uplinks_of(net, {leaf: leaf for leaf in part_of})
     return max(map(len, by_leaf.values())) * max(Counter(part_of.values()).values())
 
@@ -182,7 +185,7 @@ def _whole_uplinks(net: Subnet, part_of: Mapping[str, str]) -> int:
 def _find_slower_units(
     net: Subnet, machines: Machines, part_of: Mapping[str, str]
 ) -> Iterable[SlowerUnit]:
-    """Groups with fewer uplinks than a complete one, and hosts with fewer cables than usual."""
+    """Yield groups with fewer uplinks than a complete group, and hosts with few cables."""
     whole, names = _whole_uplinks(net, part_of), _part_names(net, part_of)
     level = _tier_names([part_of])[0]
     for part, cables in uplinks_of(net, part_of).items():
@@ -196,7 +199,7 @@ def _find_slower_units(
 
 
 def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
-    """The uplinks of a unit as one port for each NIC below it, with a share of their bandwidth."""
+    """Return a unit's uplinks as a port for each NIC below it, with a share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
     rate: Entry = Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
     if speed is not None:
@@ -219,7 +222,7 @@ def _usual_speed(cables: Iterable[Cable]) -> Speed | None:
 
 
 def uplinks_of(net: Subnet, part_of: Mapping[str, str]) -> dict[str, list[Cable]]:
-    """For each part of switches, the cables to switches outside it."""
+    """Return for each part of switches, the cables to switches outside it."""
     uplinks: dict[str, list[Cable]] = {part: [] for part in part_of.values()}
     for first, second, cable in net.trunks:
         inside = part_of.get(first), part_of.get(second)
@@ -278,7 +281,7 @@ def _notes(
 
 
 def _find_short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[str]:
-    """Leaf switches with fewer uplinks than the most."""
+    """Yield leaf switches with fewer uplinks than the most."""
     by_leaf = {leaf: leaf for leaf, tier in tier_of.items() if tier == 0}
     counts = {leaf: len(cables) for leaf, cables in uplinks_of(net, by_leaf).items()}
     most = max(counts.values(), default=0)

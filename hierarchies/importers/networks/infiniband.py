@@ -92,11 +92,11 @@ class Subnet:
 
 
 def parse_subnet(text: str) -> Subnet:
-    """The devices and cables of a subnet.
+    """Return the devices and cables of a subnet.
 
-    A cable is listed in the blocks of both its ends, or of one; adapters may have no block of their
-    own. Raises InputError, naming the line, for invalid lines, for ports with two cables, and for a
-    switch that others name but that has no block: the file was cut off.
+    A cable is listed in the blocks of both its ends, or of one end; adapters may have no block.
+    Raises InputError, naming the line, for invalid lines, for ports with two cables, and for a
+    switch that others name but that has no block, because the file was truncated.
     """
     devices, peers, cables = _read(text)
     _add_peers(devices, peers)
@@ -112,7 +112,7 @@ def check_beginning(text: str) -> None:
 def _read(
     text: str,
 ) -> tuple[dict[str, SubnetDevice], dict[str, tuple[int, str | None]], dict[Port, Cable]]:
-    """Devices with blocks; each peer's first line and description; cables by both ends."""
+    """Return devices with blocks; each peer's first line and description; cables by both ends."""
     devices: dict[str, SubnetDevice] = {}
     peers: dict[str, tuple[int, str | None]] = {}
     cables: dict[Port, Cable] = {}
@@ -183,7 +183,7 @@ def _description(rest: str) -> str | None:
 def _add_peers(
     devices: dict[str, SubnetDevice], peers: Mapping[str, tuple[int, str | None]]
 ) -> None:
-    """Add adapters that have no block of their own, and appear only in those of switches."""
+    """Add adapters that have no block, and appear only in the blocks of switches."""
     for id, (number, description) in peers.items():
         if id in devices:
             continue
@@ -222,7 +222,7 @@ def is_aggregation(device: SubnetDevice) -> bool:
 
 
 def machines_of(net: Subnet) -> Machines:
-    """Hosts by the names of their adapters: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
+    """Return hosts by their adapters' names: ``host mlx5_0`` and ``host mlx5_1`` are one host."""
     leaves: defaultdict[str, list[str]] = defaultdict(list)
     nameless: list[str] = []
     for device in net.devices.values():
@@ -253,7 +253,7 @@ def _host(device: SubnetDevice) -> str | None:
 
 
 def nameless_hosts(machines: Machines, part_of: Mapping[str, str]) -> dict[str, int]:
-    """The number of hosts that each part's nameless adapters form, with usual cables per host."""
+    """Return the hosts that each part's nameless adapters form, with the usual cables per host."""
     usual: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for leaves in machines.leaves.values():
         usual[part_of[leaves[0]]][len(leaves)] += 1

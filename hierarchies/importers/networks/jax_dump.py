@@ -59,7 +59,7 @@ def check_beginning(text: str) -> None:
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of a dump. Raises InputError for devices that form no levels."""
+    """Return the draft of a dump. Raises InputError for devices that form no levels."""
     devices = devices_of(text)
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
@@ -74,7 +74,7 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def devices_of(text: str) -> tuple[JaxDevice, ...]:
-    """The devices of a dump. Raises InputError for invalid JSON, and for duplicate ids."""
+    """Return the devices of a dump. Raises InputError for invalid JSON, and for duplicate ids."""
     entries = parse_json(text)
     if not isinstance(entries, list) or not entries:
         raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
@@ -116,7 +116,7 @@ def _parse_whole(value: Any, where: str) -> int:
 
 
 def _torus(devices: Sequence[JaxDevice]) -> Draft:
-    """Levels from coords: slices, then z, y and x of the chips in one slice, then cores."""
+    """Return levels from coords: slices, then z, y and x of the chips in one slice, then cores."""
     axes = "xyz"[: len(devices[0].coords)]
     slices: dict[int, list[JaxDevice]] = {}
     for device in devices:
@@ -161,7 +161,7 @@ _WRAPS = (
 
 
 def _box(devices: Sequence[JaxDevice]) -> tuple[int, ...]:
-    """The extents of the box that devices fill, x first, cores last.
+    """Return the extents of the box that devices fill, x first, cores last.
 
     Raises InputError if a device is missing, or two have the same place.
     """
@@ -247,7 +247,7 @@ def _memory(kind: str) -> Blank:
 
 
 def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
-    """A note if JAX's ids are not in the order of the levels: slices, z, y, x, cores."""
+    """Return a note if JAX's ids are not in the order of the levels: slices, z, y, x, cores."""
     by_place = sorted(devices, key=lambda d: (d.slice, *reversed(d.coords), d.core))
     if [d.id for d in by_place] == sorted(d.id for d in devices):
         return []
@@ -256,7 +256,7 @@ def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
 
 
 def _processes(devices: Sequence[JaxDevice]) -> Draft:
-    """Levels without coords: processes are the nodes, with equal numbers of devices."""
+    """Return levels without coords: processes are the nodes, with equal numbers of devices."""
     counts = Counter(device.process for device in devices)
     if len(set(counts.values())) > 1:
         listed = shorten_list(f"process {process} has {n}" for process, n in counts.items())

@@ -37,7 +37,7 @@ _MOST_TIERS = 10
 class Preset:
     """One writer's labels for the switches above a node, outermost first.
 
-    ``needed`` is the label that is always present: some writers share the others.
+    ``needed`` is the label that is always present, because some writers share the others.
     """
 
     name: str
@@ -67,7 +67,7 @@ PRESETS = (
 class KubernetesNode:
     """One node: its labels, and the number and model of its devices as stated.
 
-    ``counts`` are all places that state the number of its devices, the used one first.
+    ``counts`` has all places that state the number of its devices; the first is used.
     """
 
     name: str
@@ -83,7 +83,7 @@ def check_beginning(text: str) -> None:
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of a cluster from a list of nodes.
+    """Return the draft of a cluster from a list of nodes.
 
     ``options.keys`` are the labels that name the levels, outermost first; without them, those of a
     preset that every node has. Nodes without devices are left out if others have some. Raises
@@ -121,7 +121,7 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def nodes_of(text: str) -> tuple[KubernetesNode, ...]:
-    """The nodes of a Kubernetes list. Raises InputError for invalid JSON."""
+    """Return the nodes of a Kubernetes list. Raises InputError for invalid JSON."""
     document = parse_json(text)
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
@@ -153,7 +153,7 @@ def _node(item: Any, where: str) -> KubernetesNode:
 
 
 def _claims(node: KubernetesNode) -> Iterator[Claim]:
-    """The claims of a node's places about its number of devices, if they differ."""
+    """Yield the claims of a node's places about its number of devices, if they differ."""
     if len({count for _, count in node.counts}) > 1:
         for place, count in node.counts:
             follows = place != node.counts[0][0]
@@ -165,7 +165,7 @@ def _number(value: Any) -> int:
 
 
 def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str, tuple[str, ...]]:
-    """The writer whose labels name the levels, and these labels, outermost first."""
+    """Return the writer whose labels name the levels, and these labels, outermost first."""
     if options.keys:
         for key in options.keys:
             missing = [node.name for node in nodes if key not in node.labels]
@@ -187,7 +187,7 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
 
 
 def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
-    """A note on the devices that the nodes state."""
+    """Return a note on the devices that the nodes state."""
     kinds = Counter((node.devices, node.model) for node in nodes if node.devices)
     if not kinds:
         return []
@@ -199,7 +199,7 @@ def _contents(nodes: Sequence[KubernetesNode]) -> list[str]:
 
 
 def _accelerators(nodes: Sequence[KubernetesNode]) -> tuple[HostGroups, ...]:
-    """The accelerator domains by the first writer whose labels all nodes have."""
+    """Return the accelerator domains by the first writer whose labels all nodes have."""
     groups: list[HostGroups] = []
     for name, keys in _ACCELERATORS:
         if groups and not (name == "subdomain" and groups[0].name == "domain"):

@@ -30,7 +30,7 @@ _MOST_SHORT, _MOST_TIERS_SHOWN = 8, 4
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of one child of a level: number and bandwidth, as far as known."""
+    """The ports of one child of a level: number and bandwidth, if known."""
 
     count: Entry
     bandwidth_bytes_per_second: Entry
@@ -56,11 +56,11 @@ class SlowerUnit:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """A network file's facts beside its tiers: source, links by level and their medium, notes,
-    counts.
+    """A network file's facts in addition to its tiers.
 
-    ``devices``: the number of devices of each host, by name, empty if the file does not state it;
-    ``models``: the names of these devices.
+    They are its source, links by level and their medium, notes, and counts. ``devices`` is the
+    number of devices of each host, by name, empty if the file does not state it; ``models`` has the
+    names of these devices.
     """
 
     name: str
@@ -82,14 +82,14 @@ def draft_network(
     options: ImportOptions,
     accelerators: Sequence[HostGroups] = (),
 ) -> Draft:
-    """The draft of a network whose innermost units are its nodes, or its accelerator domains.
+    """Return a draft of a network whose innermost units are its nodes or accelerator domains.
 
-    ``accelerators`` group nodes that are joined by more than the network (NVLink), the largest
+    ``accelerators`` are groups of nodes joined by more than the network (NVLink), the largest
     groups first. If they are the innermost units, they are the devices, and ``--inside`` describes
-    one; else they are a level like others.
+    one group; else they are a level like others.
 
     Raises InputError if ``options.nodes`` differs from the file's number, and if the units differ
-    so much that a system of equal ones would be twice as large.
+    so much that a system of equal units would be twice the size.
     """
     check_nodes(len(tiers.hosts), options)
     hosts, innermost, notes = _add_accelerators(tiers.trimmed(), accelerators)
@@ -104,16 +104,16 @@ def draft_network(
 
 
 def draft_group_network(tiers: Tiers, facts: NetworkFacts, name: str) -> Draft:
-    """The draft of a network whose innermost units are the groups of the innermost tier.
+    """Return the draft of a network whose innermost units are the groups of the innermost tier.
 
-    For hosts of which a group is one machine (NVLink between them), called ``name``.
+    Use it for hosts whose groups are machines (NVLink between the hosts), called ``name``.
     """
     groups = tiers.without_hosts()
     return _draft_of_tiers(groups, name, _members(tiers, groups), facts, ())
 
 
 def _members(tiers: Tiers, units: Tiers) -> Mapping[str, tuple[str, ...]]:
-    """The hosts of each innermost unit, by the unit's name: itself, or a group of hosts."""
+    """Return the hosts of each innermost unit, by the unit's name: itself, or a group of hosts."""
     if units is tiers:
         return {host.name: (host.name,) for host in tiers.hosts}
     members: defaultdict[str, list[str]] = defaultdict(list)
@@ -164,7 +164,7 @@ def _path(names: Sequence[str], digits: Sequence[int]) -> str:
 
 
 def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lack, ...]:
-    """Missing or slower units, by the numbers of the draft's units."""
+    """Return missing or slower units, by the numbers of the draft's units."""
     if not tiers.uneven and not facts.slower:
         return ()
     missing = [Lack(_path(names, digits), facts.source) for digits in tiers.missing()]
@@ -180,7 +180,7 @@ def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lac
 def _add_accelerators(
     tiers: Tiers, accelerators: Sequence[HostGroups]
 ) -> tuple[Tiers, str, tuple[str, ...]]:
-    """The tiers of hosts, the kind of their innermost units (nodes or domains), and notes."""
+    """Return the tiers of hosts, the kind of innermost units (nodes or domains), and notes."""
     notes, last, name = [], None, ""
     for groups in accelerators:
         grouped = add_groups(tiers, groups.name, groups.of)
@@ -208,7 +208,7 @@ def check_nodes(count: int, options: ImportOptions) -> None:
 def cable_level(
     name: str, domain: str, count: Entry | None, source: str, ports: int | None = None
 ) -> DraftLevel:
-    """A level whose children are joined by cables between neighbours: a ring or torus."""
+    """Return a level whose children are joined by cables between neighbours: a ring or torus."""
     return DraftLevel(
         name,
         StatedValue(domain, source),
@@ -255,7 +255,10 @@ def _advice(unit: str) -> str:
 
 
 def _note_unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
-    """Notes on units with fewer children than others. Raises InputError if they differ too much."""
+    """Return notes on units with fewer children than others.
+
+    Raises InputError if they differ too much.
+    """
     if not tiers.uneven:
         return ()
     full, count = tiers.full(), len(tiers.hosts)
@@ -280,7 +283,7 @@ def _product(counts: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _short_units(tiers: Tiers, names: Sequence[str]) -> list[str]:
-    """For each tier, the units with fewer children than the fullest one."""
+    """Return for each tier, the units with fewer children than the fullest one."""
     texts = []
     for tier, most in enumerate(tiers.full()):
         children = tiers.children(tier)

@@ -1,7 +1,7 @@
 """From the path of each host to levels with equal numbers of children, and missing units.
 
-A rack of 16 nodes beside one of 15 fits no level with one number of children: it becomes a level of
-16 with one node missing.
+Racks of 16 and of 15 nodes do not fit a level with one number of children. They become a level of
+16 nodes with one node missing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tiers:
             raise InputError(f"hosts given more than once: {shorten_list(twice)}")
 
     def children(self, tier: int) -> dict[_UNIT, int]:
-        """The number of units or hosts in every unit of a tier (0 = the whole system).
+        """Return the number of units or hosts in every unit of a tier (0 = the whole system).
 
         In the order of the hosts.
         """
@@ -67,7 +67,7 @@ class Tiers:
         return dict(Counter(path[:tier] for path in inner))
 
     def switches(self) -> dict[str, int]:
-        """The number of switches of each tier, by name: ``{"leaf switches": 4}``."""
+        """Return the number of switches of each tier, by name: ``{"leaf switches": 4}``."""
         return {
             f"{name} switches": len({host.path[: tier + 1] for host in self.hosts})
             for tier, name in enumerate(self.names)
@@ -84,17 +84,17 @@ class Tiers:
         )
 
     def full(self) -> tuple[int, ...]:
-        """The children of each unit if all were as large as the largest; the hosts come last."""
+        """Return the children of each unit if all had the size of the largest, hosts last."""
         return tuple(max(self.children(tier).values()) for tier in range(len(self.names) + 1))
 
     def without_hosts(self) -> Tiers:
-        """The tiers with the innermost units as hosts."""
+        """Return the tiers with the innermost units as hosts."""
         paths = dict.fromkeys(host.path for host in self.hosts)
         units = tuple(Host("/".join(path), path[:-1]) for path in paths)
         return Tiers(self.names[:-1], units)
 
     def numbers(self) -> dict[_UNIT, tuple[int, ...]]:
-        """The digits of every unit and host (path and name), siblings in order of appearance."""
+        """Return units' and hosts' digits by path and name; siblings in order of appearance."""
         digits: dict[_UNIT, tuple[int, ...]] = {(): ()}
         siblings: Counter[_UNIT] = Counter()
         for host in self.hosts:
@@ -107,7 +107,7 @@ class Tiers:
         return digits
 
     def missing(self) -> list[tuple[int, ...]]:
-        """The digits of units and hosts that a system of ``full()`` has and this one lacks."""
+        """Return the digits of units and hosts that a system of ``full()`` has in addition."""
         digits = self.numbers()
         return [
             (*digits[path], number)
@@ -134,7 +134,7 @@ class GroupedTiers:
 
 
 def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTiers:
-    """The tiers with one more, if these groups of hosts nest with them.
+    """Return the tiers with an additional tier, if these groups of hosts nest with them.
 
     ``groups`` maps each host to its group. Groups that are exactly the units of a tier, single
     hosts, or all hosts together add none.
@@ -165,7 +165,7 @@ def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTie
 
 
 def _deepest_common_tier(tiers: Tiers, label: Sequence[str]) -> int:
-    """The deepest tier whose units hold whole groups."""
+    """Return the deepest tier whose units hold whole groups."""
     for depth in range(len(tiers.names), 0, -1):
         if is_refinement(label, [host.path[:depth] for host in tiers.hosts]):
             return depth
@@ -190,7 +190,7 @@ def check_nested(tiers: Tiers, order: str) -> None:
 
 
 def largest_even_part(tiers: Tiers) -> tuple[int, ...]:
-    """The children of each unit in a large part of the system whose units are alike, hosts last.
+    """Return the children of units in a large part of the system with equal units, hosts last.
 
     Units with fewer children, and children beyond that number, are left out. Only the most common
     numbers of children are tried at each tier: six of them, fewer in deep trees.
@@ -233,13 +233,13 @@ class SwitchTree:
 
 
 def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
-    """The tiers of switches above the hosts, outermost first; several tops are a tier, too.
+    """Return the tiers of switches above the hosts, outermost first; several tops are a tier, too.
 
-    A host on several leaf switches counts at the first, with a note, as Slurm warns and goes on.
+    A host on several leaf switches counts at the first, with a note, as Slurm only warns of it.
     Irregularities of real trees become notes: a rack that a switch names but that is not described
-    has no hosts; a leaf beside spines (without a spine of its own) counts as its own spine, so that
-    all hosts are equally deep. Raises InputError for a switch given twice or below two others, for
-    circles, and for a switch with no described children.
+    has no hosts; a leaf without a spine counts as its own spine, so that all hosts are equally
+    deep. Raises InputError for a switch given twice or below two others, for circles, and for a
+    switch with no described children.
     """
     parents, undescribed = _parents(switches)
     named = {switch.name: switch for switch in switches}
@@ -271,13 +271,13 @@ def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
 
 
 def tier_names(depth: int) -> tuple[str, ...]:
-    """Names for tiers of switches, outermost first: ``core``, ``spine``, ``leaf``."""
+    """Return names for tiers of switches, outermost first: ``core``, ``spine``, ``leaf``."""
     names = [_TIERS[i] if i < len(_TIERS) else f"tier-{chr(ord('a') + i)}" for i in range(depth)]
     return tuple(reversed(names))
 
 
 def _parents(switches: Iterable[Switch]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The switch directly above each switch; and the switches that are named but not described."""
+    """Return the switch directly above each switch, and switches named but not described."""
     names: set[str] = set()
     parents: dict[str, str] = {}
     below: dict[str, tuple[str, ...]] = {}
@@ -313,7 +313,7 @@ def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
 
 
 def _equalize_depth(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
-    """Put all hosts below as many switches as the deepest: a lone leaf is its own spine."""
+    """Put all hosts at the depth of the deepest; a leaf without a spine is its own spine."""
     if not hosts:
         raise InputError("no switch has hosts", hint="leaf switches name their nodes")
     depth = max(len(host.path) for host in hosts)

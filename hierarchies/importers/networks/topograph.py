@@ -45,7 +45,10 @@ class Cluster:
 
 
 def read(text: str, options: ImportOptions) -> Draft:
-    """The draft of a cluster from a graph or a model. Raises InputError for anything else."""
+    """Return the draft of a cluster from a graph or a model.
+
+    Raises InputError for anything else.
+    """
     cluster = parse_cluster(text)
     facts = NetworkFacts(
         _NAME,
@@ -58,7 +61,7 @@ def read(text: str, options: ImportOptions) -> Draft:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """The cluster of a graph or a model. Raises InputError for text that is neither."""
+    """Return the cluster of a graph or a model. Raises InputError for text that is neither."""
     document = parse_json(text) if text.lstrip().startswith("{") else parse_yaml(text)
     if isinstance(document, dict) and "instances" in document:
         return _graph(require_list(document["instances"], "instances"))
@@ -79,7 +82,7 @@ def check_beginning(text: str) -> None:
 
 
 def _graph(instances: list[Any]) -> Cluster:
-    """The cluster of instances, which name their switches closest first."""
+    """Return the cluster of instances, which name their switches closest first."""
     if len(instances) > MOST_HOSTS:
         raise InputError(f"{len(instances):,} instances", hint=f"at most {MOST_HOSTS:,} are read")
     hosts, labels, models = [], {}, Counter[str]()
@@ -137,7 +140,7 @@ def _model(document: Mapping[str, Any]) -> Cluster:
 
 
 def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Switches as models before 2025 list them, and the switch of each capacity block."""
+    """Return switches as models before 2025 list them, and the switch of each capacity block."""
     above, under = {}, {}
     for where, switch in entries_of(entries, "switches"):
         name = require_text(switch.get("name"), f"{where}, name")
@@ -150,7 +153,7 @@ def _parse_old_switches(entries: list[Any]) -> tuple[dict[str, Any], dict[str, s
 
 
 def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The accelerator domains in the labels of an instance or block."""
+    """Return the accelerator domains in the labels of an instance or block."""
     domains: dict[str, str] = {}
     for section in ("labels", "annotations", "attributes"):
         for key, value in require_mapping(entry.get(section) or {}, section).items():
@@ -163,7 +166,7 @@ def _labels(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _domains(labels: Mapping[str, Mapping[str, str]]) -> tuple[HostGroups, ...]:
-    """Domains, and domains inside domains, whose names include their outer domain's."""
+    """Return domains, and domains inside domains, whose names include their outer domain's."""
     result = []
     for depth, name in enumerate(("domain", "subdomain")):
         outer = ("domain", "subdomain")[: depth + 1]

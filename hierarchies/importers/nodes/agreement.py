@@ -1,4 +1,4 @@
-"""Compares a node's file with the model of GPU that a user names."""
+"""Compares a node's file with the GPU model that a user names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hierarchies.importers.nodes.picture import NodePicture
 
 
 def claims_of(picture: NodePicture) -> Iterator[Claim]:
-    """The claims of the file, and of the catalogue about the GPU that the user names."""
+    """Yield the claims of the file, and of the catalogue about the GPU that the user names."""
     yield from picture.claims
     if picture.arch:
         yield claim_of_architecture(picture.arch, picture.source)
@@ -35,7 +35,7 @@ def claims_of(picture: NodePicture) -> Iterator[Claim]:
 
 
 def _claims_of_links(picture: NodePicture, model: GpuModel, place: str) -> Iterator[Claim]:
-    """The links of the GPU that has the most, by the file and by the model.
+    """Yield the links of the GPU that has the most, by the file and by the model.
 
     GPUs in a virtual machine see only a part of their direct links, but all links into switches. A
     number of links that no model of the catalogue has is that of a variant (an H800 has 8).
@@ -61,7 +61,7 @@ def _count_direct_links(picture: NodePicture) -> list[int]:
 
 
 def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
-    """A warning if the switches of the named GPU join more machines than the file lists."""
+    """Return a warning if the switches of the named GPU join more machines than the file lists."""
     if picture.model is None or picture.links.switched is None:
         return ()
     system, here = picture.model.system, len(picture.gpus)
@@ -76,7 +76,7 @@ def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
 
 
 def hint_of(picture: NodePicture) -> str:
-    """A hint for contradictions between the file and the named model."""
+    """Return a hint for contradictions between the file and the named model."""
     known = picture.links.known and (picture.links.switched or any(picture.links.direct.values()))
     if picture.model is None or known or not picture.model.most_links:
         return "leave --gpu out, or name the GPU that is in the file"
@@ -89,7 +89,7 @@ def hint_of(picture: NodePicture) -> str:
 def degraded_gpus(
     picture: NodePicture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
 ) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
-    """Exceptions and warnings for GPUs that have lost links, by the numbers of the levels.
+    """Return exceptions and warnings for GPUs that have lost links, by the numbers of the levels.
 
     ``levels`` are those of the whole system; the file describes its first node.
     """
@@ -114,7 +114,7 @@ def _command(picture: NodePicture) -> str:
 
 
 def _unit(place: int, levels: Sequence[DraftLevel], gpus: int) -> str:
-    """The path of a device by its number in its node, which is the first of the system."""
+    """Return the path of a device by its number in its node, which is the first of the system."""
     steps: list[str] = []
     inside = gpus
     for level in levels:

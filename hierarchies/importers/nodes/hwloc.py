@@ -60,7 +60,7 @@ class _PciDevice:
         return (packages[-1] if packages else self.path[0], *bridges)
 
     def names(self) -> list[str]:
-        """The operating system's names of the device: ``eth0``, ``mlx5_0``."""
+        """Return the operating system's names of the device: ``eth0``, ``mlx5_0``."""
         inside = (e for e in self.element.iter("object") if e.get("type") == "OSDev")
         return [e.get("name", "") for e in inside]
 
@@ -71,7 +71,7 @@ def check_beginning(text: str) -> None:
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for other texts."""
+    """Return the node that a text describes. Raises InputError for other texts."""
     root = parse_xml(text)
     if root.tag != "topology" or root.find("object") is None:
         raise InputError("not hwloc's XML", hint="lstopo --of xml writes it")
@@ -128,7 +128,7 @@ def _model(gpu: _PciDevice) -> str:
 def _nics(
     nics: list[_PciDevice], gpus: list[_PciDevice]
 ) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
-    """The NICs with a device for verbs (``mlx5_0``), else all NICs; hwloc gives no speed."""
+    """Return the NICs with a device for verbs (``mlx5_0``), else all NICs; hwloc gives no speed."""
     fabrics = [nic for nic in nics if any(_is_fabric(e) for e in nic.element.iter("object"))]
     kept = fabrics or nics
     notes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def _is_fabric(element: Element) -> bool:
 
 
 def _rate(element: Element) -> Entry:
-    """The bandwidth of a bridge or device on PCIe, which hwloc writes in gigabytes per second."""
+    """Return the bandwidth of a PCIe bridge or device; hwloc writes gigabytes per second."""
     text = element.get("pci_link_speed", "")
     if element.get("type") in ("Package", "Socket") or not _RATE.fullmatch(text) or not float(text):
         return Blank(None, f"{SOURCE} does not say it")
@@ -158,7 +158,7 @@ def _rate(element: Element) -> Entry:
 
 
 def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
-    """NVLinks, which hwloc sees only if it was built with NVML."""
+    """Return NVLinks, which hwloc sees only if it was built with NVML."""
     if _AMD in gpus[0].kind:
         note = "hwloc's XML has no xGMI links."
         return NodeLinks(False, bonded=True, notes=(note,))
@@ -189,7 +189,7 @@ def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
 def _links_of_matrix(
     index: list[int | None], packages: Collection[int], rates: list[int], gpus: int
 ) -> NodeLinks:
-    """The links of a matrix of GPUs (by number), CPUs (in ``packages``) and NVSwitches."""
+    """Return the links of a matrix of GPUs (by number), CPUs (in ``packages``) and NVSwitches."""
     size = len(index)
     direct: dict[tuple[int, int], int] = {}
     into, to_cpu = [0] * gpus, [0] * gpus
@@ -227,7 +227,7 @@ def _links_of_matrix(
 
 
 def _complete_parts(parts: tuple[int, ...], unlinked: Collection[int]) -> tuple[int, ...]:
-    """The parts, with each GPU that has no links put into the smallest of the others."""
+    """Return the parts, with each GPU that has no links put into the smallest of the others."""
     sizes = Counter(part for gpu, part in enumerate(parts) if gpu not in unlinked)
     whole = list(parts)
     for gpu in sorted(unlinked):
@@ -237,7 +237,7 @@ def _complete_parts(parts: tuple[int, ...], unlinked: Collection[int]) -> tuple[
 
 
 def _places(gpus: list[_PciDevice]) -> dict[str, int]:
-    """The number of each GPU, by its hwloc index and by those of the objects inside it."""
+    """Return the number of each GPU, by its hwloc index and by those of the objects inside it."""
     return {
         element.get("gp_index", ""): number
         for number, gpu in enumerate(gpus)

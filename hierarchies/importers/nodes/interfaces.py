@@ -1,9 +1,9 @@
-"""Chooses the network interfaces of a node that are ports of NICs, not made by software.
+"""Chooses the network interfaces of a node that are ports of NICs, not created by software.
 
-Bridges, bonds, tunnels and the ends of containers' cables are listed beside real ports, often with
-speeds that a kernel makes up (10 Gb/s of a veth). A job's traffic leaves by ports. Virtual
-functions (SR-IOV) are shares of a port: beside their port they do not count; in a virtual machine,
-which sees nothing else, they are its NICs.
+Bridges, bonds, tunnels and the ends of containers' cables are listed with real ports, often with
+speeds that a kernel invents (10 Gb/s for a veth). A job's traffic leaves by ports. Virtual
+functions (SR-IOV) are shares of a port: if their port is listed, they do not count. In a virtual
+machine, which sees no port, they are its NICs.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ LARGEST_RING, MOST_STEPS = 32, 20_000
 class IslandShape:
     """Equal islands of GPUs, each in the order of its GPUs, and the links that join them.
 
-    ``domain`` is None if the links form neither a mesh nor a ring. ``links``: the number of links
-    between two neighbours; in an irregular shape half of those of the GPU with the fewest, which is
-    each neighbour's number if rings use them all. ``ring``: there is a ring through every island.
-    ``off``: GPUs without links to the rest of their island.
+    ``domain`` is None if the links form neither a mesh nor a ring. ``links`` is the number of links
+    between two neighbours. In an irregular shape it is half of the links of the GPU with the
+    fewest, which is the number for each neighbour if rings use all links. ``ring``: there is a ring
+    through every island. ``off`` has GPUs without links to the rest of their island.
     """
 
     islands: tuple[tuple[int, ...], ...]
@@ -32,12 +32,12 @@ class IslandShape:
 
 
 def count_links_between(links: Links, first: int, second: int) -> int:
-    """The number of links between two GPUs."""
+    """Return the number of links between two GPUs."""
     return links.get((min(first, second), max(first, second)), 0)
 
 
 def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShape:
-    """The shape of direct links; fewer than half of the GPUs may have lost all of theirs.
+    """Return the shape of direct links; fewer than half of the GPUs may have lost all of theirs.
 
     Raises InputError, with the ``names`` of GPUs, if the islands have unequal sizes.
     """
@@ -65,7 +65,7 @@ def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShap
 def _complete_parts(
     linked: list[tuple[int, ...]], unlinked: tuple[int, ...]
 ) -> list[tuple[int, ...]] | None:
-    """The parts, the short ones completed with GPUs that have no links.
+    """Return the parts, the short ones completed with GPUs that have no links.
 
     None if that does not make them equally large.
     """
@@ -80,7 +80,7 @@ def _complete_parts(
 
 
 def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
-    """For each GPU the first GPU of its connected part: links 0-1 and 2-3 give (0, 0, 2, 2)."""
+    """Return each GPU's first GPU of its connected part: links 0-1 and 2-3 give (0, 0, 2, 2)."""
     part = list(range(gpus))
     for (first, second), count in links.items():
         if count and part[first] != part[second]:
@@ -90,7 +90,7 @@ def parts_of(gpus: int, links: Links) -> tuple[int, ...]:
 
 
 def members_of_parts(parts: Sequence[int]) -> list[tuple[int, ...]]:
-    """The GPUs of each part: (0, 0, 2, 2) gives (0, 1) and (2, 3)."""
+    """Return the GPUs of each part: (0, 0, 2, 2) gives (0, 1) and (2, 3)."""
     return [
         tuple(gpu for gpu, own in enumerate(parts) if own == part) for part in sorted(set(parts))
     ]
@@ -106,7 +106,7 @@ def _match_mesh(parts: list[tuple[int, ...]], links: Links) -> IslandShape | Non
 
 
 def _match_rings(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
-    """Rings, if the links are no others and all alike; else an irregular shape."""
+    """Return rings, if they include all links and these are equal; else an irregular shape."""
     rings = tuple(ring for part in parts if (ring := _find_ring(part, links)))
     complete = len(rings) == len(parts)
     counts = {count for count in links.values() if count}
@@ -123,7 +123,7 @@ def _match_rings(parts: list[tuple[int, ...]], links: Links) -> IslandShape:
 
 
 def _find_ring(part: tuple[int, ...], links: Links) -> tuple[int, ...] | None:
-    """A ring through all GPUs of a part, preferring most links; None if none is found in time."""
+    """Return a ring through a part, preferring most links; None if none is found in time."""
     if len(part) > LARGEST_RING:
         return None
     nearest = {

@@ -65,7 +65,7 @@ def check_beginning(text: str) -> None:
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for other texts."""
+    """Return the node that a text describes. Raises InputError for other texts."""
     root = parse_xml(text)
     _check_root(root)
     return _picture(root)
@@ -153,7 +153,10 @@ def _sm(gpu: Element) -> int:
 
 
 def _device(gpus: Sequence[_XmlDevice], amd: bool) -> tuple[str, str, Entry]:
-    """The GPUs' name, architecture, and bandwidth per link. Raises InputError if they differ."""
+    """Return the GPUs' name, architecture, and bandwidth per link.
+
+    Raises InputError if they differ.
+    """
     key = "gcn" if amd else "sm"
     kinds = {gpu.element.get(key, "")[:20] for gpu in gpus}
     check_alike(key, kinds)
@@ -219,7 +222,7 @@ def _check_both_ways(
 
 
 def _nics(parts: _Parts, kept: Sequence[int]) -> tuple[Nic, ...]:
-    """The NICs among the interfaces, by their positions."""
+    """Return the NICs among the interfaces, by their positions."""
     ways = [gpu.bridges for gpu in parts.gpus]
     nics = []
     for nic in (parts.nics[place] for place in kept):

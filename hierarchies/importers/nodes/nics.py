@@ -1,4 +1,4 @@
-"""The outermost level of a node: its network ports, as far as GPUs can share them evenly."""
+"""The outermost level of a node: its network ports, if GPUs can share them evenly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEDIA = {
     **dict.fromkeys(("cxi", "hsn"), "slingshot"),
     **dict.fromkeys(("bnxt_re", "ionic"), "roce"),
 }
-"""Media by drivers' names of NICs. Those of mlx5 may be InfiniBand or RoCE, so are not listed."""
+"""Media by drivers' names of NICs. Names of mlx5 are omitted: it has InfiniBand and RoCE."""
 _GIGABIT = 1e9 / 8
 
 LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
@@ -23,7 +23,7 @@ LevelsAndNotes = tuple[tuple[DraftLevel, ...], tuple[str, ...]]
 def network_level(
     picture: NodePicture, inner: tuple[DraftLevel, ...], nodes: int | None
 ) -> LevelsAndNotes:
-    """The level ``node``, if there are NICs or a number of nodes is given; and notes."""
+    """Return the level ``node``, if there are NICs or a number of nodes is given; and notes."""
     if not picture.nics and nodes is None:
         note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
         return (), (note,)
@@ -48,7 +48,7 @@ def network_level(
 
 
 def _common_medium(nics: tuple[Nic, ...]) -> str:
-    """The medium that the names of all NICs imply, "" if there is none."""
+    """Return the medium that the names of all NICs imply, "" if there is none."""
     media = {
         next((medium for name, medium in _MEDIA.items() if nic.name.startswith(name)), "")
         for nic in nics
@@ -57,7 +57,7 @@ def _common_medium(nics: tuple[Nic, ...]) -> str:
 
 
 def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str, ...]]:
-    """The NICs that jobs use: the fastest, and those beside GPUs if there are some."""
+    """Return the NICs that jobs use: the fastest, and those near GPUs if there are any."""
     nics = picture.nics
     notes: list[str] = []
     rates = {nic.bytes_per_second or 0.0 for nic in nics}
@@ -100,7 +100,7 @@ def _bandwidth(nics: tuple[Nic, ...], picture: NodePicture) -> Entry:
 
 
 def _crossed_inner_levels(picture: NodePicture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:
-    """The inner levels that network traffic crosses: none beside NVLink, else the PCIe links."""
+    """Return the inner levels that network traffic crosses: none with NVLink, else PCIe links."""
     if picture.links.direct or picture.links.switched is not None or not picture.links.known:
         return ()
     inside = {group.name: group.nics_inside for group in picture.groups}

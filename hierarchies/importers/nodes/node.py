@@ -41,7 +41,7 @@ _JOIN = {
 
 
 def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
-    """The node's levels, with its network outermost; the draft is named after the file.
+    """Return the node's levels, with its network outermost; the draft is named after the file.
 
     Raises InputError if no system can represent the node.
     """
@@ -79,7 +79,7 @@ def draft_of(picture: NodePicture, file: str, options: ImportOptions) -> Draft:
 
 
 def _add_model(picture: NodePicture, name: str | None) -> NodePicture:
-    """The picture with the catalogue's numbers of a GPU that the user names."""
+    """Return the picture with the catalogue's numbers of a GPU that the user names."""
     if name is None:
         return picture
     model = find_model(name)
@@ -110,8 +110,9 @@ def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) ->
 
 @dataclass(frozen=True)
 class _NodeLevels:
-    """The levels inside a node, the order of its GPUs, notes, the groupings that became levels,
-    and the GPUs that have lost all links.
+    """The levels inside a node, the order of its GPUs, and notes.
+
+    Also has the groupings that became levels, and the GPUs that have lost all links.
     """
 
     levels: tuple[DraftLevel, ...]
@@ -138,7 +139,10 @@ def _find_inner_levels(picture: NodePicture) -> _NodeLevels:
 
 
 def _switches(picture: NodePicture) -> IslandShape:
-    """The shape of GPUs joined by NVSwitches. Raises InputError if their parts are unequal."""
+    """Return the shape of GPUs joined by NVSwitches.
+
+    Raises InputError if their parts are unequal.
+    """
     parts = members_of_parts(picture.links.parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
@@ -147,7 +151,7 @@ def _switches(picture: NodePicture) -> IslandShape:
 
 
 def _switches_reduce(picture: NodePicture) -> Blank | None:
-    """Whether the NVSwitches add up: no file says so, but those of Hopper and later do."""
+    """Whether the NVSwitches reduce: no file states it, but switches of Hopper and later do."""
     reduces = picture.reduces
     known = (picture.model, "") if picture.model else model_of(picture.device)
     if reduces is None and known is not None:
@@ -226,7 +230,7 @@ def _rate_of_links(picture: NodePicture, links: float) -> Entry:
 
 
 def _group_levels(picture: NodePicture, shape: IslandShape, size: int) -> _NodeLevels:
-    """Levels of sockets, PCIe switches and islands around the innermost level of GPUs."""
+    """Return levels of sockets, PCIe switches and islands around the innermost level of GPUs."""
     gpus = len(picture.gpus)
     groups = picture.groups
     if size > 1:
@@ -254,7 +258,7 @@ def _group_levels(picture: NodePicture, shape: IslandShape, size: int) -> _NodeL
 def _select_nested(
     groups: tuple[GpuGrouping, ...], gpus: int
 ) -> tuple[tuple[GpuGrouping, ...], tuple[str, ...]]:
-    """The groupings that divide evenly and nest; islands take precedence over sockets."""
+    """Return the groupings that divide evenly and nest; islands take precedence over sockets."""
     kept: list[GpuGrouping] = []
     notes = []
     for group in reversed(groups):
@@ -330,7 +334,7 @@ def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
 
 
 def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
-    """The bandwidth of a GPU between sockets: its links to the CPU, or its share between CPUs."""
+    """Return a GPU's bandwidth between sockets: its links to the CPU, or a share between CPUs."""
     to_cpu = _rate_of_links(picture, picture.links.to_cpu)
     rate = likely_value(to_cpu)
     reason = f"over the CPUs, to which each GPU has {to_cpu.source}"

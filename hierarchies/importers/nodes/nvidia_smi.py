@@ -1,8 +1,8 @@
 """Reads the output of ``nvidia-smi topo -m``, original or pasted.
 
-Tables beside the matrix may contradict it. The legend lists the kinds of connections that the
-matrix may show: ``topo -m`` has NVLinks (``NV#``), ``topo -mp`` only paths over PCIe, so there a
-missing NVLink is no evidence.
+Tables next to the matrix may contradict it. The legend lists the kinds of connections that the
+matrix may show: ``topo -m`` has NVLinks (``NV#``), ``topo -mp`` only paths over PCIe, so a missing
+NVLink there is not evidence.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _GPU = re.compile(r"GPU[0-9]+")
 _LINKS = re.compile(r"NV([0-9]{1,3})")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _REDUCES = {18: True, 12: False, 6: False}
-"""Whether switches add up, by the links of a GPU: Hopper and Blackwell; A100; V100 in a DGX-2.
+"""Whether switches reduce, by the links of a GPU: Hopper and Blackwell; A100; V100 in a DGX-2.
 
-Eight links are ambiguous: the switches of an H800 add up, those of an A800 do not.
+Eight links are ambiguous: the switches of an H800 reduce, those of an A800 do not.
 """
 _CELLS = ("X", "N/A", "C2C", *INSIDE_SOCKET, "SYS", "SOC")
 _ONLY_PCIE = (
@@ -61,7 +61,7 @@ _NO_LEGEND = (
 class Matrix:
     """The connections in every row, in the order of the columns: GPUs, then NICs.
 
-    ``cpus`` are the CPU affinities of GPUs, as far as printed.
+    ``cpus`` are the CPU affinities of GPUs, if printed.
     """
 
     gpus: tuple[str, ...]
@@ -84,7 +84,10 @@ class Legend:
 
 
 def read(text: str) -> NodePicture:
-    """The node whose matrix is in a text. Raises InputError for an invalid or far too long text."""
+    """Return the node whose matrix is in a text.
+
+    Raises InputError for an invalid or far too long text.
+    """
     check_length(text, SOURCE)
     lines = _ESCAPES.sub("", text).splitlines()
     starts = [number for number, line in enumerate(lines) if _is_header(line)]
@@ -101,7 +104,7 @@ def _has_links(matrix: Matrix) -> bool:
 
 
 def _check_same(matrices: Sequence[Matrix], best: int) -> tuple[str, ...]:
-    """A note on other matrices of the same node, which may lack its NVLinks (``topo -mp``).
+    """Return a note on other matrices of the same node, which may lack its NVLinks (``topo -mp``).
 
     Raises InputError for matrices that differ in other cells.
     """
@@ -147,7 +150,7 @@ def _is_header(line: str) -> bool:
 
 
 def _columns(line: str) -> tuple[str, ...]:
-    """The names of GPUs and NICs in the first row, without the columns of affinities."""
+    """Return the names of GPUs and NICs in the first row, without the columns of affinities."""
     names = []
     for word in line.split():
         if word in ("CPU", "NUMA"):
@@ -159,7 +162,7 @@ def _columns(line: str) -> tuple[str, ...]:
 def _rows(
     lines: list[str], columns: tuple[str, ...], has_cpus: bool
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Connections and CPU affinities by the names of rows, the latter if printed."""
+    """Return connections and CPU affinities by the names of rows, the latter if printed."""
     rows: dict[str, tuple[str, ...]] = {}
     cpus: dict[str, str] = {}
     for line in lines:
@@ -219,7 +222,7 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
 
 
 def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
-    """The number of NVLinks between two GPUs. Raises InputError if the two rows differ."""
+    """Return the number of NVLinks between two GPUs. Raises InputError if the two rows differ."""
     links = {}
     for first, name in enumerate(matrix.gpus):
         for second in range(first):
@@ -239,10 +242,10 @@ def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
 def _find_switch_links(
     matrix: Matrix, links: Mapping[tuple[int, int], int]
 ) -> tuple[int | None, dict[int, int], tuple[str, ...]]:
-    """The number of links from a GPU into NVSwitches, the GPUs that have fewer, and a note.
+    """Return the number of links from a GPU into NVSwitches, the GPUs that have fewer, and a note.
 
-    The matrix shows links into switches as links to all other GPUs: between two, the number that
-    both have.
+    The matrix shows links into switches as links to all other GPUs: between two GPUs, the number
+    that both have.
     """
     gpus = len(matrix.gpus)
     each = [0] * gpus
@@ -268,7 +271,7 @@ def _find_switch_links(
 def _joined_by_switches(
     links: Mapping[tuple[int, int], int], each: Sequence[int], linked: Sequence[int]
 ) -> bool:
-    """Whether any two of these GPUs have as many links as the one with fewer."""
+    """Whether any two of these GPUs have the number of links of the GPU with fewer."""
     return all(
         links.get((first, second), 0) == min(each[first], each[second])
         for place, second in enumerate(linked)
@@ -285,7 +288,7 @@ def _nics(matrix: Matrix, legend: Legend) -> tuple[Nic, ...]:
 
 
 def _groups(matrix: Matrix, nics: Sequence[int]) -> tuple[GpuGrouping, ...]:
-    """Sockets and PCIe switches as groupings; ``nics`` are the columns of NICs in use."""
+    """Return sockets and PCIe switches as groupings; ``nics`` are the columns of NICs in use."""
     groups, rows = [], [matrix.cells[gpu][len(matrix.gpus) :] for gpu in matrix.gpus]
     for name, cells in (("socket", INSIDE_SOCKET), ("bridge", NEAR)):
         parts = _parts(matrix, cells)
@@ -308,14 +311,14 @@ def _parts(matrix: Matrix, cells: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def legend_of(lines: list[str]) -> Legend:
-    """The legends below a matrix, empty if they were left out."""
+    """Return the legends below a matrix, empty if they were left out."""
     kinds = frozenset(match[1] for match in map(_MEANING.match, lines) if match)
     nics = {match[1]: match[2] for match in map(_NIC_NAME.fullmatch, lines) if match}
     return Legend(kinds, nics)
 
 
 def claims_of(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
-    """The claims of the matrix and the other tables of a text about the same quantities."""
+    """Yield the claims of the matrix and the other tables of a text about the same quantities."""
     yield from _claims_of_legend(matrix, legend)
     yield from _claims_of_nics(matrix)
     yield from _claims_of_cpus(matrix)
@@ -338,7 +341,7 @@ def _claims_of_legend(matrix: Matrix, legend: Legend) -> Iterator[Claim]:
 
 
 def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
-    """Connections of GPUs and NICs, which are in the rows of both."""
+    """Yield connections of GPUs and NICs, which are in the rows of both."""
     for column, nic in enumerate(matrix.nics, start=len(matrix.gpus)):
         if nic not in matrix.cells:
             continue
@@ -351,7 +354,7 @@ def _claims_of_nics(matrix: Matrix) -> Iterator[Claim]:
 
 
 def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
-    """Pairs of GPUs that the matrix puts on one socket and the affinities on two, or vice versa."""
+    """Yield pairs of GPUs on one socket by the matrix and two by affinities, or vice versa."""
     cpus = {gpu: mask for gpu in matrix.gpus if (mask := _mask(matrix.cpus.get(gpu, "")))}
     for row, gpu in enumerate(matrix.gpus):
         for other in matrix.gpus[:row]:
@@ -367,7 +370,7 @@ def _claims_of_cpus(matrix: Matrix) -> Iterator[Claim]:
 
 
 def _mask(words: str) -> int:
-    """The CPUs of ``0-3,8`` as bits of a number; 0 for an invalid list."""
+    """Return the CPUs of ``0-3,8`` as bits of a number; 0 for an invalid list."""
     if not _SPANS.fullmatch(words):
         return 0
     mask = 0
@@ -380,5 +383,5 @@ def _mask(words: str) -> int:
 
 
 def nic_names(matrix: Matrix, legend: Legend) -> list[str]:
-    """The system's name of each NIC, if the legend has it."""
+    """Return the system's name of each NIC, if the legend has it."""
     return [legend.nics.get(name, name) for name in matrix.nics]

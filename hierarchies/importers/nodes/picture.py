@@ -1,4 +1,4 @@
-"""One node as a file shows it, independent of the tool."""
+"""A node as a file describes it, independent of the tool."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class GpuGrouping:
 class NodeLinks:
     """The links of a node's GPUs, NVLinks or xGMI links; ``known``: False if the file omits them.
 
-    ``direct``: the number of links between two GPUs, lower number first, without pairs that have
-    none. ``switched``: the number of links from each GPU into the switches that join them all; None
-    if there are none. ``short``: GPUs with fewer links into the switches, by their numbers.
-    ``parts``: the part of each GPU, if NVSwitches join only some of the GPUs. ``to_cpu``: the
-    number of links from each GPU to its own CPU, as in POWER machines; 0 if there are none, or not
-    equally many. ``rate``: bytes per second, per direction, of one such link. ``counted``: False if
-    a link of ``direct`` may be several. ``bonded``: a "link" is everything that joins two devices,
-    as only its bandwidth is given.
+    ``direct`` is the number of links between two GPUs, lower number first, without pairs that have
+    none. ``switched`` is the number of links from each GPU into the switches that join all GPUs;
+    None without switches. ``short`` has the numbers of GPUs with fewer links into the switches.
+    ``parts`` is the part of each GPU, if NVSwitches join only some of the GPUs. ``to_cpu`` is the
+    number of links from each GPU to its own CPU, as in POWER machines; 0 if there are none, or if
+    the numbers differ. ``rate`` is the bytes per second of one link, per direction. ``counted``:
+    False if a link of ``direct`` may be several. ``bonded``: a "link" is everything that joins two
+    devices, because only its bandwidth is given.
     """
 
     known: bool = True
@@ -72,7 +72,7 @@ class NodeLinks:
     warnings: tuple[str, ...] = ()
 
     def count(self, gpus: int) -> int:
-        """The number of all links of a node of so many GPUs."""
+        """Return the number of all links of a node of so many GPUs."""
         into = (self.switched or 0) * (gpus - len(self.short)) + sum(self.short.values())
         return sum(self.direct.values()) + into
 
@@ -81,11 +81,12 @@ class NodeLinks:
 class NodePicture:
     """One node. GPUs are numbered in the order of ``gpus``, which has the file's names.
 
-    ``groups``: from the coarsest on. ``pcie``: bandwidth of one GPU's own PCIe link. ``arch``: the
-    GPUs' architecture in their tools, ``90`` or ``gfx942``, if the file has it. ``amd``: xGMI
-    instead of NVLink. ``reduces``: whether the switches can add up, None if unknown. ``model``: the
-    GPU that the user names. ``claims``: claims of the file's tables about the same quantities;
-    ``warnings``: errors of the file or faults of the machine, ``notes`` other remarks.
+    ``groups`` begins with the coarsest. ``pcie`` is the bandwidth of one GPU's own PCIe link.
+    ``arch`` is the GPUs' architecture in their tools, ``90`` or ``gfx942``, if the file has it.
+    ``amd``: xGMI instead of NVLink. ``reduces``: whether the switches can reduce, None if unknown.
+    ``model`` is the GPU that the user names. ``claims`` has claims of the file's tables about the
+    same quantities, ``warnings`` errors of the file or faults of the machine, ``notes`` other
+    remarks.
     """
 
     source: str
@@ -123,10 +124,10 @@ def collect_links(
     names: Sequence[str],
     link_name: str,
 ) -> NodeLinks:
-    """The links of GPUs, by each GPU's number of links into switches and to CPUs.
+    """Return the links of GPUs, by each GPU's number of links into switches and to CPUs.
 
-    A machine has equally many for each GPU, so fewer are a fault. Raises InputError, naming GPUs,
-    if half of them have fewer, or if there are ``direct`` links, too.
+    In a machine all GPUs have the same number, so fewer links are a fault. Raises InputError,
+    naming GPUs, if half of them have fewer, or if there are also ``direct`` links.
     """
     most = max(into, default=0)
     short = {gpu: count for gpu, count in enumerate(into) if count < most}
@@ -152,7 +153,7 @@ def collect_links(
 
 
 def count_parts(gpus: int, listed: int, nics: int, **links: int) -> dict[str, int]:
-    """The counts of a picture; of the interfaces that are ``listed`` some are no NICs."""
+    """Return the counts of a picture; some of the ``listed`` interfaces are not NICs."""
     virtual = {"virtual interfaces": listed - nics} if listed > nics else {}
     return {"gpus": gpus, "nics": nics, **virtual, **links}
 
@@ -188,7 +189,7 @@ Way = tuple[Element, ...]
 def find_groupings(
     gpus: Sequence[Way], nics: Sequence[Way], uplink: Callable[[Element], Entry]
 ) -> tuple[GpuGrouping, ...]:
-    """The groupings of GPUs by sockets, then PCIe switches; every path starts with the socket."""
+    """Return groupings of GPUs by sockets, then PCIe switches; paths start with the socket."""
     inside = {id(step) for way in nics for step in way}
     kept: list[GpuGrouping] = []
     for depth in range(max(len(way) for way in gpus)):
@@ -206,7 +207,7 @@ def find_groupings(
 def slowest_private_link(
     gpus: Sequence[Way], slots: Sequence[Element], rate: Callable[[Element], Entry]
 ) -> Entry:
-    """The slowest PCIe link above a GPU that no other GPU uses."""
+    """Return the slowest PCIe link above a GPU that no other GPU uses."""
     users = Counter(id(step) for way in gpus for step in way)
     rates = set()
     for way, slot in zip(gpus, slots, strict=True):
@@ -217,7 +218,7 @@ def slowest_private_link(
 
 
 def find_near_gpus(nic: Way, gpus: Sequence[Way]) -> frozenset[int]:
-    """The GPUs that share a PCIe switch with the NIC."""
+    """Return the GPUs that share a PCIe switch with the NIC."""
     switches = {id(step) for step in nic[1:]}
     return frozenset(
         gpu for gpu, way in enumerate(gpus) if any(id(step) in switches for step in way[1:])

@@ -1,8 +1,8 @@
 """Reads the output of ``rocm-smi --showtopo`` and ``amd-smi topology``, as text or as JSON.
 
-Types and hops report two GPUs of one hive as linked even if others are between them. The pairs with
-a link of their own are known from weights, 15 for every link of the path, and from bandwidths,
-which only such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
+Types and hops report two GPUs of one hive as linked even if other GPUs are between them. Directly
+linked pairs are known from weights, 15 for every link of the path, and from bandwidths, which only
+such pairs have (https://github.com/ROCm/rocm-systems/issues/5763).
 """
 
 from __future__ import annotations
@@ -68,13 +68,16 @@ class RocmTables:
     notes: tuple[str, ...] = ()
 
     def number(self, name: str, first: int, second: int) -> int | None:
-        """A weight or a number of hops; None if the table or the number is missing."""
+        """Return a weight or a number of hops; None if the table or the number is missing."""
         cell = self.printed[name][first][second] if name in self.printed else ""
         return int(cell) if cell.isdigit() else None
 
 
 def read(text: str) -> NodePicture:
-    """The node that a text describes. Raises InputError for an invalid or far too long text."""
+    """Return the node that a text describes.
+
+    Raises InputError for an invalid or far too long text.
+    """
     check_length(text, SOURCE)
     return _picture(parse_tables(text))
 
@@ -109,7 +112,7 @@ def _subject(tables: RocmTables, pair: _Pair) -> str:
 
 
 def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
-    """The pairs in one hive, directly linked or not: by the types, or else by one hop."""
+    """Return the pairs in one hive, directly linked or not: by the types, or else by one hop."""
     types = tables.printed.get("link type")
     if types is not None:
         return [(first, second) for first, second in pairs if types[first][second] == DIRECT]
@@ -117,7 +120,7 @@ def _find_xgmi_pairs(tables: RocmTables, pairs: list[_Pair]) -> list[_Pair]:
 
 
 def _claims(tables: RocmTables, hive: list[_Pair]) -> Iterator[Claim]:
-    """Each table's claims on which pairs are linked; types and hops yield to the others."""
+    """Yield each table's claims on which pairs are linked; types and hops yield to the others."""
     weights = {pair: tables.number("weight", *pair) for pair in hive}
     least = min((weight for weight in weights.values() if weight is not None), default=0)
     rates = tables.printed.get("numa bw")
@@ -144,7 +147,7 @@ def _claims(tables: RocmTables, hive: list[_Pair]) -> Iterator[Claim]:
 
 
 def _claims_of_hops(tables: RocmTables, others: Set[_Pair]) -> Iterator[Claim]:
-    """One hop is xGMI by the tools' manuals, so it contradicts another type of link."""
+    """Yield claims of hops: one hop means xGMI by the tools' manuals, and excludes other links."""
     for pair in sorted(others):
         if "link type" in tables.printed and tables.number("hops", *pair) == 1:
             cell = tables.printed["link type"][pair[0]][pair[1]]
@@ -154,7 +157,7 @@ def _claims_of_hops(tables: RocmTables, others: Set[_Pair]) -> Iterator[Claim]:
 
 
 def _groups(tables: RocmTables, pairs: list[_Pair]) -> tuple[GpuGrouping, ...]:
-    """Groups of GPUs that are nearer to each other, by the weights of their links."""
+    """Return groups of GPUs that are nearer to each other, by the weights of their links."""
     known = {pair: n for pair in pairs if (n := tables.number("weight", *pair)) is not None}
     if len(set(known.values())) != 2:
         return ()
@@ -164,7 +167,10 @@ def _groups(tables: RocmTables, pairs: list[_Pair]) -> tuple[GpuGrouping, ...]:
 
 
 def parse_tables(text: str) -> RocmTables:
-    """The tables of a text. Raises InputError if none is usable, or if there are several nodes."""
+    """Return the tables of a text.
+
+    Raises InputError if none is usable, or if there are several nodes.
+    """
     tables = _parse_json(text) if text.lstrip().startswith(("[", "{")) else _parse_text(text)
     return _select_usable(tables)
 
@@ -200,7 +206,7 @@ def _note_left_out(name: str, error: InputError) -> str:
 
 
 def _table(lines: Sequence[str], start: int) -> tuple[tuple[str, ...], Table]:
-    """The GPUs in the row under a heading, and the cells below. Raises InputError."""
+    """Return the GPUs in the row under a heading, and the cells below. Raises InputError."""
     header = tuple(lines[start].split()) if start < len(lines) else ()
     if not header or not all(_GPU.fullmatch(word) for word in header):
         raise InputError(f"no row of GPU0, GPU1, ... in line {start + 1}")
@@ -259,7 +265,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _select_usable(tables: RocmTables) -> RocmTables:
-    """The tables whose cells are valid, and the same both ways.
+    """Return the tables whose cells are valid, and the same both ways.
 
     Raises InputError if no remaining table says which GPUs are linked.
     """

@@ -43,7 +43,7 @@ SPEED_NOTE = "LinkSpeed is not taken: Slurm does not use it, and it has no unit.
 
 
 def sizes_note(sizes: str) -> str:
-    """A note on why Slurm's block sizes are no levels."""
+    """Return a note on why Slurm's block sizes are no levels."""
     return f"BlockSizes {sizes} are the sizes that Slurm plans with; they say nothing of links."
 
 
@@ -56,7 +56,10 @@ class ConfLine:
 
 
 def parse_lines(text: str) -> Iterator[ConfLine]:
-    """The settings of a topology.conf. Raises InputError for an invalid line, and for too many."""
+    """Yield the settings of a topology.conf.
+
+    Raises InputError for an invalid line, and for too many.
+    """
     check_lines(text, _MOST_LINES)
     pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -154,13 +157,13 @@ def _switch(name: str, values: Mapping[str, str], names: HostlistExpander) -> Sw
 
 
 def hosts_of(text: str | None, names: HostlistExpander) -> tuple[str, ...]:
-    """The names of a hostlist; none for the words that Slurm and its tools write for none."""
+    """Return the names of a hostlist; none for the words by which Slurm's tools denote none."""
     return () if text is None or text.strip().lower() in _NOTHING else names.of(text)
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A block or ring of nodes. One without nodes is only a placeholder."""
+    """A block or ring of nodes. A group without nodes is only a placeholder."""
 
     name: str
     nodes: tuple[str, ...]
@@ -178,9 +181,9 @@ class Torus:
 class SlurmLayout:
     """Switches, blocks, rings or tori, as written; at least one of them is present.
 
-    ``below``: for switches whose line lists nodes beside the switches below it (``scontrol show
-    topology``), the number of nodes and of the line. ``counted``: the same for blocks whose nodes a
-    comment counts.
+    ``below`` has, for switches whose line lists both nodes and the switches below it (``scontrol
+    show topology``), the number of nodes and of the line. ``counted`` has the same for blocks whose
+    nodes a comment counts.
     """
 
     switches: tuple[Switch, ...] = ()
@@ -193,7 +196,7 @@ class SlurmLayout:
 
 
 def counted(text: str, blocks: Sequence[NodeGroup]) -> Mapping[str, tuple[int, int]]:
-    """Nodes per block by the comments of Azure's azslurm, which numbers blocks from 1 in order.
+    """Return nodes per block by comments of Azure's azslurm, which numbers blocks from 1 on.
 
     As of https://github.com/Azure/cyclecloud-slurm/pull/399, in both languages.
     """
@@ -205,7 +208,7 @@ def counted(text: str, blocks: Sequence[NodeGroup]) -> Mapping[str, tuple[int, i
 
 
 def parse_topology_yaml(text: str) -> SlurmLayout:
-    """The topology that the cluster uses, with a note of the others.
+    """Return the topology that the cluster uses, with a note of the others.
 
     The keys are those of Slurm's manual page topology.yaml(5). Rings and tori came with Slurm
     26.05: the keys of their entries are known (``nodes``, ``dims``, ``regions``), and any key is
@@ -296,12 +299,12 @@ def _group(entry: dict[str, Any], key: str, names: HostlistExpander) -> NodeGrou
 
 
 def _hosts(value: Any, subject: str, names: HostlistExpander) -> tuple[str, ...]:
-    """The names of one hostlist or of a list of them; none if the value is missing."""
+    """Return the names of one hostlist or of a list of them; none if the value is missing."""
     return hosts_of(_text(value, subject), names) if value else ()
 
 
 def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
-    """A torus that its nodes fill, as Slurm requires; the first is at 0, 0, 0, x runs fastest."""
+    """Return a torus filled by its nodes, as Slurm requires: from 0, 0, 0 on, x fastest."""
     name = next((str(v) for k, v in entry.items() if k in ("torus", "torus3d", "name")), "torus")
     dims = require_mapping(entry.get("dims"), "dims")
     x, y, z = (_number(dims.get(axis), f"dims, {axis}") for axis in "xyz")
@@ -321,7 +324,7 @@ def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
 
 
 def _entries_of_section(section: Any, subject: str) -> list[dict[str, Any]]:
-    """The entries of a section: its only list, under any key, or the section itself."""
+    """Return the entries of a section: its only list, under any key, or the section itself."""
     if isinstance(section, dict):
         lists = [
             value
@@ -341,7 +344,7 @@ def _entries(value: Any, subject: str) -> list[dict[str, Any]]:
 
 
 def _text(value: Any, subject: str) -> str:
-    """A text, or a list of texts as one hostlist."""
+    """Return a text, or a list of texts as one hostlist."""
     if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
         return ",".join(value)
     if not isinstance(value, str) or not value:

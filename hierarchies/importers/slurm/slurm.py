@@ -40,9 +40,9 @@ _NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or ri
 
 
 def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
-    """The draft of a cluster from Slurm's file; a topology.yaml wins over a topology.conf.
+    """Return the draft of a cluster from Slurm's file; topology.yaml overrides topology.conf.
 
-    It has no bandwidths, as Slurm knows none. Raises InputError, naming the file.
+    It has no bandwidths, because Slurm's files have none. Raises InputError, naming the file.
     """
     name, text = _select_file(files)
     ignored = [other for other in files if other != name] if _is_yaml(name, text) else []
@@ -68,7 +68,7 @@ def check_beginning(files: Mapping[str, str]) -> None:
 
 
 def _select_file(files: Mapping[str, str]) -> tuple[str, str]:
-    """The name and text of the file to use. Raises InputError if there are several."""
+    """Return the name and text of the file to use. Raises InputError if there are several."""
     candidates = {name: text for name, text in files.items() if _is_yaml(name, text)} or files
     if len(candidates) > 1:
         raise InputError(
@@ -98,7 +98,7 @@ def _draft(layout: SlurmLayout, options: ImportOptions) -> Draft:
 
 
 def _drop_empty_groups(layout: SlurmLayout) -> SlurmLayout:
-    """The layout without blocks and rings that have no nodes, which a note names."""
+    """Return the layout without blocks and rings that have no nodes, which a note names."""
     empty = [group.name for group in (*layout.blocks, *layout.rings) if not group.nodes]
     if not empty:
         return layout
@@ -131,7 +131,7 @@ def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
 
 
 def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
-    """The nodes below a switch, claimed by its own line and by the leaf switches."""
+    """Yield the nodes below a switch, claimed by its own line and by the leaf switches."""
     totals = Counter(name for host in tiers.hosts for name in {*host.path})
     for name, (count, line) in layout.below.items():
         place = "the lines of leaf switches"
@@ -140,7 +140,7 @@ def _nodes_below(layout: SlurmLayout, tiers: Tiers) -> Iterator[Claim]:
 
 
 def _counted(layout: SlurmLayout) -> Iterator[Claim]:
-    """The nodes of a block, claimed by a comment and by the block's list."""
+    """Yield the nodes of a block, claimed by a comment and by the block's list."""
     lengths = {block.name: len({*block.nodes}) for block in layout.blocks}
     for name, (count, line) in layout.counted.items():
         yield exact_claim("nodes", f"block {name}", "its list", lengths.get(name, 0))
@@ -150,7 +150,7 @@ def _counted(layout: SlurmLayout) -> Iterator[Claim]:
 def _groups(
     groups: Sequence[NodeGroup], kind: str, layout: SlurmLayout, options: ImportOptions
 ) -> Draft:
-    """The draft of blocks, which may be racks, or of rings of nodes."""
+    """Return the draft of blocks, which may be racks, or of rings of nodes."""
     twice = [name for name, count in Counter(g.name for g in groups).items() if count > 1]
     if twice:
         raise InputError(f"{kind}s given twice: {shorten_list(twice)}")

@@ -1,7 +1,7 @@
-"""What every verb answers, as pydantic models: made from what was found, written, read back.
+"""The answers of all verbs as pydantic models: built from results, written, and read back.
 
-``docs/json.md`` says in words what the keys mean, ``docs/replies.schema.json`` is their schema. One
-model spells an answer, writes it and reads it back, so that no two places can disagree on a key.
+``docs/json.md`` explains the keys, ``docs/replies.schema.json`` is their schema. The same model
+builds an answer, writes it and reads it back, so that no two places can disagree about a key.
 Units are in the keys' names: ``seconds``, ``bytes``, ``bandwidth_GB_per_s``.
 
 >>> from synth.ask.table import judge

@@ -1,4 +1,4 @@
-"""Answers about machines with something missing or slower."""
+"""Answers about machines with missing or slower parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers given back: ``emit --from answer.json`` reads what ``top`` or ``plan`` printed before.
+"""Earlier answers as input: ``emit --from answer.json`` reads the output of ``top`` or ``plan``.
 
-Such a file holds all it takes to hand a program out; only the keys that are needed are read.
+Such a file contains everything that emitting a program needs. Only the necessary keys are read.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class UnevenRanking(BaseModel):
 
 @dataclass(frozen=True)
 class AnswerStripe:
-    """One stripe of an answer: its program, its bytes of the payload, and in how many segments."""
+    """One stripe of an answer: its program, its bytes of the payload, its segments."""
 
     program: str
     size_bytes: int
@@ -254,9 +254,9 @@ _HINT = "give what 'collsynth top --json' or 'collsynth plan --json' printed"
 
 
 def read_plan_entries(given: Mapping[str, Any]) -> dict[str, EarlierAnswer]:
-    """The answers to all entries of a plan, by their names.
+    """Return the answers to all entries of a plan, by name.
 
-    Raises InputError for JSON that is no plan, and for a name that two entries have.
+    Raises InputError for JSON that is not a plan, and for entries with the same name.
     """
     if "entries" not in given:
         raise InputError(
@@ -277,11 +277,11 @@ def read_answer(
     placement: Matrix | None = None,
     size_bytes: int | None = None,
 ) -> EarlierAnswer:
-    """The answer of a rank, in a ranking or among the entries of a plan; of a range, of a size.
+    """Return the answer of a rank in a ranking or plan, or of a size in a range of sizes.
 
-    ``placement`` chooses where several answers of a ranking have that rank.
+    ``placement`` selects an answer if several answers of a ranking have that rank.
 
-    Raises InputError for JSON that is none of them, and for a rank or a size it does not have.
+    Raises InputError for other JSON, and for a rank or a size that it does not have.
     """
     if "entries" in given:
         plan = _read(_JsonPlan, given, _HINT)

@@ -1,4 +1,4 @@
-"""What answers say of machines: levels and links, what is missing, what was measured."""
+"""The parts of answers about machines: levels and links, missing parts, measurements."""
 
 from __future__ import annotations
 

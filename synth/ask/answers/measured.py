@@ -1,4 +1,4 @@
-"""What the verbs answer that look at what was measured."""
+"""The answers of the verbs that evaluate measurements."""
 
 from __future__ import annotations
 

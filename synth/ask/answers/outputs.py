@@ -1,4 +1,4 @@
-"""What the verbs answer that hand programs out: as files for runtimes, or run here."""
+"""The answers of the verbs that emit programs as files for runtimes, or run them here."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class RunReply(ReplyModel):
 
 
 def groups_document(handed: PricedGroupProgram, op: ReductionKind = ReductionKind.SUM) -> Json:
-    """The program as data: steps over groups of ranks, which chunks each keeps, device ids."""
+    """Return the program as data: steps over groups of ranks, chunks of each rank, device ids."""
     return {
         "format": GROUPS_FORMAT,
         "version": GROUPS_VERSION,
@@ -208,9 +208,9 @@ def groups_document(handed: PricedGroupProgram, op: ReductionKind = ReductionKin
 
 
 def padded_bytes(source: EmitSource, seen: TrialResult) -> int:
-    """The payload's bytes with padding: each stripe's slice is padded to whole pieces.
+    """Return the payload's bytes with padding: each stripe's slice is padded to whole pieces.
 
-    Where the goal is in pieces, as an all-gather's is, each of them is sliced and padded by itself.
+    If the goal has pieces, as for an all-gather, each piece is sliced and padded separately.
     """
     schedules = source.schedules
     each = source.schedule.pieces if source.schedule.goal.in_pieces else 1

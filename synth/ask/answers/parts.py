@@ -1,4 +1,4 @@
-"""What answers have in common: numbers, prices, proofs, files."""
+"""The common parts of answers: numbers, prices, proofs, files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
 
 
 def to_json(answer: BaseModel) -> Json:
-    """The JSON of an answer: keys in the order of the model, those that were not given left out."""
+    """Return the JSON of an answer: keys in the order of the model, without keys never set."""
     return answer.model_dump(mode="json", exclude_unset=True)
 
 
@@ -95,7 +95,7 @@ def _drop_default(schema: Json) -> None:
 
 
 def optional_key(description: str, default: Any = None) -> Any:
-    """A key that may be left out; the default is no value it ever has, or null."""
+    """Return a key that may be omitted; the default is a value that it never has, or null."""
     return Field(default=default, description=description, json_schema_extra=_drop_default)
 
 
@@ -292,7 +292,7 @@ class DefaultsPart(OrderedPart):
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:
-    """The runtime's choices as the keys of ``DefaultsPart``: all seconds, and the chosen one."""
+    """Return the runtime's choices as the keys of ``DefaultsPart``: all seconds, the default."""
     chosen = DefaultChoice.like(
         found,
         name=found.chosen,
@@ -374,7 +374,7 @@ OneFile = Annotated[list[TextFile], Field(min_length=1, max_length=1)]
 
 
 def discriminate_by(*keys: str) -> Callable[[Any], str]:
-    """A discriminator for unions: the first of ``keys`` that an answer has, "" if it has none."""
+    """Return a discriminator for unions: the first of ``keys`` in an answer, or ""."""
 
     def first(given: Any) -> str:
         has = type(given).model_fields if isinstance(given, BaseModel) else given

@@ -1,4 +1,4 @@
-"""What the verbs answer that plan: one collective, a range of sizes, a whole job."""
+"""The answers of the verbs that plan a collective, a range of sizes, or a whole job."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class CollectiveReply(ReplyModel):
 
 
 def _request_keys(system: System, request: planned.Request) -> Json:
-    """What of a question rankings and sweeps repeat, but for its bytes."""
+    """Return the keys of a question that rankings and sweeps repeat, except its bytes."""
     return {
         "system": system,
         "request": request.goal,

@@ -1,7 +1,7 @@
-"""How a part of an answer is made: its keys are attributes of the domain, spelled as JSON.
+"""The construction of parts of answers: their keys are attributes of the domain, in JSON.
 
-A key that has the name of an attribute needs no line of code: lists, pairs and parts inside are
-made by the types of the keys, and a type says by ``KeySpelling`` how its values are written.
+A key with the name of an attribute needs no code. The types of keys determine how lists, pairs and
+inner parts are built, and a type states with ``KeySpelling`` how its values are written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OTHER_WORDS: Mapping[str, Sequence[str]] = {
     "interval_seconds": ("interval",),
     "baseline_interval_seconds": ("baseline_interval",),
 }
-"""Keys of answers that attributes of the domain spell otherwise."""
+"""Keys of answers whose attributes in the domain have other names."""
 
 
 class AnswerPart(schema.DocumentPart):
@@ -42,10 +42,10 @@ class AnswerPart(schema.DocumentPart):
 
     @classmethod
     def like(cls, *values: object, **others: Any) -> Self:
-        """A part whose keys are the attributes of their names, each as JSON spells it.
+        """Return a part whose keys are the attributes of the same names, in JSON.
 
-        Of several values the first that has the attribute; an item of several numbers or words is
-        taken in the order of the keys. ``others`` has what is computed, or called otherwise.
+        The first of several values that has the attribute is used; an item of several numbers or
+        words is taken in the order of the keys. ``others`` has keys that are computed or renamed.
         """
         for key, spell in _spellings(cls).items():
             value = others[key] if key in others else _attribute(key, values)
@@ -55,7 +55,7 @@ class AnswerPart(schema.DocumentPart):
 
 
 def _attribute(key: str, values: Sequence[object]) -> Any:
-    """The attribute of that name, or of another word for it; ... if no value has it."""
+    """Return the attribute of a name or its synonym; ``...`` if no value has it."""
     for name in (key, *_OTHER_WORDS.get(key, ())):
         for value in values:
             if (found := getattr(value, name, ...)) is not ...:
@@ -65,14 +65,14 @@ def _attribute(key: str, values: Sequence[object]) -> Any:
 
 @cache
 def _spellings(part: type[AnswerPart]) -> Mapping[str, Callable[[Any], Any]]:
-    """By key of a part: how a value of the domain is spelled in it."""
+    """Return the functions that spell values of the domain, by key of a part."""
     return {
         key: _spelling(field.annotation, field.metadata) for key, field in part.model_fields.items()
     }
 
 
 def _spelling(kind: Any, marks: Sequence[object] = ()) -> Callable[[Any], Any]:
-    """How a value of the domain is spelled in a key of a type with these marks."""
+    """Return the function that spells a value of the domain in a key with these marks."""
     for mark in marks:
         if isinstance(mark, KeySpelling):
             return mark.spell
@@ -99,7 +99,7 @@ def _spell_items(spell: Callable[[Any], Any], values: Any) -> list[Any]:
 
 
 def _make_part(part: type[AnswerPart], value: Any) -> AnswerPart:
-    """A part of one value, by its own rule if it has one; of a tuple, key by key."""
+    """Return a part of one value, by the part's own rule if it has any; of a tuple, key by key."""
     if isinstance(value, AnswerPart):
         return value
     if type(value) is tuple:

@@ -1,8 +1,8 @@
-"""Which question it was, and which code answered it: the key that an answer is kept under.
+"""The key of a stored answer, which identifies the question and the code that answered it.
 
 Two spellings of one question have the same key: ``1GiB`` finds the answer to 1073741824. When the
-code that answers changes, so do all keys: an answer of older code is not found. Code that only
-draws tables does not count, as it changes no answer.
+code that answers changes, all keys change, so an answer of older code is not found. Code that only
+draws tables is excluded, because it changes no answer.
 
 >>> from synth.ask.identity.canonical import key_of
 >>> from synth.ask.questions.question import parse_question

@@ -1,4 +1,4 @@
-"""One spelling for every question, and the key that its answer is kept under."""
+"""The canonical spelling of every question, and the key of its stored answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from synth.ask.questions.question import Question
 
 
 def canonical_text(verb: str, question: Question) -> str:
-    """The question with every default written out, in the order of the model: JSON in ASCII.
+    """Return the question with all defaults, in the order of the model, as JSON in ASCII.
 
     Two spellings of one question (``1GiB`` and ``1073741824``) are the same text. Axes keep the
     order they were given in, as it is that of the rows of placements.
@@ -20,10 +20,10 @@ def canonical_text(verb: str, question: Question) -> str:
 
 
 def key_of(verb: str, question: Question) -> str:
-    """The key of a question's answer: 64 hex digits of the question and the code that answers."""
+    """Return the key of an answer: 64 hex digits of the question and the code that answers it."""
     return key_of_text(canonical_text(verb, question))
 
 
 def key_of_text(text: str) -> str:
-    """The same key, from the text that ``canonical_text`` makes of a question."""
+    """Return the same key, from the ``canonical_text`` of a question."""
     return sha256(f"{edition()}\n{text}".encode()).hexdigest()

@@ -1,11 +1,12 @@
-"""Which code answers: the version, and a digest of the sources that decide answers.
+"""The edition of the code that answers: the version, and a digest of the relevant sources.
 
-A kept answer may be given again only by the code that made it. The version alone does not identify
-that code, as a checkout changes between versions. A digest of all sources would change too often:
-how a table is drawn, or a page served, changes no answer.
+A stored answer may be returned only by the code that computed it. The version alone does not
+identify that code, as a checkout changes between versions. A digest of all sources would change too
+often: code that draws a table or serves a page changes no answer.
 
-So the digest covers the module that carries questions out, every module of ours that it reaches by
-imports, and the data files in their packages. Following the imports needs no list to keep up.
+Therefore the digest covers the module that answers questions, all modules of this project that it
+imports directly or indirectly, and the data files in their packages. Following the imports avoids a
+list that must be maintained.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 @cache
 def edition() -> str:
-    """The version and the first 12 hex digits of the digest, as in ``0.1.0+3f5c0a9d2b71``."""
+    """Return the version and 12 hex digits of the digest, as in ``0.1.0+3f5c0a9d2b71``."""
     digest = sha256()
     for name, content in sorted(sources(carry_out.__module__).items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -43,7 +44,7 @@ def edition() -> str:
 
 
 def sources(module: str) -> dict[str, bytes]:
-    """The contents by path: a module, all of ours it reaches by imports, their packages' data."""
+    """Return contents by path: a module, own modules that it imports, and their packages' data."""
     there = {
         path: file for ours in _PACKAGES for path, file in _walk_files(resources.files(ours), ours)
     }
@@ -64,7 +65,7 @@ def sources(module: str) -> dict[str, bytes]:
 
 
 def _walk_files(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
-    """The files in and below a folder, by their paths."""
+    """Yield the files in and below a folder, by their paths."""
     for entry in folder.iterdir():
         path = f"{place}/{entry.name}"
         if entry.name.endswith((".py", *_DATA)):
@@ -74,7 +75,7 @@ def _walk_files(folder: Traversable, place: str) -> Iterator[tuple[str, Traversa
 
 
 def _package(path: str, there: Container[str]) -> str:
-    """The ``__init__.py`` of the innermost package around a file, as of ``a/b.toml`` in ``a``."""
+    """Return the ``__init__.py`` of a file's innermost package: ``a`` for ``a/b.toml``."""
     while path:
         path = path.rpartition("/")[0]
         if f"{path}/__init__.py" in there:
@@ -83,7 +84,7 @@ def _package(path: str, there: Container[str]) -> str:
 
 
 def _find_imports(source: bytes) -> Iterator[str]:
-    """Our modules a source may import: of ``from a.b import c`` ``a``, ``a.b`` and ``a.b.c``."""
+    """Return own modules that a source may import: ``from a.b import c`` gives a, a.b, a.b.c."""
     for module, bracketed, plain, several in _IMPORT.findall(source):
         names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
         if module:

@@ -1,7 +1,7 @@
-"""What may be asked: the models of questions, and the flags, forms and bounds that come of them.
+"""The models of questions, and the flags, forms and limits derived from them.
 
-A question is a pydantic model. A field says once how it is typed on a command line, what bounds it
-in the service and what its flag is called; ``--bytes 1KiB`` and JSON's ``1024`` are one value.
+A question is a pydantic model. A field defines its notation on the command line, its limit in the
+service and its flag in one place; ``--bytes 1KiB`` and JSON's ``1024`` are the same value.
 
 >>> from synth.ask.questions.notations import size_in_bytes
 >>> size_in_bytes("1KiB"), size_in_bytes(1024)

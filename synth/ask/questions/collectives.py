@@ -1,7 +1,8 @@
-"""Several collectives of one training step in a question: what each is, and the job they make.
+"""Several collectives of one training step in a question, and the job that they form.
 
-One collective cannot choose a placement, as it says nothing of what other axes send. So a question
-may hold all that matters: gradients over ``data`` once, activations over ``model`` 160 times.
+A single collective cannot determine a placement, because it lacks the communication of other axes.
+Therefore a question may contain all that matter: gradients over ``data`` once, activations over
+``model`` 160 times.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ Collectives = Annotated[
 def job_of_collectives(
     axes: Mapping[str, int], collectives: Sequence[CollectiveRequest]
 ) -> Workload:
-    """The job of these collectives. Raises InputError for what no job may be."""
+    """Return the job of these collectives. Raises InputError for what no job may be."""
     return job_of(
         axes,
         [
@@ -82,5 +83,5 @@ def job_of_collectives(
 
 
 def _plain_number(number: float) -> int | float:
-    """A whole number without a point, so that it is spelled as one."""
+    """Return a whole number without a point, so that it is spelled as one."""
     return int(number) if float(number).is_integer() else number

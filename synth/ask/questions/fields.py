@@ -1,8 +1,8 @@
-"""The marks on a field of a question: how a user types it, and what a service limits about it.
+"""The marks on a field of a question: its notation for users, and its limit in a service.
 
-``k: Annotated[int, Limited.K, Flag("Number of answers", spelled="-k")] = 10`` is all there is to
-``-k``: commands, forms and documents are made from it, and a service limits it. This module loads
-no other package, so that help and forms can be shown before anything that answers is loaded.
+``k: Annotated[int, Limited.K, Flag("Number of answers", spelled="-k")] = 10`` defines ``-k``
+completely: commands, forms and documents are generated from it, and a service limits it. This
+module loads no other package, so that help and forms can be shown before slower modules are loaded.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Flag:
         return self.spelled.startswith("--no-")
 
     def written(self, value: Any) -> Any:
-        """A value of the field as one would type it."""
+        """Return a value of the field as one would type it."""
         if self.notation is not None:
             return self.notation.write(value)
         return value.value if isinstance(value, Enum) else value
@@ -136,7 +136,7 @@ class Flag:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """What a schema says of the field."""
+        """Return what a schema says of the field."""
         off = f"If not: {self.what[0].lower()}{self.what[1:]}"
         return handler(schema) | {"description": _sentence(off if self.turns_off else self.what)}
 
@@ -188,7 +188,7 @@ class FlagEntry:
 
 
 def flag_of(question: type[BaseModel], name: str) -> Flag | None:
-    """The flag of a field, merged where it has several; None if it has none."""
+    """Return the flag of a field, merged where it has several; None if it has none."""
     field = question.model_fields[name]
     flags = [mark for mark in field.metadata if isinstance(mark, Flag)]
     if not flags:
@@ -198,8 +198,9 @@ def flag_of(question: type[BaseModel], name: str) -> Flag | None:
 
 
 def flags_of(question: type[BaseModel]) -> list[FlagEntry]:
-    """The flags of a question: arguments first, then required ones, then its own before inherited
-    ones.
+    """Return the flags of a question, in order.
+
+    Arguments come first, then required flags, then the question's own, then inherited flags.
     """
     kin = {name: age for age, base in enumerate(question.__mro__) for name in get_annotations(base)}
     flags = {name: flag_of(question, name) for name in question.model_fields}
@@ -218,7 +219,7 @@ def flags_of(question: type[BaseModel]) -> list[FlagEntry]:
 
 
 def lists_of(question: type[BaseModel]) -> dict[str, ItemFlags]:
-    """The lists of a question whose items are given one after the other."""
+    """Return the lists of a question whose items are given one after the other."""
     return {
         name: mark
         for name, field in question.model_fields.items()
@@ -246,7 +247,7 @@ def _flag_entry(question: type[BaseModel], name: str, flag: Flag) -> FlagEntry:
 
 
 def _default_value(field: FieldInfo, flag: Flag) -> Any:
-    """The default of a field, as one would type it; None if it is empty."""
+    """Return the default of a field as a user types it; None if it is empty."""
     usual = field.get_default(call_default_factory=True)
     if usual is None or usual in ([], {}):
         return None
@@ -265,7 +266,7 @@ _KINDS: Mapping[Any, FlagKind] = {
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type inside ``Annotated`` and ``| None``: of ``Annotated[int, ...] | None`` it is int."""
+    """Return the type inside ``Annotated`` and ``| None``: int for ``Annotated[int, 1] | None``."""
     if get_origin(annotation) is Annotated:
         return _plain_type(get_args(annotation)[0])
     parts = [part for part in get_args(annotation) if part is not NoneType]
@@ -273,14 +274,15 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def marks_of(question: type[BaseModel]) -> set[CostLimit]:
-    """All ``CostLimit`` marks of a question's fields."""
+    """Return all ``CostLimit`` marks of a question's fields."""
     marks = (mark for field in question.model_fields.values() for mark in field.metadata)
     return {mark for mark in marks if isinstance(mark, CostLimit)}
 
 
 def limited_fields(question: BaseModel) -> Iterator[tuple[CostLimit, str, Any]]:
-    """The ``CostLimit`` fields that a question fills, each with its key and value; those that are
-    cheap to check come first.
+    """Yield the ``CostLimit`` fields that a question fills, each with its key and value.
+
+    Fields that are cheap to check come first.
     """
     found = [
         (mark, field.alias or name, getattr(question, name))

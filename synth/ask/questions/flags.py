@@ -1,7 +1,7 @@
-"""The flags that several verbs have: what each asks for, how it is typed, what bounds it.
+"""The flags that several verbs share: their meaning, notation and limits.
 
-``--bytes``, ``--segments`` and ``--no-stripes`` mean the same in every verb. So each stands here
-once, as the type of the field that it fills; a flag of one verb only stands in its question.
+``--bytes``, ``--segments`` and ``--no-stripes`` mean the same in every verb. Therefore each is
+defined here once, as the type of its field. A flag of a single verb is defined in its question.
 """
 
 from __future__ import annotations

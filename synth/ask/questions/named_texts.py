@@ -1,7 +1,7 @@
-"""Machines and jobs in a question: the name of a shipped one, or a named text that describes one.
+"""Machines and jobs in a question: the name of a shipped description, or a named text.
 
-No verb reads a file. A question holds all that its answer depends on, so that it is the same
-question on every machine, and no caller's text can make this one read its disk.
+No verb reads a file. A question contains everything on which its answer depends, so that it is the
+same question on every machine, and no caller's text can cause reads from this machine's disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NamedText(BaseModel):
 
 
 def _parse_content(value: object) -> object:
-    """A name or a named text, chosen by type, so that an error is about the one that was meant."""
+    """Return a name or a named text, chosen by type, so that errors refer to the intended form."""
     if isinstance(value, NamedText) or (isinstance(value, str) and len(value) <= LONGEST_NAME):
         return value
     if not isinstance(value, dict):
@@ -59,7 +59,7 @@ def is_short(*texts: str) -> bool:
 
 
 def system_of(given: str | NamedText) -> System:
-    """A known machine by its name or ``name:N``, or the one that a text describes.
+    """Return a known machine by its name or ``name:N``, or the one that a text describes.
 
     Raises InputError for a name that is not in the catalogue, even if a file is called so, and
     for what is wrong in the text.
@@ -70,7 +70,10 @@ def system_of(given: str | NamedText) -> System:
 
 
 def job_of(given: str | NamedText) -> Workload:
-    """A shipped job by its name, or the one that a text describes. Raises InputError likewise."""
+    """Return a shipped job by its name, or the one that a text describes.
+
+    Raises InputError likewise.
+    """
     if isinstance(given, NamedText):
         return read_job(given.text, where=given.name)
     return load_shipped_job(given, _A_TEXT)

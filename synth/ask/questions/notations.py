@@ -1,7 +1,7 @@
-"""How one types what a question holds: ``data=8,model=4``, ``2,8``, ``node3=0.5``, ``1KiB..4GiB``.
+"""The notations of values in questions: ``data=8,model=4``, ``2,8``, ``node3=0.5``, ``1KiB..4GiB``.
 
-The command line and the page's form both read typed words here: the same word gives the same
-question, and a mistake gets the same error.
+The command line and the page's forms both parse text here: the same text gives the same question,
+and a mistake the same error.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def size_in_bytes(text: str | int, otherwise: str = "") -> int:
 
 
 def size_text(size: int) -> str:
-    """A size in the largest unit it is a whole number of: ``size_in_bytes`` reads it back."""
+    """Return a size in the largest unit that divides it; ``size_in_bytes`` reads it back."""
     unit = next((unit for unit in _WRITTEN_UNITS if size % _UNITS[unit] == 0), "")
     return f"{size // _UNITS[unit]}{unit}"
 
 
 def sizes_text(sizes: int | Sequence[int]) -> str:
-    """A size, or a range of sizes by both of its ends."""
+    """Return a size, or a range of sizes by both of its ends."""
     return "..".join(map(size_text, [sizes] if isinstance(sizes, int) else sizes))
 
 
@@ -144,7 +144,7 @@ def _parse_matrix(text: str) -> Any:
 
 
 def number_notation(wrong: str, hint: str) -> Notation:
-    """A notation of numbers, as in ``2,8``; for anything else an error says ``wrong``."""
+    """Return a notation of numbers, as in ``2,8``; for anything else an error says ``wrong``."""
 
     def read(text: str) -> list[int]:
         items = _strip_items(text.split(","))

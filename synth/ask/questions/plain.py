@@ -1,7 +1,7 @@
-"""Which JSON any question may hold: only what can be written down again unchanged.
+"""The JSON that questions may contain: only values that can be written again unchanged.
 
-JSON as Python reads it has more than that: halves of surrogate pairs, NaN, numbers of thousands of
-digits, brackets in brackets. Each of them breaks something far from where it came in.
+Python's JSON parser accepts more: halves of surrogate pairs, NaN, numbers of thousands of digits,
+deep nesting. Each of these causes errors far from its origin.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 120, 120, 60
 
 
 def show_value(value: object) -> str:
-    """A value as it is shown in an error: the whole of it if it is short."""
+    """Returns a value as errors show it: in full if it is short."""
     return _SHORT.repr(value)
 
 
 def shorten_value(value: Any) -> Any:
-    """The same with the first few members of whatever has many."""
+    """Returns a value with only the first few members of long containers."""
     if isinstance(value, dict):
         return {key: shorten_value(part) for key, part in islice(value.items(), _FEW)}
     if isinstance(value, list):
@@ -81,13 +81,13 @@ def _check_text(text: str) -> None:
 
 
 def place_of(keys: tuple[object, ...]) -> str:
-    """The keys that lead to a value, joined by dots: ``levels.0.name``."""
+    """Returns the keys that lead to a value, joined by dots: ``levels.0.name``."""
     parts = [str(key)[:80] for key in keys]
     return ".".join(part if part.isprintable() else repr(part) for part in parts)
 
 
 def input_error_of(error: ValidationError, given: object) -> InputError:
-    """The first thing that pydantic found in what was given, in our words, at its key."""
+    """Returns pydantic's first error about an input, in our words, with its key."""
     found = error.errors(include_url=False)[0]
     place = place_of(tuple(_keys(found["loc"], given, lacks=found["type"] == "missing")))
     own = found.get("ctx", {}).get("error")
@@ -99,7 +99,7 @@ def input_error_of(error: ValidationError, given: object) -> InputError:
 
 
 def _keys(loc: tuple[int | str, ...], given: Any, *, lacks: bool) -> Iterator[int | str]:
-    """The keys that lead to a value, which is one that it ``lacks`` or is given.
+    """Yields the keys that lead to a value, which is one that it ``lacks`` or is given.
 
     Pydantic names validators of its own among them, as those of unions.
     """

@@ -1,4 +1,4 @@
-"""What questions have in common, whatever they ask; checked before any work is done."""
+"""The common parts of all questions, which are checked before any work is done."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ class FaultyQuestion(Question):
     ] = Field(default_factory=dict, max_length=MOST_EXCEPTIONS)
 
     def changed(self, system: System) -> System:
-        """The system with those faults. Raises InputError, naming the flag, for impossible ones."""
+        """Returns the system with those faults.
+
+        Raises InputError, naming the flag, for impossible ones.
+        """
         found: list[Fault] = []
         given = [(name, 0.0, "--without") for name in self.without]
         given += [(name, share, "--slow") for name, share in self.slow.items()]
@@ -126,7 +129,7 @@ class MachineQuestion(FaultyQuestion, PricedQuestion):
     system: Machine
 
     def machine(self) -> System:
-        """The system with its faults. Raises InputError for impossible ones."""
+        """Returns the system with its faults. Raises InputError for impossible ones."""
         return self.priced(self.changed(system_of(self.system)))
 
 
@@ -136,12 +139,15 @@ def axes_of(axes: dict[str, int]) -> tuple[Axis, ...]:
 
 
 def matrix_of(matrix: Matrix) -> tuple[tuple[int, ...], ...]:
-    """A parallelism matrix as it came in JSON, frozen."""
+    """Returns a parallelism matrix as it came in JSON, frozen."""
     return tuple(tuple(row) for row in matrix)
 
 
 def segment_counts(segments: int | str) -> tuple[int, ...]:
-    """The numbers of segments to choose from. One is always among them: it may be the best."""
+    """Returns the numbers of segments to choose from.
+
+    One is always among them: it may be the best.
+    """
     return SEGMENTS if segments == "auto" else tuple(sorted({1, int(segments)}))
 
 
@@ -157,7 +163,7 @@ class PlacedQuestion(Question):
     request: RequestedGoal = Goal.ALL_REDUCE
 
     def reduction(self, system: System) -> Reduction:
-        """The reduction the program is for.
+        """Returns the reduction the program is for.
 
         Raises InputError where the placement is left out and there are several.
         """
@@ -187,7 +193,10 @@ class ProgramQuestion(Question):
     collapse: Collapse = True
 
     def place(self, program: str) -> tuple[System, Reduction]:
-        """The system, and the reduction a program is for. Raises InputError for what is missing."""
+        """Returns the system, and the reduction a program is for.
+
+        Raises InputError for what is missing.
+        """
         question = PlacedQuestion(
             program=program,
             system=self.system or "",
@@ -205,7 +214,10 @@ _MOST_ERRORS = 1000
 
 
 def parse_question(model: type[Q], given: object) -> Q:
-    """A question from JSON-like data. Raises InputError, naming the key that cannot be used."""
+    """Returns a question from JSON-like data.
+
+    Raises InputError, naming the key that cannot be used.
+    """
     check_plain(given)
     try:
         return model.model_validate(given)
@@ -213,7 +225,7 @@ def parse_question(model: type[Q], given: object) -> Q:
         if error.error_count() <= _MOST_ERRORS:
             raise input_error_of(error, given) from None
         count = error.error_count()
-    try:  # to look at the first of very many takes pydantic longer than to find all of a few
+    try:  # pydantic takes longer to report the first of very many errors than all of a few
         model.model_validate(shorten_value(given))
     except ValidationError as error:
         raise input_error_of(error, given) from None

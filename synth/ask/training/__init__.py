@@ -1,4 +1,4 @@
-"""The verbs that look at whole training steps: what they are asked, and how they answer.
+"""The verbs about whole training steps: their questions, and the functions that answer them.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.ask.training.orders import OrderQuestion, show_schedule

@@ -1,4 +1,4 @@
-"""The verb for who runs DDP and plans nothing else: which buckets of gradients end a step first?"""
+"""The verb for users of plain DDP: the gradient buckets with which a step ends first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a planned step runs: a machine, and how the axes of the plan lie there."""
+"""The target of a planned step: a machine, and the placement of the plan's axes on it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def accelerator_of(system: System, name: str | NamedText | None) -> Device:
 
 
 def _normalize_name(name: str) -> str:
-    """A device's name without what people spell in several ways."""
+    """Return a device's name without the parts that have several spellings."""
     return "".join(filter(str.isalnum, name.lower()))
 
 

@@ -1,4 +1,4 @@
-"""The verb that looks at pipeline schedules: on a clock, and as PyTorch's file."""
+"""The verb about pipeline schedules: their simulation, and PyTorch's file."""
 
 from __future__ import annotations
 

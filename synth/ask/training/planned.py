@@ -1,4 +1,4 @@
-"""The verb that plans a whole step: a model, a batch and a machine come in, plans go out."""
+"""The verb that plans a whole step, from a model, a batch and a machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A training step and the plan that cuts it, as several verbs are asked with.
+"""A training step and the plan that shards it, as in the questions of several verbs.
 
-A plan is a recipe, whose axes may be given apart (``--axes``), or a plan in full, which begins with
-the word ``plan``.
+A plan is a recipe, whose axes may be given separately (``--axes``), or a plan in full, which begins
+with the word ``plan``.
 """
 
 from __future__ import annotations

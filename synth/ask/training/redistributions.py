@@ -1,4 +1,4 @@
-"""What a plan has devices hold, and send in redistributions, by what and how often."""
+"""The memory of devices under a plan, and its redistributions by kind and number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that shards a training step: by a plan, on axes, on a machine if there is one."""
+"""The verb that shards a training step by a plan, over axes, on a machine if one is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that puts a training step on the clock: seconds, memory and a timeline, nothing run."""
+"""The verb that simulates a training step without running it: seconds, memory and a timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that takes a model in: what does one of its training steps compute?"""
+"""The verb that traces a model: the computation of one of its training steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that cuts a training step by a plan: as a file, and tried in processes."""
+"""The verb that writes a training step sharded by a plan as a file, and tries it in processes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Fits prices to measurements, and judges the fit.
+"""Fits prices to measurements, and evaluates the fit.
 
-A description states what links could do; a run of nccl-tests shows what they did. A fit finds
-latency and bandwidth for each level, algorithm and protocol that explain the measured rows. It also
-reports its error on unseen rows, and what the rows leave undetermined. A fit needs rows that time
-levels separately, so this package also lists the tests to run:
+A description states the capabilities of links; a run of nccl-tests shows their performance. A fit
+finds latency and bandwidth for each level, algorithm and protocol that explain the measured rows.
+It also reports its error on unseen rows, and the numbers that the rows leave undetermined. A fit
+needs rows that time levels separately, so this package also lists the tests to run:
 
 >>> from hierarchies import load
 >>> from synth.measure.calibration.experiments import isolating_experiment

@@ -1,7 +1,8 @@
-"""The ways (algorithm and protocol) that may have run a row, with their coefficients for a fit.
+"""The ways (algorithm and protocol) by which a row may have run, with their coefficients for a fit.
 
-Unless NCCL_ALGO and NCCL_PROTO were set, the runtime chose: then a row has a candidate for each of
-its algorithms and protocols. A fit takes the one chosen by NCCL's model, or the fastest.
+Unless NCCL_ALGO and NCCL_PROTO were set, the runtime chose the way. Then a row has a candidate for
+each of the runtime's algorithms and protocols. A fit uses the candidate chosen by NCCL's model, or
+the fastest.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ _Choice = TypeVar("_Choice", Algorithm, Protocol)
 class FitCandidate:
     """One algorithm and protocol for a measurement, linear in the fitted numbers.
 
-    For each level of the system: ``waited``, the messages that wait for each other; ``paced``,
-    the messages that keep a minimum gap; ``peers``, how many are exchanged with at once;
-    ``wide``, the share of bandwidth left for more than two children, included in
-    ``busy_seconds``; and ``doublings`` of two children, each of which may lose some more.
+    It has, for each level of the system: ``waited``, the number of messages that wait for each
+    other; ``paced``, the number of messages that keep a minimum gap; ``peers``, the number of
+    concurrent peers; ``wide``, the share of bandwidth that remains among more than two children,
+    which ``busy_seconds`` includes; and ``doublings``, how often the number of children doubles
+    beyond two, each time with a further loss of bandwidth.
     """
 
     way: AlgorithmWay
@@ -85,7 +87,7 @@ class FitCandidate:
 
 @dataclass(frozen=True)
 class PossibleWay:
-    """A way that the runtime may have taken, by NCCL's name, and its possible protocols."""
+    """A way that the runtime may have used, by NCCL's name, and its possible protocols."""
 
     name: str
     way: AlgorithmWay
@@ -93,7 +95,7 @@ class PossibleWay:
 
 
 def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, ...]:
-    """Returns all ways that the runtime may have taken, one candidate for each protocol.
+    """Returns all ways that the runtime may have used, one candidate for each protocol.
 
     Raises InputError if the ranks do not fit the system, and for a forced algorithm or protocol
     that is unknown or impossible there.
@@ -113,12 +115,12 @@ def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, 
 
 
 def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
-    """Returns by level the share of an algorithm's bandwidth for more than two children.
+    """Returns by level the share of an algorithm's bandwidth among more than two children.
 
-    NCCL's trees between nodes reach half of what their bytes would need from four nodes on, as
-    if the port of an inner node carried what both its children get: forced on B200 190.7 and
-    192.6 GB/s, where two nodes reach 335 (../shared/data/published); on Alps, by NCCL's own
-    choice, 47 at 8 nodes and 64 MiB.
+    From four nodes on, NCCL's trees between nodes reach half of the bandwidth that their bytes
+    suggest, as if the port of an inner node carried the bytes of both its children. Forced on B200
+    they reach 190.7 and 192.6 GB/s, compared with 335 on two nodes (../shared/data/published); on
+    Alps, by NCCL's own choice, 47 on 8 nodes at 64 MiB.
     """
     tree, between = algorithm is Algorithm.TREE, innermost_network_level(system)
     return tuple(
@@ -127,7 +129,7 @@ def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
 
 
 def possible_ways(part: BusyPart, measurement: Measurement) -> tuple[PossibleWay, ...]:
-    """Returns the ways that the runtime may have taken, as the simulator prices them.
+    """Returns the ways that the runtime may have used, as the simulator prices them.
 
     Raises InputError as ``candidates``.
     """
@@ -155,8 +157,8 @@ def choose_algorithm(
 ) -> str | None:
     """Returns the algorithm that NCCL's model chooses for a size; None if it does not apply.
 
-    It does not if the algorithm was forced, for all-to-alls and sends and receives, which have
-    one way only, and if ``runtime`` takes the fastest.
+    It does not apply if the algorithm was forced, if the collective is an all-to-all or a send and
+    receive, which have a single way, or if ``runtime`` uses the fastest.
     """
     goals = [goal for goal in Goal if goal.value == measurement.collective]
     if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
@@ -174,7 +176,7 @@ def choose_algorithm(
 
 
 def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, AlgorithmWay]]:
-    """Yields the runtime's ways for the collective, by name; only the forced one, if any."""
+    """Yields the runtime's ways for the collective, by name; only the forced way, if any."""
     if measurement.collective not in COLLECTIVES:
         known = suggest_nearest(measurement.collective, COLLECTIVES)
         raise InputError(
@@ -196,7 +198,10 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
 def _find_forced(
     given: str | None, known: Mapping[str, _Choice], kind: str, where: str
 ) -> _Choice | None:
-    """What a runtime was forced to, by any spelling. Raises InputError for an unknown name."""
+    """Returns the forced choice of a runtime, in any spelling, or None if nothing was forced.
+
+    Raises InputError for an unknown name.
+    """
     if given is None:
         return None
     name = given.lower().replace("_", "")
@@ -206,7 +211,7 @@ def _find_forced(
 
 
 def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
-    """Every rank sends its buffer to the next one, in rank order.
+    """Returns the way in which every rank sends its buffer to the next rank.
 
     Exactly one edge of this circle leaves each child of a spanned level. It cannot use the
     ports of other devices in the child.
@@ -239,7 +244,7 @@ def ring_exchange(system: System, members: tuple[int, ...]) -> AlgorithmWay:
 
 @dataclass(frozen=True)
 class SizePrediction:
-    """One size: the price of the way that was forced or chosen, and of all possible ways.
+    """The prediction for a size: the price of the way forced or chosen, and of all possible ways.
 
     ``interval`` is the range that a calibration gives for the time; None without a calibration.
     """
@@ -255,10 +260,10 @@ class SizePrediction:
 
 
 class Predictor:
-    """Prices the sizes of one measurement. Raises InputError for what cannot be priced.
+    """Prices the sizes of one measurement. Raises InputError if they cannot be priced.
 
-    Only the devices that took part are priced (``busy_part``), by the price lines that a fit uses
-    (``price.ways``), so a system has one prediction for a measurement.
+    Only the devices that took part are priced (``busy_part``). Prices are from the price lines that
+    a fit uses (``price.ways``), so a system has one prediction for a measurement.
     """
 
     def __init__(self, system: System, measurement: Measurement) -> None:
@@ -279,7 +284,7 @@ class Predictor:
         return bound_of_roles(self._part.system, self._part.roles, size_bytes, goal)
 
     def _by_protocol(self, possible: PossibleWay) -> tuple[PriceLine, ...]:
-        """Returns a way's lines, one for each protocol; only fitted ones, if any was fitted."""
+        """Returns a way's lines, one for each protocol; only fitted protocols, if there are any."""
         system = self._part.system
         fitted = system.calibration and system.calibration.protocols
         known = [each for each in possible.protocols if not fitted or each.value in fitted]

@@ -1,8 +1,9 @@
-"""The tests to run so that a description can be fitted, and what each determines.
+"""The tests to run in order to fit a description, and the numbers that each test determines.
 
 Every level is timed alone (groups whose ranks differ at that level only), from the inside out
-(groups that fill one child), and all together. Where the runtime would choose, the ring determines
-links, each protocol latencies; NCCL_TESTS_SPLIT makes the groups (README of rccl-tests).
+(groups that fill one child), and with all others. Where the runtime would choose, the ring is
+forced to determine links, and each protocol to determine latencies. NCCL_TESTS_SPLIT forms the
+groups (README of rccl-tests).
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from synth.measure.logs.matching import find_host_level, join_with_commas
 
 SMALLEST_BYTES, LARGEST_BYTES, LARGEST_LL_BYTES = 2**10, 2**30, 2**26
 START_SECONDS = 10.0
-"""A rough time to start a test, for the run time that is printed."""
+"""An approximate time to start a test, for the printed run time."""
 LOOK_HEADING, FIT_HEADING = "Look at their logs", "Calibrate with them"
-"""What to do with logs of tests: first check whether the machine is as expected."""
+"""The steps after the tests: first check whether the machine performs as expected."""
 _PROTOCOL = {Protocol.SIMPLE: "Simple", Protocol.LL: "LL", Protocol.LL128: "LL128"}
 
 
 @dataclass(frozen=True)
 class RankGroups:
-    """Groups of ranks: members and busy as in ``Measurement``, and how they are made.
+    """Groups of ranks: members and busy as in ``Measurement``, and how to form them.
 
-    ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all. ``where`` describes
-    them.
+    ``split`` is the value of NCCL_TESTS_SPLIT, "" for one group of all ranks. ``where`` describes
+    the groups.
     """
 
     members: tuple[int, ...]
@@ -48,9 +49,9 @@ class RankGroups:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One test to run: the collective, its groups, what is forced, what it determines, its file.
+    """One test to run: the collective, its groups, forced choices, its purpose, its file.
 
-    ``seconds`` is a rough run time, predicted for the description.
+    ``seconds`` is the approximate run time, predicted from the description.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Experiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Comment lines to put above the output, so that the log itself says what was run."""
+        """Comment lines to write above the output, so that the log itself states what was run."""
         ways = {k: v for k, v in self.environment.items() if k != "NCCL_TESTS_SPLIT"}
         comments = [f"# collective: {self.program.removesuffix('_perf')}"]
         comments.append(f"# members: {join_with_commas(self.groups.members)}")
@@ -111,7 +112,7 @@ def experiments(system: System) -> tuple[Experiment, ...]:
 
 
 def isolating_experiment(system: System, level: str) -> Experiment | None:
-    """Returns the test of one level's bandwidth alone; None if it has one child."""
+    """Returns the test of one level's bandwidth alone; None if the level has one child."""
     position = system.hierarchy.index(level)
     groups = next(_groups_at_level(system, position), None)
     return None if groups is None else next(_experiments_on(system, groups), None)
@@ -127,7 +128,7 @@ def _all_groups(system: System) -> Iterator[RankGroups]:
 
 
 def _groups_at_level(system: System, level: int) -> Iterator[RankGroups]:
-    """Yields groups that span one level only; in one outer unit if no split makes them."""
+    """Yields groups that span one level only; within one outer unit if no split forms them."""
     counts, name = system.hierarchy.cardinalities, system.hierarchy.names[level]
     if counts[level] == 1:
         return
@@ -220,16 +221,16 @@ def _make_experiment(
 
 @dataclass(frozen=True)
 class LaunchLines:
-    """How one experiment is started: by Open MPI or by Slurm."""
+    """The commands that start one experiment, with Open MPI or Slurm."""
 
     mpirun: str
     srun: str
 
 
 def launch_lines(system: System, experiment: Experiment) -> LaunchLines:
-    """Returns the command lines, one rank a device; ``$TESTS`` is either suite's build folder.
+    """Returns the command lines, with one rank per device; ``$TESTS`` is a suite's build folder.
 
-    If no level of the system is called node or host, the launcher spreads the ranks.
+    If no level of the system is called node or host, the launcher distributes the ranks.
     """
     busy, level = experiment.groups.busy, find_host_level(system)
     ranks = prod(busy)
@@ -262,7 +263,7 @@ def script(
 ) -> str:
     """Returns all experiments as a shell script whose comments say what each determines.
 
-    ``spec`` is what the system is loaded by, to be used again with the logs.
+    ``spec`` is the argument that loads the system, for commands that read the logs.
     """
     total, name = (
         describe_total(experiment.seconds for experiment in found),

@@ -1,4 +1,4 @@
-"""From measurements to a calibrated system: the fit, its errors, and what it leaves open."""
+"""From measurements to a calibrated system: the fit, its errors, and undetermined numbers."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from synth.measure.calibration.solver import Rows, Solution, cross_validated_sec
 from synth.measure.calibration.typical import apply_typical
 
 PREFERRED = (MODEL, FASTEST)
-"""How a runtime may choose its way: the one that explains the rows better; of equals the first."""
+"""The assumed choices of a runtime. The one that explains the rows better is used, or the first."""
 
 
 @dataclass(frozen=True)
 class FitResult:
     """A system with its calibration, and the rows that it was fitted to.
 
-    ``loss`` is what the fit minimised: of two descriptions of one machine fitted to the same
-    rows, the one with the lower loss explains them better.
+    ``loss`` is the minimised quantity. Of two descriptions of one machine fitted to the same rows,
+    the description with the lower loss explains them better.
     """
 
     system: System
@@ -52,10 +52,10 @@ class FitResult:
 def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
     """Fits latency and bandwidth per level, algorithm and protocol to measurements of one system.
 
-    An existing calibration of the system is ignored, and so are rows of no bytes. Raises
-    InputError for nothing to fit, ranks that do not fit the system, groups of one rank, fewer
-    than ``FEWEST_SIZES`` sizes, a size twice in one measurement or the same measurement twice,
-    and times that are not positive, finite numbers.
+    An existing calibration of the system is ignored, and so are rows of zero bytes. Raises
+    InputError if there are no measurements, ranks do not fit the system, groups have one rank,
+    there are fewer than ``FEWEST_SIZES`` sizes, a size or a measurement is repeated, or times are
+    not positive, finite numbers.
     """
     bare = replace(system, calibration=None)
     checked = [_check_measurement(measurement) for measurement in measurements]
@@ -90,7 +90,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
 
 
 def _check_measurement(measurement: Measurement) -> Measurement:
-    """Returns the measurement without rows of no bytes, its sizes ascending."""
+    """Returns the measurement without rows of zero bytes, with its sizes ascending."""
     where = measurement.source
     for sample in measurement.samples:
         if not isfinite(sample.seconds) or (sample.size_bytes > 0 and sample.seconds <= 0):
@@ -160,7 +160,7 @@ def _rows(system: System, measurements: Sequence[Measurement], runtime: str) -> 
 
 
 def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
-    """Yields the fitted numbers of each way, and the expected ones of impossible ways.
+    """Yields the fitted numbers of each way, and the expected numbers of unmeasured ways.
 
     Numbers of levels that no row crosses keep their expected values.
     """
@@ -198,7 +198,7 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
 
 
 def _round_seconds(seconds: float) -> float:
-    """Rounds to tenths of nanoseconds: finer than any measured row, and short to write."""
+    """Rounds to tenths of nanoseconds: finer than any measured row, but short in a file."""
     return max(0.0, round(seconds * 1e6, 4)) * 1e-6
 
 
@@ -243,6 +243,7 @@ def _cross_validate(
     """Returns the rows, each with its seconds by fits without it (cross-validation)."""
     kept = np.array([not row.dropped for row in found])
     starts = np.searchsorted(rows.table, rows.table)
+    # Every other size of each table: sizes left out lie between sizes that the fit has seen.
     odd = (np.arange(len(found)) - starts) % 2
     halves = cross_validated_seconds(system, rows, solution, kept, odd)
     names = [row.measurement.configuration for row in found]
@@ -268,16 +269,16 @@ def _describe_dropped(rows: Sequence[FittedRow]) -> Iterator[str]:
 
 
 ALIKE = 0.02
-"""Below this singular value (of columns scaled to length 1) rows determine only a sum of numbers: a
-hop may grow and a launch shrink, and no row changes much.
+"""Below this singular value (of columns scaled to length 1), rows determine only a sum of numbers.
+For example, a hop may increase and a launch decrease with little change to any row.
 """
 
 
 def explain_undetermined(system: System, rows: Rows, solution: Solution) -> tuple[str, ...]:
     """Returns sentences on the numbers that the rows cannot determine, the widest first.
 
-    They are levels that no row crosses, ways that none took, and, from the singular values of
-    the last least squares, numbers known only as a sum: one can grow as another shrinks.
+    They cover levels that no row crosses, ways that no row used and, from the singular values of
+    the last least squares, numbers known only as a sum: one can increase as another decreases.
     """
     return (
         *_find_unseen_levels(system, rows),
@@ -303,7 +304,7 @@ def _find_unseen_ways(rows: Rows, solution: Solution) -> Iterator[str]:
 
 
 def _find_shared_numbers(system: System, rows: Rows, solution: Solution) -> Iterator[str]:
-    """Yields numbers known only as a sum, and those that never limited a row, by way."""
+    """Yields numbers known only as a sum, and numbers that never limited a row, by way."""
     ways_by_text: dict[str, list[str]] = {}
     for way, text in _describe_left_together(system, rows, solution):
         ways_by_text.setdefault(text, []).append(way)
@@ -313,7 +314,7 @@ def _find_shared_numbers(system: System, rows: Rows, solution: Solution) -> Iter
 def _describe_left_together(
     system: System, rows: Rows, solution: Solution
 ) -> Iterator[tuple[str, str]]:
-    """Yields a way, and what the rows do not determine of it."""
+    """Yields a way, and the numbers of it that the rows do not determine."""
     names = _names(system)
     design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
     for place, key in enumerate(solution.keys):

@@ -1,10 +1,11 @@
-"""Measurements, and the part of a machine that one kept busy: only this part is priced.
+"""Measurements, and the part of a machine that a measurement used: only this part is priced.
 
 A measurement is one collective over a range of sizes, among equal groups of ranks. Launchers fill
-the first children of every level. Three GPUs of an eight-GPU node whose four NICs serve two GPUs
-each reach two NICs: the first carries twice what the second does, and no schedule can use the other
-two. So a part keeps, at each level, the busy children, the idle ones that share a port with a busy
-one, and the idle ones that forward messages in its ring or torus.
+the first children of every level. For example, three GPUs of an eight-GPU node whose four NICs
+serve two GPUs each reach two NICs. The first NIC carries twice as many bytes as the second, and no
+schedule can use the other two. Therefore a part contains, at each level, the busy children, idle
+children that share a port with a busy child, and idle children that forward messages in its ring or
+torus.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from hierarchies import Domain, Hierarchy, InputError, Level, Link, System
 from hierarchies.fabric import Cast, Role, Slot, count_members
 
 SEND_RECEIVE = "send-receive"
-"""nccl-tests' sendrecv: every rank sends to the next one of a circle."""
+"""nccl-tests' sendrecv: every rank sends to the next rank in a circle."""
 FEWEST_SIZES = 3
-"""Sizes of one collective among the same groups: two fit a line, and a third judges it."""
+"""Fewest sizes of one collective among the same groups: two fit a line, and a third checks it."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row: a size as the tests count it (the largest buffer of a rank), and its seconds."""
+    """One row: a size as the tests define it (the largest buffer of a rank), and its seconds."""
 
     size_bytes: int
     seconds: float
@@ -39,12 +40,12 @@ class Measurement:
     """One collective by one algorithm, timed among groups of ranks that run at once.
 
     ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``members`` has, for each
-    level of the system and outermost first, how many of its children contain ranks of one
+    level of the system and outermost first, the number of its children that contain ranks of one
     group: (2, 8) are 16 ranks on two nodes of eight, (2, 1) the groups of ranks with the same
-    place in both nodes. ``busy`` is the same for all ranks that took part, so (2, 8) for these
-    groups too. ``algorithm`` and ``protocol`` are what the runtime was forced to, None where it
-    chose. ``without`` are algorithms that it could not choose, by NCCL's names. ``source``
-    names the file or publication.
+    place in both nodes. ``busy`` is the same for all ranks that took part, so it is (2, 8) for
+    these groups, too. ``algorithm`` and ``protocol`` are the forced choices of the runtime, None
+    where it was free. ``without`` has algorithms that it could not choose, by NCCL's names.
+    ``source`` names the file or publication.
     """
 
     collective: str
@@ -58,20 +59,20 @@ class Measurement:
 
     @property
     def configuration(self) -> Configuration:
-        """What repeated runs of the same test have in common."""
+        """The properties that repeated runs of the same test have in common."""
         return self.collective, self.members, self.algorithm, self.protocol, self.without
 
 
 @dataclass(frozen=True)
 class BusyPart:
-    """The busy part as a machine, and the role of each level's children: member, beside, idle."""
+    """The busy part as a machine, and the roles of each level's children: member, beside, idle."""
 
     system: System
     roles: Cast
 
     @property
     def members(self) -> tuple[int, ...]:
-        """How many children of each level contain ranks of one group."""
+        """The number of children of each level that contain ranks of one group."""
         return tuple(count_members(slots) for slots in self.roles)
 
 
@@ -79,8 +80,8 @@ def busy_part(system: System, measurement: Measurement) -> BusyPart:
     """Returns the busy part of a machine, with all groups running at once.
 
     Raises InputError for ranks that the system does not have, for groups of different shapes or
-    of one rank, and for a part of a system with faults: no log says which of them were in the
-    part.
+    of one rank, and for a part of a system with faults, because no log says which faults were in
+    the part.
     """
     _check_ranks(system, measurement)
     busy = measurement.busy
@@ -140,14 +141,14 @@ def _kept_children(system: System, busy: Sequence[int]) -> tuple[int, ...]:
 
 
 def _slots(kept: int, busy: int, members: int) -> tuple[Slot, ...]:
-    """Returns a level's children as digits: the groups, the members of each, the idle."""
+    """Returns a level's children as digits: groups, members of each group, idle children."""
     slots = Slot(busy // members, Role.FIXED), Slot(members, Role.FREE)
     idle = (Slot(kept - busy, Role.IDLE),) if kept > busy else ()
     return (*(slot for slot in slots if slot.size > 1), *idle) or (Slot(1, Role.FREE),)
 
 
 def _link(system: System, level: int, kept: Sequence[int]) -> Link:
-    """Returns a level's link, with only those ports of a child that serve devices of the part."""
+    """Returns a level's link with only the ports of a child that serve devices of the part."""
     link, inside = system.links[level], prod(kept[level + 1 :])
     block = system.block(level)
     ports = system.ports_of_block(level)

@@ -1,16 +1,16 @@
-"""A prior for the fit: what ways have in common, so that measured ways inform the others.
+"""A prior for the fit: the similarities of ways, so that measured ways inform the others.
 
-Rounds of a ring or a tree reduce or copy, and an all-reduce has as many of one kind as of the
-other; chains and trees from or to a root send one way, all others both ways at once. What such
-rounds cost beyond others is a *trait*, the same for every collective that has them:
+Rounds of a ring or a tree reduce or copy, and an all-reduce has equal numbers of both kinds. Chains
+and trees from or to a root send in one direction, all other algorithms in both directions at once.
+The additional cost of a kind of rounds is a *trait*, the same for every collective that has them:
 
-    way = its algorithm + the sum of its traits + what is its own
+    way = its algorithm + the sum of its traits + its own deviation
 
-each with a spread about 0 before any row is seen (partial pooling: Gelman and Hill, Data Analysis
-Using Regression, 2006). Numbers are per message and per byte on the wire, of which an all-reduce
-has as many as a reduce-scatter and an all-gather together, so its numbers are their mean. If one
-way is cheaper than both ways, the medium may be half-duplex; and in back-to-back calls, as
-benchmarks make them, a chain overlaps several where a ring waits.
+Each term has a spread about 0 before any row is seen (partial pooling: Gelman and Hill, Data
+Analysis Using Regression, 2006). Numbers are per message and per byte on the wire. An all-reduce
+has the messages and bytes of a reduce-scatter and an all-gather together, so its numbers are their
+mean. If one direction is cheaper than both, the medium may be half-duplex. In back-to-back calls,
+as in benchmarks, a chain overlaps several calls where a ring waits.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ TRAITS = {
     Collective.ALL_TO_ALL.value: {"both ways": 1.0, "copying": 1.0},
     SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
 }
-"""For each collective, the part of its rounds that has a trait."""
+"""For each collective, the fraction of its rounds that has a trait."""
 PARTS = ("hop", "gap", "share", "peer", "loss")
 """The fitted numbers of each level, in the order of their columns, which follow the launch's."""
 PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.3, 1.0, 1.0)
 """Expected deviations of launch, hop, gap, inverse share, peer and loss, as fractions of the
-description (a gap's and a peer's of its hop): of a protocol from the description, of an algorithm
-from its protocol."""
+description (for a gap and a peer, of the hop). PROTOCOL has those of a protocol from the
+description, ALGORITHM those of an algorithm from its protocol."""
 SPREADS: dict[str, tuple[float, ...]] = {
     **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3, 0.5, 0.5)),
     **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2, 0.2, 0.2)),
 }
-"""How far a trait moves these six, in the same fractions."""
+"""Expected deviations of these six numbers by a trait, in the same fractions."""
 OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
-"""How far a way deviates from its algorithm plus traits; and if it has no traits (ALONE)."""
+"""Expected deviations of a way from its algorithm plus traits (OWN), or without traits (ALONE)."""
 
 
 NOISE = ((0, 0.15), (1 << 16, 0.10), (1 << 24, 0.05))
-"""Expected relative errors of rows, from a size in bytes on."""
+"""Pairs of a size in bytes and the expected relative error of rows from that size on."""
 
 
 def noise(size_bytes: int) -> float:
@@ -72,10 +72,11 @@ def part_of_column(column: int, levels: int) -> int:
 
 
 def expected_prior(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
-    """Returns the prior of all ways by one protocol, before any row: a matrix and a vector.
+    """Returns the prior of all ways by one protocol, before any row, as a matrix and a vector.
 
-    Matrix x numbers - vector has independent entries of spread 1; ``what`` selects the numbers
-    (see ``part_of_column``). The keys must contain the algorithm and the protocol of each way.
+    The entries of matrix x numbers - vector are independent with spread 1. ``what`` selects the
+    numbers (see ``part_of_column``). The keys must contain the algorithm and the protocol of each
+    way.
     """
     place = {key: number for number, key in enumerate(keys)}
     rows, wanted = np.zeros((len(keys), len(keys))), np.zeros(len(keys))
@@ -100,9 +101,9 @@ def unmeasured_ways(
 ) -> Iterator[tuple[Key, Floats]]:
     """Yields ways that no row can have taken, with expected numbers.
 
-    Their algorithms are those of some row. ``unknowns`` are the fitted numbers, one row for
-    each key, ``lowest`` their lower bounds, equal for all ways by one protocol. The expectation
-    is conditional on all ways by the same protocol.
+    At least one row used their algorithms. ``unknowns`` are the fitted numbers, one row for each
+    key, ``lowest`` their lower bounds, equal for all ways by one protocol. The expectation is
+    conditional on all ways by the same protocol.
     """
     for _, algorithm, protocol in [key for key in keys if key[1] and not key[0]]:
         siblings = [key for key in keys if key[2] == protocol]
@@ -120,7 +121,7 @@ def unmeasured_ways(
 
 
 def _conditional_mean(key: Key, others: Sequence[Key], known: Floats) -> Floats:
-    """Returns a way's normal conditional expectation, given those of others."""
+    """Returns a way's conditional expectation given the others, under a normal distribution."""
     levels = (known.shape[1] - 1) // len(PARTS)
     place = {other: number for number, other in enumerate(others)}
     ways = [other for other in others if other[0]]
@@ -136,8 +137,9 @@ def _conditional_mean(key: Key, others: Sequence[Key], known: Floats) -> Floats:
 
 
 def _generalize_key(key: Key) -> Key:
-    """Returns the next more general key: an algorithm for any collective, or a protocol for any
-    algorithm.
+    """Returns the next more general key.
+
+    It is an algorithm for any collective, or a protocol for any algorithm.
     """
     return ANY, key[1] if key[0] else ANY, key[2]
 
@@ -159,25 +161,25 @@ def _weights(ways: Sequence[Key]) -> Floats:
 
 
 def _has_traits(way: Key) -> bool:
-    """Whether a way has traits: in-network ones do not, because switches reduce and copy."""
+    """Whether a way has traits: in-network ways have none, because switches reduce and copy."""
     return way[1] != Algorithm.IN_NETWORK.value
 
 
 LOSS, LOSS_ACROSS, LOSS_INSIDE = 0.03, 0.1, 0.01
-"""The expected loss of bandwidth for each doubling of children: in the network, in the network if
-all send to all and cross every tier of it, and inside a node. Rings on B200 lost 2.9 and 3.6 % from
-2 to 4 and to 8 nodes, on MI325X none (../shared/data/published).
+"""The expected loss of bandwidth for each doubling of children: in the network, in the network for
+all-to-all traffic that crosses every tier, and inside a node. Rings on B200 lost 2.9 and 3.6 % from
+2 to 4 and to 8 nodes, rings on MI325X none (../shared/data/published).
 """
 WIRE = 0.1
-"""The share of a hop that remains where messages are sent at once; peers cost the rest."""
+"""The share of a hop that remains if messages are concurrent; the cost of peers is the rest."""
 LEAST = 1e-9
-"""The least expected seconds of a message: expectations are units, so none may be 0."""
+"""The least expected seconds of a message. Expectations serve as units, so none may be 0."""
 
 
 def wider_keys(leaves: Sequence[Key], system: System) -> tuple[Key, ...]:
     """Returns protocols, then algorithms for any collective, then the ways themselves.
 
-    Sending to all at once is always included: no other algorithm determines the cost of peers.
+    The direct algorithm is always included: no other algorithm determines the cost of peers.
     """
     found: dict[Key, None] = {}
     for protocol in _known_protocols(system):
@@ -202,10 +204,10 @@ def _known_protocols(system: System) -> list[Protocol]:
 def expected_fit(system: System, key: Key) -> Fit:
     """Returns the price of a way before any row of the system is seen, as a calibration's fit.
 
-    Where media are stated, it is what such links reach elsewhere (``apply_typical``), so that rows
-    without information on a link leave its price unchanged. Otherwise hops are the description's,
-    by protocol, and launches those of NCCL's model; a level has all of its bandwidth but what flags
-    take.
+    Where media are stated, it is the price that such links reach elsewhere (``apply_typical``), so
+    that rows without information about a link leave its price unchanged. Otherwise hops are the
+    description's, by protocol, launches are those of NCCL's model, and levels have their whole
+    bandwidth except the share of flags.
     """
     known = apply_typical(system).calibration
     if found := known and known.fit(*key):
@@ -221,8 +223,9 @@ def expected_fit(system: System, key: Key) -> Fit:
 def expected_numbers(system: System, key: Key) -> Floats:
     """Returns the launch and the numbers of ``PARTS`` before any measurement; none is 0.
 
-    If nothing is known of peers, one is expected to cost as much as a message of a ring, by
-    whichever protocol: its sender works on one after another. The additional hop is then short.
+    If the cost of peers is unknown, a peer is expected to cost as much as a message of a ring, by
+    any protocol, because the sender serves peers one after another. The additional hop is then
+    short.
     """
     expected, at_once = expected_fit(system, key), key[1] == Algorithm.DIRECT.value
     hops, inverse, peers = [], [], []

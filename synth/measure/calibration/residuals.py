@@ -1,10 +1,10 @@
-"""The residuals of a fit: how far rows are from it, by way and class of sizes.
+"""The residuals of a fit: the deviations of rows from it, by way and class of sizes.
 
-There are two questions. A price of something measured errs as much as rows that the fit had not
-seen (``residuals``). A price of something else (another collective, number of ranks or algorithm,
-other sizes) errs as much as whole tables that are left out in turn (``table_residuals``): all rows
-of a table err together, so a hundred rows of three tables say no more about a fourth table than
-three numbers can.
+There are two cases. The error of a price for a measured configuration is that of rows which the fit
+has not seen (``residuals``). The error of any other price (another collective, number of ranks or
+algorithm, other sizes) is that of whole tables which are left out in turn (``table_residuals``).
+All rows of a table err together, so a hundred rows of three tables say no more about a fourth table
+than three numbers can.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from synth.measure.calibration.prior import ALGORITHM, Floats, Key, noise
 Integers = npt.NDArray[np.int64]
 ALL_TO_ALL = Goal.ALL_TO_ALL.value
 CLASSES = (0, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
-"""Where classes of sizes begin, in bytes."""
+"""The least sizes of the classes of sizes, in bytes."""
 FEWEST_ROWS = 8
-"""A way has ratios of its own in a class of sizes with at least this many of its rows."""
+"""A way has its own ratios in a class of sizes with at least this many of its rows."""
 _FAR, _SPREADS = 2.0, 5.0
 MOST_DROPPED = 0.2
 """The share of a table's rows that may be outliers."""
 EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[3], 0.2, 1 << 24
-"""The expected logarithmic error of a table before any was left out: as much as the fit expects the
-shares of algorithms to stray, and less from a size on that only bytes limit. It counts as much as
-one table.
+"""The expected logarithmic error of a table before any table was left out. It is the deviation of
+algorithms' shares that the fit expects, and less from the size LARGE on, where only bytes limit. It
+has the weight of one table.
 """
 
 
@@ -45,9 +45,9 @@ one table.
 class FittedRow:
     """A measured row, its assumed way, and its fitted seconds.
 
-    Two fits have not seen it: ``halves_seconds`` is by a fit to every other size,
-    ``tables_seconds`` by one without the tables of its configuration (0 if there are no
-    others). ``dropped``: the fit ignored the row, an outlier. ``forced``: no other algorithm
+    Two further fits have not seen the row: ``halves_seconds`` is from a fit to every other size,
+    ``tables_seconds`` from a fit without the tables of its configuration (0 if there are no
+    others). ``dropped``: the fit ignored the row as an outlier. ``forced``: no other algorithm
     can have run.
     """
 
@@ -63,7 +63,7 @@ class FittedRow:
 
     @property
     def times(self) -> float:
-        """Measured over fitted seconds."""
+        """The ratio of measured to fitted seconds."""
         return self.seconds / self.fitted_seconds
 
     @property
@@ -74,7 +74,7 @@ class FittedRow:
 
 @dataclass(frozen=True)
 class UnexpectedTiming:
-    """A row outside the interval of its price given all other rows."""
+    """A row outside the interval of its price from all other rows."""
 
     row: FittedRow
     low: float
@@ -84,7 +84,7 @@ class UnexpectedTiming:
 def find_outliers(
     sizes: Floats, seconds: Floats, fitted: Floats, tables: Integers
 ) -> npt.NDArray[np.bool_]:
-    """Returns which rows the fit ignores: off by more than a factor of 2 and 5 spreads.
+    """Returns which rows the fit ignores: those off by more than a factor of 2 and 5 spreads.
 
     The spread is the median distance of the rows of the same class, scaled to a standard
     deviation for normal errors (Hampel's rule). If more than ``MOST_DROPPED`` of a table's rows
@@ -105,11 +105,11 @@ def find_outliers(
 
 
 def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
-    """Returns ratios of measured to fitted seconds, by fits without the row; also of dropped rows.
+    """Returns ratios of measured to fitted seconds from fits without the row, also of dropped rows.
 
-    Ratios for a collective measured among several sets of ranks, and those for any collective,
-    are by fits without the row's table. With one set of ranks only, a collective's own ratios
-    are by fits to every other size.
+    Ratios for a collective measured among several sets of ranks, and ratios for any collective, are
+    from fits without the row's table. With a single set of ranks, a collective's own ratios are
+    from fits to every other size.
     """
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for row in rows:
@@ -134,10 +134,10 @@ def residuals(rows: Sequence[FittedRow]) -> tuple[Residual, ...]:
 
 
 def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:
-    """Returns what was measured: each collective and members, over ranges of sizes by way.
+    """Returns the measured collectives and members, with ranges of sizes by way.
 
-    A range ends where the next one of the same runs begins: sizes between two rows are assumed
-    to go the way of the smaller one.
+    A range ends where the next range of the same runs begins: sizes between two rows are assumed to
+    use the way of the smaller row.
     """
     kinds: dict[tuple[str, tuple[int, ...], bool], dict[int, set[tuple[str, str]]]] = {}
     for row in rows:
@@ -154,7 +154,7 @@ def measured_ranges(rows: Sequence[FittedRow]) -> tuple[MeasuredRange, ...]:
 def _ranges(
     sizes: Mapping[int, Collection[tuple[str, str]]], forced: bool
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], int, int]]:
-    """Yields ways with the range of sizes assigned to them; for forced runs one range."""
+    """Yields ways with the range of sizes assigned to them; a single range for forced runs."""
     if forced:
         all_ways = {way for ways in sizes.values() for way in ways}
         yield tuple(sorted(all_ways)), min(sizes), max(sizes)
@@ -172,10 +172,11 @@ def _ranges(
 def table_residuals(rows: Sequence[FittedRow]) -> tuple[TableResidual, ...]:
     """Returns, for each class of sizes with rows, the expected range for a row of a new table.
 
-    The logarithms of ratios are assumed normal about 0 with a spread of each table's own, whose
-    mean square is known from n tables and the expectation: Student's t with n + 1 degrees of
-    freedom, which is wide if tables are few. A table beyond all others is discounted by how
-    much more it was expected to be off. All-to-alls have ranges of their own.
+    The logarithms of ratios are assumed normal about 0, with a different spread for each table. The
+    mean square of spreads is known from n tables and the expectation, so the range is that of
+    Student's t with n + 1 degrees of freedom, which is wide for few tables. A table outside the
+    ranges of all others is discounted by the additional error expected of an extrapolation.
+    All-to-alls have separate ranges.
     """
     classes: dict[tuple[str, int], dict[Configuration, list[float]]] = {}
     configurations = dict.fromkeys(row.measurement.configuration for row in rows)
@@ -213,7 +214,7 @@ def find_unexpected(known: Calibration, rows: Sequence[FittedRow]) -> Iterator[U
     """Yields the rows that contradict their prices, the farthest off first.
 
     They are outside the interval that the calibration would have without them, by more than
-    ``WORTH``: otherwise a row unlike all others would justify itself.
+    ``WORTH``. With them, the interval of a row unlike all others would contain that row.
     """
     seen = set()
     for row in sorted(rows, key=lambda row: row.off, reverse=True):
@@ -246,9 +247,9 @@ def _residual(
 ) -> Residual:
     """Returns order statistics that contain a new ratio with the stated probability.
 
-    Of n rows the k-th smallest is above a new one in k of n + 1 cases (conformal prediction).
-    With few rows they are the smallest and the largest, which contain a new ratio less often
-    than stated: then both are moved away from the median, as for normal logarithms. ``sizes``:
+    Of n rows the k-th smallest is above a new row in k of n + 1 cases (conformal prediction).
+    With few rows the smallest and the largest are used, which contain a new ratio less often
+    than stated. Then both are moved away from the median, as for normal logarithms. ``sizes`` is
     the number of distinct sizes of the rows.
     """
     ordered = sorted(ratios)
@@ -258,7 +259,7 @@ def _residual(
     if not outside and len(ordered) > 1:
         farther = NORMAL_MARGIN / float(scipy.special.ndtri(1 - 1 / (len(ordered) + 1)))
     if sizes < FEWEST_SIZES:
-        # A new row errs, and so does the median of these: their variances add up.
+        # Both a new row and the median of these rows have errors, so their variances add up.
         least = float(np.exp(NORMAL_MARGIN * noise(smallest) * np.sqrt(1 + 1 / sizes)))
     low = middle * min((ordered[place] / middle) ** farther, 1 / least)
     high = middle * max((ordered[-1 - place] / middle) ** farther, least)

@@ -1,10 +1,10 @@
-"""Chooses the level that made rows slow, where several that they cross would explain it.
+"""Chooses the level that made rows slow, if several of the levels that they cross explain it.
 
 A table that crosses two levels and takes longer than such links need shows that one of them is
-slow, not which. Levels that tables of one level alone timed are known; of the others the busiest is
-blamed, but links inside a node only as far as machines with such links are known to lag: what is
-slower is blamed on the network, whose congestion, lost rails and missing RDMA are common. In either
-case the levels are reported as not told apart.
+slow, but not which. Levels timed alone by a table are known. Of the others, the busiest is blamed.
+Links inside a node are blamed only up to the lag known of machines with such links. A larger lag is
+blamed on the network, where congestion, lost rails and missing RDMA are common. In both cases the
+levels are reported as indistinguishable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from synth.collective.algorithms.algorithms import innermost_network_level
 from synth.measure.calibration.typical import load_typical, medium_of
 
 SHORT = 0.9
-"""A run below this share of the predicted bandwidth falls short."""
+"""A run with less than this share of the predicted bandwidth falls short."""
 NINE_OF_TEN = 0.78
 """Ratio of the 90 % to the 95 % one-sided quantile of a normal distribution."""
 
@@ -35,7 +35,7 @@ class LargestRow:
         return tuple(level for level, load in enumerate(self.loads) if load > 0)
 
     def times(self, level: int) -> float:
-        """How many times its expected seconds the level takes, if the row waits for it."""
+        """Returns a level's slowdown relative to its expected seconds, if it limits the row."""
         return self.seconds / self.loads[level]
 
     def busiest(self, levels: Sequence[int]) -> int:
@@ -44,8 +44,10 @@ class LargestRow:
 
 @dataclass
 class Slowness:
-    """By level, the slowdowns of tables that wait for it; and sets of levels of which an unknown
-    one is slow, each with the one that is assumed to be.
+    """The slowdowns of tables by the level that limits them, and sets of undetermined levels.
+
+    One level of each set is slow, but it is unknown which. The set has the level assumed to be slow
+    as its value.
     """
 
     times: dict[int, list[float]] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Slowness:
 
 
 def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
-    """Finds slow levels; tables that cross few levels come first, as they inform the others."""
+    """Finds slow levels. Tables that cross few levels come first, as they inform the others."""
     found = Slowness()
     slowdowns: dict[int, float] = {}
     for number in range(1, len(system.links) + 1):
@@ -81,7 +83,7 @@ def find_slowness(system: System, ends: Sequence[LargestRow]) -> Slowness:
 
 
 def choose_slow_level(system: System, end: LargestRow, levels: Sequence[int]) -> int:
-    """Returns the busiest level, unless it is inside a node and none is known to lag so."""
+    """Returns the busiest level, unless it is inside a node and no such level lags so much."""
     busiest, between = end.busiest(levels), innermost_network_level(system)
     outside = [level for level in levels if level <= between]
     if busiest > between and outside and end.times(busiest) > typical_lag(system, busiest):
@@ -90,8 +92,9 @@ def choose_slow_level(system: System, end: LargestRow, levels: Sequence[int]) ->
 
 
 def typical_lag(system: System, level: int) -> float:
-    """Returns the slowdown of large rows that nine of ten machines with such links do not exceed;
-    infinite if none are known.
+    """Returns the slowdown of large rows that nine of ten machines with such links do not exceed.
+
+    Infinite if no such machines are known.
     """
     medium = medium_of(system.links[level])
     known = [spread for spread in load_typical().spread if spread.medium == medium]

@@ -1,15 +1,15 @@
 """The least squares of a calibration: the way of each row, and the cost of the ways.
 
 The unknowns of every way (collective, algorithm, protocol) are a launch and, for each level, a hop,
-a gap, the inverse of a share, a cost for each peer, and the logarithm of what the inverse share
-grows by with each doubling of children. Given its way and its limit, a row's seconds are linear in
-them (nearly: in the last). So both are found alternately: the ways as the fastest at the last
-numbers, the numbers by non-negative least squares (scipy's) of relative errors, reweighted each
-time by the soft-L1 loss, so that a row far off pulls no harder than a close one.
+a gap, the inverse of a share, a cost for each peer, and the logarithm of the factor by which the
+inverse share increases with each doubling of children. Given its way and its limit, a row's seconds
+are linear in the unknowns, nearly so in the last. Ways and numbers are therefore found alternately.
+The ways are the fastest at the last numbers. The numbers minimise relative errors by non-negative
+least squares (scipy), reweighted each time by the soft-L1 loss to limit the influence of outliers.
 
-What rows leave open comes from a prior (``prior``), added as rows: a way resembles its algorithm
-for other collectives whose rounds are of the same kinds, an algorithm others by the same protocol,
-and a protocol what such links reach elsewhere (``expectations``).
+Numbers that rows do not determine come from a prior (``prior``), added as rows: a way resembles its
+algorithm for other collectives whose rounds are of the same kinds, an algorithm resembles others by
+the same protocol, and a protocol the performance of such links elsewhere (``expectations``).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from synth.measure.calibration.slow_level import LargestRow, find_slowness
 Integers = npt.NDArray[np.int64]
 
 LEAST_LATENCY = 0.1
-"""No launch and no hop is fitted below this fraction of its expected value."""
+"""The lower bound of a fitted launch or hop, as a fraction of its expected value."""
 MOST_SHARE = 2.0
-"""No link is fitted to carry more than this many times its described bandwidth."""
+"""The upper bound of a link's fitted bandwidth, as a multiple of its described bandwidth."""
 _ROUNDS, _ENOUGH = 40, 1e-6
 _UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
-"""Fits for cross-validation start from the full fit, and need not be as exact."""
+"""Limits of fits for cross-validation, which start from the full fit and may be less exact."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Measured rows with the ways each may have taken, in sequence.
+    """Measured rows, and the candidates of all rows in sequence.
 
-    ``row`` has the row's number for each candidate, ascending; ``table`` that of the
-    measurement of each row, whose sizes ascend.
+    ``row`` has the number of the row of each candidate, ascending. ``table`` has the number of the
+    measurement of each row; the sizes of a measurement ascend.
     """
 
     sizes: Floats
@@ -66,9 +66,9 @@ class Solution:
     """Unknowns by way, shape (ways, 1 + 5 levels): launch, and for each level those of ``PARTS``.
 
     ``chosen`` is each row's assumed candidate, ``fitted`` its seconds; ``design`` the rows of
-    the last least squares, scaled to expected errors, over all unknowns in order; ``loss`` what
-    was minimised; ``lowest`` the unknowns' lower bounds. ``undetermined_levels`` are sets of levels
-    of which the rows show one to be slow but not which, with the one that is assumed to be.
+    the last least squares, scaled to expected errors, over all unknowns in order; ``loss`` the
+    minimised quantity; ``lowest`` the unknowns' lower bounds. ``undetermined_levels`` has sets of
+    levels, one of which is slow according to the rows, with the level assumed to be slow.
     """
 
     keys: tuple[Key, ...]
@@ -82,7 +82,7 @@ class Solution:
 
 
 def solve(system: System, rows: Rows, keep: npt.NDArray[np.bool_] | None = None) -> Solution:
-    """Returns the best fit from a few starts. ``keep`` masks the rows to fit; all rows get ways."""
+    """Returns the best fit of several starts. ``keep`` masks the rows to fit; all rows get ways."""
     problem = _Problem(system, rows)
     kept = np.ones(len(rows.sizes), dtype=np.bool_) if keep is None else keep
     found = [problem.descend(start, kept) for start in problem.starts()]
@@ -96,7 +96,7 @@ def cross_validated_seconds(
     keep: npt.NDArray[np.bool_],
     groups: Integers,
 ) -> Floats:
-    """Returns the seconds of each row by a fit without the row's group, from ``solution``."""
+    """Returns the seconds of each row by a fit without its group, starting from ``solution``."""
     problem = _Problem(system, rows)
     found = solution.fitted.copy()
     for group in np.unique(groups):
@@ -108,7 +108,7 @@ def cross_validated_seconds(
 
 
 class _Problem:
-    """The arrays of one fit: a row for each candidate of each measured row."""
+    """The arrays of one fit, with an entry for each candidate of each measured row."""
 
     def __init__(self, system: System, rows: Rows) -> None:
         self.system, self.rows = system, rows
@@ -139,11 +139,11 @@ class _Problem:
     def _correct(self) -> None:
         """Scales the description to the rows: one factor for all latencies, one for each bandwidth.
 
-        Factors are medians over tables of measured / described seconds: first of the
-        largest rows that bytes limit, for bandwidths (of which level: ``slow_level``), then
-        of the smallest that wait, for latencies. Tables of large sizes alone do not
-        determine a latency, those of small ones no bandwidth. The cost of a peer is
-        unchanged: it is work of the sender, and similar over TCP and RDMA.
+        Factors are medians over tables of measured / described seconds. Those of bandwidths are
+        from the largest rows limited by bytes (``slow_level`` chooses the level), then those of
+        latencies from the smallest rows that wait. Tables with only large sizes do not determine a
+        latency, tables with only small sizes no bandwidth. The cost of a peer is unchanged, because
+        it is work of the sender, which is similar over TCP and RDMA.
         """
         ends = [
             LargestRow(tuple(self._loads(self.scale)[pair].tolist()), self.taken[pair] - quiet)
@@ -167,9 +167,9 @@ class _Problem:
             self.scale[:, 0] *= factor
 
     def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
-        """Yields each table's smallest (0) or largest (-1) row: way, seconds, those without bytes.
+        """Yields each table's smallest (0) or largest (-1) row: way, seconds, seconds of 0 bytes.
 
-        Seconds are as scaled so far. No gaps are expected, so none are included.
+        Seconds are as scaled so far. They include no gaps, because none are expected.
         """
         expected = self.scale.copy()
         expected[:, self._part("gap")] = 0.0
@@ -184,6 +184,7 @@ class _Problem:
         """Returns the scaled description, and variants with gaps or other latencies."""
         hops, gaps = self._part("hop"), self._part("gap")
         found = []
+        # Alternating steps end in a local minimum: the choice of ways makes the loss non-convex.
         for waited, kept, launch in (
             (1.0, 0.0, 1.0),
             (0.2, 1.0, 1.0),
@@ -198,7 +199,7 @@ class _Problem:
         return found
 
     def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
-        """Returns candidates' seconds and limits: -1 gaps, a level, ``levels`` memory."""
+        """Returns candidates' seconds and limits: -1 for gaps, a level, ``levels`` for memory."""
         mine = unknowns[self.place]
         hops = (self.waited * mine[:, self._part("hop")]).sum(axis=1)
         peers = (self.peers * mine[:, self._part("peer")]).sum(axis=1)
@@ -231,9 +232,9 @@ class _Problem:
         rounds: int = _ROUNDS,
         enough: float = _ENOUGH,
     ) -> Solution:
-        """Improves ways and numbers alternately while the loss falls; halves steps that fail.
+        """Improves ways and numbers alternately while the loss decreases; halves steps that fail.
 
-        It ends after ``rounds``, or once a round gains less than ``enough`` of the loss.
+        Ends after ``rounds``, or when a round reduces the loss by less than the part ``enough``.
         """
         best = self._solution(start, kept)
         step = 1.0
@@ -262,7 +263,7 @@ class _Problem:
         )
 
     def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
-        """Returns the derivative of each row's seconds by each unknown (in described units)."""
+        """Returns the derivatives of each row's seconds by the unknowns, in described units."""
         design = np.zeros((len(chosen), *self.scale.shape))
         number, place = np.arange(len(chosen)), self.place[chosen]
         design[number, place, 0] = 1.0
@@ -283,7 +284,7 @@ class _Problem:
         )
 
     def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
-        """Returns the numbers by least squares, with the ways and limits of a solution kept."""
+        """Returns the numbers by least squares, for the ways and limits of a solution."""
         off = (now.fitted / self.rows.seconds - 1) / self.noise
         weight = (1 + off**2) ** -0.25 * kept
         known = (
@@ -305,10 +306,10 @@ class _Problem:
         return np.asarray(found.reshape(self.scale.shape) * self.scale)
 
     def _informed(self, design: Floats) -> npt.NDArray[np.bool_]:
-        """Returns which unknowns some row informs, at least through the same protocol.
+        """Returns which unknowns are informed by any row, at least through the same protocol.
 
-        All others equal the prior's expectation: leaving them out changes nothing and saves
-        half the time.
+        All others equal the prior's expectation. Omitting them changes no result and saves half of
+        the time.
         """
         used = np.asarray(np.any(design.reshape(len(design), *self.scale.shape), axis=0))
         for protocol in dict.fromkeys(key[2] for key in self.keys):
@@ -319,8 +320,8 @@ class _Problem:
     def _priors(self) -> tuple[Floats, Floats]:
         """Returns the prior as rows, in described units.
 
-        It is made for all ways by one protocol together; its rows are independent, of
-        spread 1.
+        It is computed for all ways by one protocol together. Its rows are independent, with spread
+        1.
         """
         width = self.scale.shape[1]
         rows, wanted = [], []

@@ -1,11 +1,11 @@
-"""Prices before any calibration: what links of such media reach on other people's clusters.
+"""Prices before any calibration: the performance of links of the same media on other clusters.
 
-A data sheet states what a link could carry; collectives reach three quarters of it by NVLink and a
-seventh by TCP. ``typical.toml`` has what was learned from published measurements by medium and way
-(``python -m results.typical`` makes it, and judges it by leaving out families of machines):
-launches, hops, shares, the loss for each doubling of nodes, and how far machines differ, which is
-the interval of such a price. It is not a measurement of the user's machine: a calibration replaces
-it, and bounds use the description.
+A data sheet states the capacity of a link. Collectives reach three quarters of it over NVLink and a
+seventh over TCP. ``typical.toml`` has numbers learned from published measurements, by medium and
+way: launches, hops, shares, the loss for each doubling of nodes, and the differences between
+machines, which are the interval of such a price. ``python -m results.typical`` writes it, and
+evaluates it by leaving out families of machines. It is not a measurement of the user's machine: a
+calibration replaces it, and bounds use the description.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.collective.algorithms.protocols import Protocol
 
 WAYS = (ANY, *(algorithm.value for algorithm in Algorithm))
 SWITCHED = "pcie switched"
-"""PCIe through switches, if described so; ``pcie`` is one medium for all (a bus)."""
+"""PCIe through switches, if described so. ``pcie`` alone is a bus shared by all devices."""
 
 
 class _TypicalPart(BaseModel):
@@ -32,7 +32,7 @@ class _TypicalPart(BaseModel):
 
 
 class Medium(_TypicalPart):
-    """What links of one medium reach: the wait of a message by protocol, the share of a ring."""
+    """The performance of a medium: the latency of a message by protocol, the share of a ring."""
 
     name: str
     families: int
@@ -41,7 +41,7 @@ class Medium(_TypicalPart):
 
 
 class Spread(_TypicalPart):
-    """The range of machines' ratios to the price, from a size on, for one medium."""
+    """The range of ratios of machines' times to the price, from a size on, for one medium."""
 
     medium: str
     from_bytes: int
@@ -51,10 +51,10 @@ class Spread(_TypicalPart):
 
 
 class TypicalNumbers(_TypicalPart):
-    """The learned numbers. Factors of ways and protocols multiply a ring's share by Simple.
+    """The learned numbers. Factors of ways and protocols multiply the share of a ring by Simple.
 
-    ``loss``: of the bandwidth between nodes, for each doubling of nodes; ``wide``: the share of
-    trees from three nodes on; ``copied_GB_per_s``: what a processor copies, for TCP.
+    ``loss`` is the loss of bandwidth between nodes for each doubling of nodes; ``wide`` the share
+    of trees from three nodes on; ``copied_GB_per_s`` the rate at which a processor copies for TCP.
     """
 
     source: str
@@ -62,7 +62,7 @@ class TypicalNumbers(_TypicalPart):
     tables: int
     loss: float
     wide: float
-    copied_GB_per_s: float  # noqa: N815 - the unit as it is written
+    copied_GB_per_s: float  # noqa: N815 - the unit in its usual spelling
     in_network_launch: float
     launch_us: dict[str, float]
     peer_us: dict[str, float]
@@ -88,8 +88,10 @@ def medium_of(link: Link) -> str:
 
 
 def apply_typical(system: System, known: TypicalNumbers | None = None) -> System:
-    """Returns the system priced by what its links' media reach; unchanged if it is calibrated, if
-    no medium is known, and if its numbers are effective ones.
+    """Returns the system priced by the typical performance of its links' media.
+
+    It is unchanged if it is calibrated, if no medium is known, or if its numbers are effective
+    ones.
     """
     known = known or load_typical()
     media = [known.of(medium_of(link)) for link in system.links]

@@ -1,13 +1,13 @@
 r"""Compares measured runs with the prediction, and finds the level that limits them.
 
-Take a level whose links need S seconds at the described bandwidth. A run of T seconds shows that
-the level delivers at least S/T of that bandwidth, because it was busy for at most T. Where a run
-falls short, some level delivers just that share, or another algorithm ran than was predicted. Any
-other run in which a level delivered more clears it; if one level is left, it is named. Runs of few
-levels inform the others (``blame``). Nothing is concluded that these numbers do not show.
+Consider a level whose links need S seconds at the described bandwidth. A run of T seconds shows
+that the level delivers at least S/T of that bandwidth, because it was busy for at most T. If a run
+falls short, some level delivers exactly that share, or another algorithm ran than predicted. Any
+other run in which a level delivered more clears that level. If a single level remains, it is named.
+Runs of few levels inform the others (``blame``). No conclusion goes beyond these numbers.
 
-Prices that are typical of such links, or calibrated, have an interval: a time inside it is as
-expected. A level then falls short of what its medium reaches elsewhere, not of its data sheet.
+Prices that are typical of such links, or calibrated, have an interval, and a time inside it is as
+expected. A level then falls short of its medium's performance elsewhere, not of its data sheet.
 
 >>> from hierarchies import load
 >>> from synth.measure.doctor import diagnose

@@ -1,8 +1,8 @@
-"""Finds the level that explains why a run falls short, perhaps known from another run.
+"""Finds the level that explains why a run falls short, using the results of other runs.
 
-Runs of one level come first, as they leave no choice. Longer ways are judged by what they showed: a
-run over a network that was found slow is explained by it, if the predicted algorithm, or another,
-takes as long there. Only what this leaves is blamed on other levels.
+Runs that cross one level come first, as they leave no choice. Their results apply to runs that
+cross more: a slow network explains a run over it if the predicted algorithm, or another, takes that
+long there. Only a remaining difference is blamed on other levels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.measure.calibration.slow_level import SHORT, LargestRow, choose_slow_
 from synth.measure.doctor.runs import MeasuredRun
 
 CLEARED = 1.1
-"""A level is cleared if it delivered this many times the share of this run in another run."""
+"""A level is cleared if it delivered this multiple of the run's share in another run."""
 PORT_FIT = 0.02
 """A share this close to 1/2, 1/4, ... is reported as that fraction of ports carrying traffic."""
 
@@ -47,8 +47,8 @@ FindingKind = Literal[
 class Finding:
     """One statement, and the level it is about ("" for none).
 
-    ``tests`` are the experiments that would distinguish the ``suspects``, ``then`` what to run
-    to find what is slow in the level.
+    ``tests`` are the experiments that would distinguish the ``suspects``, ``then`` the commands to
+    run in order to find the slow part of the level.
     """
 
     kind: FindingKind
@@ -70,11 +70,11 @@ class SlowLevel:
 
 
 SlowLevels = Mapping[str, SlowLevel]
-"""Levels that were found slow."""
+"""Levels found to be slow, by name."""
 
 
 def blame_levels(system: System, runs: Sequence[MeasuredRun]) -> list[tuple[Finding, ...]]:
-    """Returns, for each run in order, the findings on why it falls short; empty if it does not."""
+    """Returns findings on why each run falls short, in the order of runs; empty if it does not."""
     found: dict[int, tuple[Finding, ...]] = {}
     slow_levels: dict[str, SlowLevel] = {}
     for crossed in range(1, len(system.links) + 1):
@@ -145,7 +145,7 @@ def _explain_by_known(system: System, run: MeasuredRun, known: SlowLevels) -> Fi
 
 
 def _blame_remaining(system: System, run: MeasuredRun, left: dict[str, float]) -> Iterator[Finding]:
-    """Blames the only level that no other run clears, or reports several or none."""
+    """Blames the only level that no other run clears; reports if there are several or none."""
     others = _explain_by_other_way(run)
     if len(left) == 1 and not others:
         [(name, share)] = left.items()
@@ -183,20 +183,20 @@ def _open_finding(system: System, run: MeasuredRun, left: dict[str, float]) -> F
 
 
 def _describe_expected(system: System) -> str:
-    """Returns what a level's share refers to: what ..."""
+    """Returns the reference of a level's share, as the end of a sentence: ``what ...``."""
     if system.prices == "typical":
         return "such links reach"
     return "was measured before" if system.prices == "calibrated" else "is described"
 
 
 def _explain_by_other_way(run: MeasuredRun) -> list[str]:
-    """Returns other ways with about the measured time at large sizes."""
+    """Returns other ways that take about the measured time at large sizes."""
     found = _find_fitting_ways(run, [reading.predicted.options for reading in run.large])
     return [] if run.matched.measurement.algorithm else [way for way in found if way != run.way]
 
 
 def _find_fitting_ways(run: MeasuredRun, options: Sequence[Mapping[str, float]]) -> list[str]:
-    """Returns the ways whose seconds at large sizes are about the measured ones."""
+    """Returns the ways whose seconds at large sizes are close to the measured seconds."""
     found = []
     for way in options[-1] if options else ():
         rows = zip(run.large, options, strict=True)
@@ -231,13 +231,13 @@ def _describe_ports(system: System, level: str, share: float) -> str:
 def next_steps(system: System, level: str) -> tuple[str, ...]:
     """Returns commands that find a level's slow node, rail, link or path.
 
-    Empty if its links have no known tool. Tests of ``calibrate --plan`` distinguish levels, not the
-    parts of one. Tools for its links do (perftest between NICs, copies from GPU to GPU, the
-    driver's NVLink status) and so does the runtime: NICs that pass bytes through the host's memory,
-    or sockets in their place, are slow on a fast network. Sources: github.com/linux-rdma/perftest;
-    NCCL's ``net.cc`` (``via NET/IB/0/GDRDMA`` of a channel) and ``enqueue.cc`` (``Bytes -> Algo``
-    of a call), which RCCL has too; ``nvidia-smi nvlink -h``; github.com/NVIDIA/nvbandwidth;
-    rocm.docs.amd.com/projects/TransferBench ("presets").
+    Empty if there is no known tool for its links. Tests of ``calibrate --plan`` distinguish levels,
+    but not the parts of a level. Tools for the links do (perftest between NICs, copies from GPU to
+    GPU, the driver's NVLink status), and so does the log of the runtime: NICs that pass bytes
+    through the host's memory, or sockets in place of NICs, are slow on a fast network. Sources:
+    github.com/linux-rdma/perftest; NCCL's ``net.cc`` (``via NET/IB/0/GDRDMA`` of a channel) and
+    ``enqueue.cc`` (``Bytes -> Algo`` of a call), which RCCL also has; ``nvidia-smi nvlink -h``;
+    github.com/NVIDIA/nvbandwidth; rocm.docs.amd.com/projects/TransferBench ("presets").
 
     >>> from hierarchies import load
     >>> for step in next_steps(load("dgx-h100:2"), "gpu"):

@@ -1,11 +1,12 @@
 """The share of their stated rate that links carried in measured rows.
 
-The shares of a fit are those of an algorithm by a protocol: trees over switches reach less of a
-network than rings do, and where the runtime chose, rows do not say which of them ran. Rings need
-1.9 times the bytes of such trees on a node's ports, so 0.6 of a network by rings looks like a third
-of it by trees. Here a level's share is of its links, whatever ran: the measured part of what the
-way is expected to reach, times the share that the best way reaches there. It is reported for every
-way that may have run, except those for which the links would carry more than is stated.
+The shares of a fit are those of an algorithm by a protocol. Trees over switches reach less of a
+network than rings do, and if the runtime chose, rows do not show which of them ran. Rings need 1.9
+times the bytes of such trees on a node's ports, so 0.6 of a network by rings looks like a third of
+it by trees. Here the share of a level is that of its links, independent of the way that ran: the
+measured fraction of the way's expected performance, times the share that the best way reaches
+there. It is reported for every way that may have run, except those for which the links would carry
+more than their stated rate.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor.runs import LARGE, delivered_shares
 
 ALIKE = 1.1
-"""Shares that differ by less than this factor are equal."""
+"""Shares that differ by less than this factor count as equal."""
 
 
 @dataclass(frozen=True)
 class CarriedShare:
     """The share of one level's stated rate that its links carried, by the way that may have run.
 
-    ``least``: they may do more, because another level may have limited the rows.
+    ``least``: the links may carry more, because another level may have limited the rows.
     """
 
     level: str
@@ -47,15 +48,15 @@ class CarriedShare:
 
     @property
     def told(self) -> bool:
-        """Whether it is one share, whichever way ran."""
+        """Whether the share is the same for every way that may have run."""
         return self.high <= ALIKE * self.low
 
 
 def carried_shares(system: System, measurements: Sequence[Measurement]) -> tuple[CarriedShare, ...]:
     """Returns the shares of each level that large rows cross, outermost first.
 
-    Tables of few levels come first, because they show what limits the others; of several tables
-    the most informative wins, then the one with the highest share. Raises InputError for ways
+    Tables of few levels come first, because they show the limits of the others. Of several tables
+    the most informative is used, then the table with the highest share. Raises InputError for ways
     and ranks that the system does not have.
     """
     bare = apply_typical(replace(system, calibration=None))
@@ -78,7 +79,7 @@ def _sort_key(share: CarriedShare) -> tuple[bool, bool, float]:
 
 
 def _parts_by_way(bare: System, measurement: Measurement) -> dict[str, dict[str, float]]:
-    """Returns, for each way that may have run, by level the part reached of what is expected."""
+    """Returns the fraction reached of the expected performance, by possible way and by level."""
     found = {}
     for way in possible_ways(busy_part(bare, measurement), measurement):
         forced = measurement.algorithm or way.name
@@ -119,12 +120,12 @@ def _shares_of_table(
 
 
 def _has_slack(level: str, share: float, known: Mapping[str, CarriedShare]) -> bool:
-    """Whether a level is known to do more than such a share."""
+    """Whether a level is known to carry more than this share."""
     return level in known and share * ALIKE < known[level].low
 
 
 def _best_share(bare: System, level: str) -> float:
-    """Returns the share of its stated rate that the best way is expected to reach among two."""
+    """Returns the share of a level's stated rate that the best way should reach on two children."""
     if bare.calibration is None:
         return 1.0
     at = bare.hierarchy.index(level)

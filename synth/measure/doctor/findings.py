@@ -15,7 +15,7 @@ from synth.measure.doctor.runs import LARGE, SMALL, MeasuredRun, SizeReading, ru
 from synth.measure.logs.matching import MatchedLog
 
 MOSTLY = 0.5
-"""Latency's share of the prediction from which on a size mostly waits for messages."""
+"""From this share of latency in the prediction on, a size mostly waits for messages."""
 
 
 def is_collective(matched: MatchedLog) -> bool:
@@ -38,7 +38,7 @@ class Diagnosis:
 
 
 def diagnose(system: System, matched: Sequence[MatchedLog]) -> Diagnosis:
-    """Compares runs with the prediction. Raises InputError for what cannot be priced.
+    """Compares runs with the prediction. Raises InputError for runs that cannot be priced.
 
     Sends and receives are left out, because they have no bound.
     """
@@ -77,7 +77,7 @@ def _describe_reached(system: System, run: MeasuredRun) -> Iterator[Finding]:
 
 
 def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
-    """Yields a finding if sizes that mostly wait for messages fall as short as large ones."""
+    """Yields a finding if sizes that mostly wait for messages fall short as much as large sizes."""
     waits = [r for r in run.readings if r.waiting >= MOSTLY]
     if not waits or run.share is None:
         return

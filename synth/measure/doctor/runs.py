@@ -19,9 +19,10 @@ from synth.measure.logs.matching import MatchedLog
 from synth.measure.logs.tables import busbw_factor
 
 ROUNDING = 0.001
-"""How far a time may be below its bound: tests print three or four digits."""
+"""Tolerance of a time below its bound: tests print three or four digits."""
 LARGE, SMALL = 0.1, 0.9
-"""Latency's share of the prediction: at most LARGE for large sizes, at least SMALL for small."""
+"""The share of latency in the prediction: at most LARGE for large sizes, at least SMALL for small.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class SizeReading:
 
     @property
     def share(self) -> float:
-        """Predicted over measured seconds: 1 is as predicted, less is slower."""
+        """The ratio of predicted to measured seconds: 1 is as predicted, less is slower."""
         return self.predicted.seconds / self.seconds
 
     @property
     def explained(self) -> bool:
         """Whether the measured time is at most the upper end of the prices' interval.
 
-        That contains nineteen of twenty machines; for machines in general the limit is nine
-        of ten.
+        That end is above nineteen of twenty machines. For machines in general the limit is nine of
+        ten.
         """
         margin = self.predicted.interval
         if margin is None:
@@ -61,9 +62,9 @@ class SizeReading:
 
     @property
     def beats_bound(self) -> bool:
-        """Whether it is faster than possible, so that the description or the log is wrong.
+        """Whether the time is faster than possible, so the description or the log is wrong.
 
-        A calibrated bound is no more exact than the rows that it was fitted to.
+        A calibrated bound is no more exact than the rows to which it was fitted.
         """
         margin = self.predicted.interval
         measured = margin is not None and not margin.among_machines
@@ -72,19 +73,19 @@ class SizeReading:
 
     @property
     def waiting(self) -> float:
-        """Latency's share of the prediction."""
+        """The share of latency in the prediction."""
         return self.predicted.price.latency_seconds / self.predicted.seconds
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One log: its readings, and what its large sizes show of each level.
+    """One log: its readings, and the results of its large sizes for each level.
 
-    ``share`` is the median of predicted/measured at large sizes, ``slower`` of
-    measured/predicted at small ones, ``extra_seconds`` the time of small ones beyond the
-    prediction; each None without such sizes. ``delivered`` has the least share of its described
-    bandwidth that each level delivers; ``limited_by`` is the level the prediction waits for
-    longest.
+    ``share`` is the median of predicted/measured at large sizes, ``slower`` that of
+    measured/predicted at small sizes, ``extra_seconds`` the time of small sizes beyond the
+    prediction. Each is None without such sizes. ``delivered`` has, for each level, the least share
+    of its described bandwidth that it delivers. ``limited_by`` is the level for which the
+    prediction waits longest.
     """
 
     matched: MatchedLog
@@ -117,7 +118,7 @@ class MeasuredRun:
 
     @property
     def beating(self) -> SizeReading | None:
-        """The reading farthest below its bound, if any: it contradicts the description."""
+        """The reading farthest below its bound, if any; it contradicts the description."""
         found = [reading for reading in self.readings if reading.beats_bound]
         return min(found, key=lambda r: r.seconds / r.bound.seconds) if found else None
 
@@ -129,7 +130,7 @@ class MeasuredRun:
 
 
 def run_of(system: System, matched: MatchedLog) -> MeasuredRun:
-    """Prices a log size by size. Raises InputError for what cannot be priced."""
+    """Prices a log size by size. Raises InputError if it cannot be priced."""
     predictor = Predictor(system, matched.measurement)
     known: dict[int, tuple[SizePrediction, Bound]] = {}
     readings = []
@@ -156,7 +157,7 @@ def run_of(system: System, matched: MatchedLog) -> MeasuredRun:
 def delivered_shares(large: Sequence[tuple[float, InstructionPrice]]) -> dict[str, float]:
     """Returns, for each level, the median share of its bandwidth used at large sizes.
 
-    ``large`` has measured seconds, each with the price of the way that ran.
+    ``large`` has pairs of measured seconds and the price of the way that ran.
     """
     shares: dict[str, list[float]] = {}
     for seconds, price in large:

@@ -2,7 +2,7 @@
 
 nccl-tests' files contain the whole environment of the run. It is discarded while the file is read,
 except for known values of the variables for algorithm, protocol and split. A user's own table has
-comment lines that say what was run, and columns of bytes and seconds:
+comment lines that state what was run, and columns of bytes and seconds:
 
 # source: our cluster, 2026-10-02
 # collective: all_gather
@@ -38,19 +38,19 @@ _NOTE = re.compile(r"# *(?P<key>[a-z_]+): *(?P<value>.{1,400})")
 _NAN = float("nan")
 MOST_RANKS = 100_000
 _DIGITS = 6
-"""Decimals that C's %lf prints."""
+"""Number of decimals that C's %lf prints."""
 _RCCL_NAMES = {name.replace("_", ""): name for name in (*COLLECTIVES, *UNREAD)}
 _CSV_TAIL = ("size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong")
 _CSV_HEADS = {2: ("name", "gpus"), 5: ("name", "nodes", "ranks", "ranksPerNode", "gpusPerRank")}
 
 
 def is_json(text: str) -> bool:
-    """Whether a text begins as JSON does, and not with a launcher's ``[1,0]``."""
+    """Whether a text begins with JSON, rather than with a launcher's ``[1,0]``."""
     return re.match(r"\s*(\{|\[\s*[{\]])", text[:1000]) is not None
 
 
 def is_csv(text: str) -> bool:
-    """Whether a text begins as rccl-tests' CSV does."""
+    """Whether a text begins with rccl-tests' CSV."""
     return re.match(r"\s*(numCycle, *)?(collective|name), ", text[:200]) is not None
 
 
@@ -70,7 +70,7 @@ def parse_json_tables(text: str, source: str) -> list[Table]:
 
 
 def check_json(text: str, source: str) -> None:
-    """Raises InputError for JSON of more objects than logs have, or without any size."""
+    """Raises InputError for JSON with more objects than logs have, or without any size."""
     if (count := text.count("{")) > MOST_OBJECTS:
         hint = f"at most {MOST_OBJECTS} are read"
         raise InputError(f"JSON of {count} objects", where=source, hint=hint)
@@ -84,7 +84,7 @@ def _no_log_error(source: str) -> InputError:
 
 
 def parse_csv_tables(text: str, source: str) -> list[Table]:
-    """Returns the tables of rccl-tests' CSV, whose head has fewer columns than its rows.
+    """Returns the tables of rccl-tests' CSV, whose header has fewer columns than its rows.
 
     Raises InputError for too many rows.
     """
@@ -99,7 +99,7 @@ def parse_csv_tables(text: str, source: str) -> list[Table]:
 
 
 def _parse_documents(text: str) -> tuple[Any, list[Any]]:
-    """Returns a JSON document, or its lines if each is one."""
+    """Returns a JSON document, or its lines if each line is a document."""
     try:
         return _loads(text), []
     except (ValueError, RecursionError):
@@ -120,7 +120,7 @@ _BARE = re.compile(r"(?<=:)\s*(?!true|false|null|nan\b)([A-Za-z][\w/]*)(?=\s*[,}
 
 
 def _quote_bare_words(text: str) -> str:
-    """Quotes the words that rccl-tests leaves bare, such as ``"wrong":N/A`` and names."""
+    """Quotes the words that rccl-tests does not quote, such as ``"wrong":N/A`` and names."""
     return re.sub(r":\s*nan\b", ': "nan"', _BARE.sub(r'"\1"', text))
 
 
@@ -178,12 +178,12 @@ def _read_configuration(facts: RunFacts, config: Mapping[str, Any]) -> None:
         first = (_amount(device.get("rank"), 0), _amount(device.get("device"), 0))
         group = _amount(device.get("group"), 0)
         name = str(device.get("device_info", ""))[:80].strip()
-        # Of a process with several devices only the first is recorded; the others follow it.
+        # For a process with several devices, only the first is recorded; the others follow it.
         facts.places += [
             RankRecord(first[0] + i, group, number, first[1] + i, name) for i in range(per_process)
         ]
     ranks = {place.rank for place in facts.places}
-    if len(ranks) < len(facts.places):  # then every device was recorded
+    if len(ranks) < len(facts.places):  # every device was recorded
         kept = {place.rank: place for place in reversed(facts.places)}
         facts.places = [kept[rank] for rank in sorted(kept)]
 
@@ -226,7 +226,7 @@ def _timing(values: Sequence[Any], wrong: Any) -> Timing | None:
 
 
 def _half_digit(value: Any) -> float:
-    """Returns half a last digit: C++ streams print six significant digits, %lf six decimals."""
+    """Returns half a unit of the last digit: C++ streams print six digits, %lf six decimals."""
     number = _number(value)
     if not number or number != number or abs(number) == float("inf"):
         return 0.5e-6
@@ -268,7 +268,7 @@ def _rccl_log(rows: Sequence[Mapping[str, Any]], source: str) -> Table:
 
 
 def _rccl_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogRow | None]:
-    """Yields a row for each size and turn; an in-place time joins the one before it."""
+    """Yields a row for each size and turn; an in-place time is joined to the row before it."""
     good: list[LogRow] = []
     for row in rows:
         timing = _timing([row.get(key) for key in ("time", "algBw", "busBw")], row.get("wrong"))
@@ -311,9 +311,9 @@ def parse_plain_tables(text: str, source: str) -> list[Table]:
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yields the cells of every line of plausible length, whatever is quoted.
+    """Yields the cells of every line of plausible length, with any quotation.
 
-    A quotation mark that nothing closes affects only its line. Never raises.
+    An unclosed quotation mark affects only its line. Never raises.
     """
     for line in lines:
         if len(line) <= LONGEST_LINE:
@@ -334,7 +334,7 @@ def _plain_timing(text: str | None) -> Timing | None:
 
 
 def has_sections(text: str) -> bool:
-    """Whether JSON or CSV begins below other lines."""
+    """Whether JSON or CSV begins after other lines."""
     return _ANYWHERE.search(text) is not None
 
 
@@ -372,7 +372,7 @@ def _split_into_sections(text: str) -> Iterator[tuple[Environment, str]]:
 
 
 def _add_forced(table: Table, environment: Environment) -> Table:
-    """Returns the table with its command line's settings, if its own part states none."""
+    """Returns the table with its command line's settings, unless its own part states any."""
     known = table.forced
     if known.algorithm or known.protocol or known.without or known.split:
         return table

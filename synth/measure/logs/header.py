@@ -1,8 +1,8 @@
-"""Facts about a run in its file besides the rows; only numbers and known words are kept.
+"""Facts about a run that its file states outside the rows; only numbers and known words are kept.
 
-Logs contain whole environments, command lines and host names, which may be private. Only what this
-module understands is kept: the name of a test, variables that choose algorithms, protocols and
-groups, each as one of a few known values, and hosts as numbers.
+Logs contain whole environments, command lines and host names, which may be private. Only facts that
+this module understands are kept: the name of a test, variables that choose algorithms, protocols
+and groups, each as one of a few known values, and hosts as numbers.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _RULE = re.compile(r"(?P<name>AND|OR|MOD|DIV|[&|%/]) *(?P<value>\w+)")
 _RULES = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
 
 ForcedNames = Mapping[str, frozenset[str]]
-"""The words that a variable leaves to choose from, by collective; "" for all others."""
+"""The names that a variable allows, by collective; "" stands for all other collectives."""
 
 
 def find_program(line: str) -> str | None:
-    """Returns the collective whose test a line names, in the tests' words."""
+    """Returns the collective whose test a line names, by the tests' name."""
     found = _PROGRAM.search(line)
     return found[1] if found else None
 
 
 def is_command(line: str) -> bool:
-    """Whether a line starts a test: a call, after a prompt, variables or a launcher.
+    """Whether a line starts a test: a command, perhaps after a prompt, variables or a launcher.
 
     >>> [is_command(line) for line in ("$ ./all_reduce_perf -g 8", "NCCL_ALGO=Tree all_reduce_perf",
     ...  "# Collective test starting: all_reduce_perf", "all_reduce_perf: not found")]
@@ -98,15 +98,15 @@ def parse_split(text: str) -> str | None:
 class Environment:
     """The variables of the run that is being read, with known words only.
 
-    A file may hold several runs. An export lasts until it is repeated or unset; variables on a
-    command line or in the runtime's output apply to that run alone.
+    A file may contain several runs. An export lasts until it is repeated or unset. Variables on a
+    command line or in the runtime's output apply only to that run.
     """
 
     _lasting: dict[str, ForcedNames | str] = field(default_factory=dict)
     _of_run: dict[str, ForcedNames | str] = field(default_factory=dict)
 
     def read(self, line: str) -> None:
-        """Applies the variables that a line sets or unsets, for its run or from here on."""
+        """Applies the variables that a line sets or unsets, for its run or for all that follow."""
         if "NCCL_" not in line:
             return
         one_run = "NCCL INFO" in line or find_program(line) is not None
@@ -125,7 +125,7 @@ class Environment:
         return Environment(dict(self._lasting))
 
     def forced(self, collective: str | None) -> ForcedChoice:
-        """Returns what the variables force a test (by the tests' name) to use."""
+        """Returns the choices that the variables force on a test, given by the tests' name."""
         held = {**self._lasting, **self._of_run}
         function = (collective or "").replace("_", "")
         ways = {
@@ -150,8 +150,10 @@ class Environment:
 
 
 def _parse_choice(name: str, value: str) -> ForcedNames:
-    """Returns what ``ring,tree;allgather:^nvls`` leaves, by collective. Unknown words give an empty
-    set, and an empty value gives no entry, like an unset one (parseList in NCCL's tuning).
+    """Returns the names that a value such as ``ring,tree;allgather:^nvls`` allows, by collective.
+
+    Unknown words give an empty set. An empty value gives no entry, like an unset variable
+    (parseList in NCCL's tuning).
     """
     known = {"ALGO": ALGORITHMS, "PROTO": PROTOCOLS, "NVLS_ENABLE": {"0": "0", "1": "1", "2": "2"}}
     words = known[name]
@@ -171,7 +173,7 @@ def _parse_choice(name: str, value: str) -> ForcedNames:
 
 
 def color(split: str, rank: int) -> int:
-    """Returns the group that NCCL_TESTS_SPLIT puts a rank in (nccl-tests, src/common.cu)."""
+    """Returns the group of a rank by NCCL_TESTS_SPLIT (nccl-tests, src/common.cu)."""
     rule, value = split.split()
     number = int(value)
     match rule:
@@ -195,8 +197,8 @@ def check_rows(count: int, source: str) -> None:
 class RunFacts:
     """Collects a file's facts about a run until the table of the run has been read.
 
-    ``stated`` is that table so far; ``environment`` the settings of the run; ``ended``: a table
-    of the run was read to its end.
+    ``stated`` is the table so far, ``environment`` the settings of the run. ``ended``: a table of
+    the run was read to its end.
     """
 
     stated: Table
@@ -239,11 +241,10 @@ class RunFacts:
         )
 
     def afresh(self, keep_places: bool = False) -> RunFacts:
-        """Returns the facts for the next run in the file: comment notes stay, a run's output goes.
+        """Returns the facts for the next run in the file, with comment notes but without output.
 
-        A run's list of devices and its command line go with its table, unless more tables
-        follow without a list of their own (a test of several types or roots prints one
-        list).
+        A run's list of devices and its command line are dropped with its table, unless more tables
+        follow without their own list: a test of several types or roots prints a single list.
         """
         return RunFacts(
             replace(self.stated, single_size=False, columns=()),
@@ -276,4 +277,4 @@ _NOTES: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "members": ("members", _wholes),
     "busy": ("busy", _wholes),
 }
-"""The facts that comment lines state: the name of each in a table, and its parser."""
+"""The facts that comment lines state: the name of each fact in a table, and its parser."""

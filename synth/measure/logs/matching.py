@@ -1,8 +1,8 @@
-"""The devices of a system that a log's ranks ran on: from hosts and groups to members per level.
+"""The devices on which a log's ranks ran: from hosts and groups to members of each level.
 
-Launchers fill hosts one by one, and a log gives a rank's host and its place there. So ranks are
-assumed to fill the first children at each level. Missing information raises an error that asks for
-it; nothing is guessed.
+Launchers fill hosts one after another, and a log gives a rank's host and its place there. Therefore
+ranks are assumed to fill the first children at each level. If information is missing, an error asks
+for it; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth.measure.logs.tables import CheckedLog
 
 @dataclass(frozen=True)
 class CallerFacts:
-    """The caller's facts that logs lack: the number of hosts, or members of each level."""
+    """Facts from the caller that logs lack: the number of hosts, or the members of each level."""
 
     hosts: int | None = None
     members: tuple[int, ...] | None = None
@@ -38,7 +38,7 @@ class MatchedLog:
 
 
 def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None) -> MatchedLog:
-    """Maps a log onto a system. Raises InputError for what does not fit, or is not stated."""
+    """Maps a log onto a system. Raises InputError if it does not fit or information is missing."""
     with error_context(log.source):
         _check_counts(system, log, given or CallerFacts())
         members, busy = _members(system, log, given or CallerFacts())
@@ -73,7 +73,7 @@ def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...
 def _members(
     system: System, log: CheckedLog, given: CallerFacts
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the members of a group at each level, and of all ranks that took part."""
+    """Returns the members of each level in a group, and among all ranks that took part."""
     table = log.table
     if table.members or given.members:
         members = table.members or given.members or ()
@@ -93,9 +93,9 @@ def _members(
 
 
 def _check_counts(system: System, log: CheckedLog, given: CallerFacts) -> None:
-    """Raises InputError if the log's list of devices contradicts the description or the caller:
+    """Raises InputError if the log's list of devices contradicts the description or the caller.
 
-    another number of hosts, or more devices in a host than it has.
+    A contradiction is another number of hosts, or more devices in a host than it has.
     """
     if given.hosts and log.hosts and given.hosts != log.hosts:
         raise InputError(
@@ -174,7 +174,7 @@ def _total(log: CheckedLog) -> int | None:
 
 
 def _busy_counts(system: System, total: int, hosts: int | None) -> tuple[int, ...]:
-    """Returns how many children of each level hold ranks, if hosts are filled one by one."""
+    """Returns how many children of each level contain ranks, if hosts are filled in order."""
     cardinalities = system.hierarchy.cardinalities
     level = find_host_level(system)
     if level is None:
@@ -216,7 +216,7 @@ def _busy_counts(system: System, total: int, hosts: int | None) -> tuple[int, ..
 
 
 def _fill_levels(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | None:
-    """Returns ``count`` units as members of each level if only one way is possible, else None."""
+    """Returns ``count`` units as members of each level, or None if several ways are possible."""
     if count == prod(cardinalities):
         return tuple(cardinalities)
     if count == 1 or sum(1 for size in cardinalities if size > 1) <= 1:
@@ -230,7 +230,7 @@ def _fill_levels(cardinalities: Sequence[int], count: int) -> tuple[int, ...] | 
 
 
 def _colors(log: CheckedLog, total: int) -> list[int]:
-    """Returns the group of each rank, in the order of ranks; empty if all are in one."""
+    """Returns the group of each rank, in the order of ranks; empty if there is one group."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if log.groups > 1:
         return [place.group for place in places]
@@ -260,7 +260,7 @@ def _members_of_group(
 
 
 def _spots(log: CheckedLog, total: int) -> list[int]:
-    """Returns the place of each rank, host by host: a launcher may deal ranks to hosts in turn."""
+    """Returns the place of each rank, host by host, as launchers may distribute ranks in turn."""
     places = sorted(log.table.places, key=lambda place: place.rank)
     if len(places) != total or any(place.host is None for place in places):
         return list(range(total))
@@ -287,7 +287,7 @@ _MOST_NAMED = 4
 def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
     """Raises InputError for a log of a device that the system does not have.
 
-    Devices whose name has no model are accepted, and all are if the system names none.
+    Devices whose name has no model are accepted. If the system names no device, all are accepted.
     """
     for log in logs:
         others = [name for name in log.devices if not is_same_device(name, system.device)]
@@ -304,10 +304,10 @@ def check_devices(system: System, logs: Iterable[CheckedLog]) -> None:
 
 
 def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
-    """Returns the catalogue's machines that all logs may be of, with as many hosts as ran.
+    """Returns the catalogue's machines from which all logs may be, with the number of hosts used.
 
     They have the devices that the logs name, and enough of them in a host. Vendors' machines
-    come before those of clouds, whose network is less likely.
+    precede those of clouds, whose network is less likely.
     """
     hosts = max((log.hosts or 1 for log in logs), default=1)
     in_a_host = max((-(-(log.ranks or 1) // (log.hosts or 1)) for log in logs), default=1)
@@ -326,7 +326,7 @@ def machines_of(logs: Sequence[CheckedLog]) -> list[System]:
 
 
 def _is_of_system(system: System, devices: Iterable[str]) -> bool:
-    """Whether all devices with a known model are the system's, and there is one."""
+    """Whether there are devices with a known model, and all of them are the system's."""
     named = [name for name in devices if model_words(name)]
     return (
         bool(named)

@@ -1,8 +1,8 @@
 """Reads logs of nccl-tests and rccl-tests, and checks their consistency.
 
-Three sources give the number of ranks of a table: the list of devices, busbw / algbw, and for tests
-of pieces size / (count x type). They must agree. A size is the largest buffer of a rank in all
-tests (src/common.cu prints the greater of what is sent and received), which is our payload.
+Three sources give the number of ranks of a table: the list of devices, busbw / algbw and, for tests
+of pieces, size / (count x type). They must agree. In all tests a size is that of a rank's largest
+buffer (src/common.cu prints the greater of bytes sent and received), which is our payload.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COLLECTIVE_HINT = (
 _MOST_LINES = 1_000_000
 _ROW = re.compile(rf"[0-9]\s+-?[0-9]+\s+(?:{'|'.join(WORD_BYTES)})(?:\s|$)")
 _BARE = re.compile(r"#\s+size\s+count\s+time\s+algbw\s+busbw")
-"""The head of a table of mscclpp-test, whose rows name no type."""
+"""The header of a table of mscclpp-test, whose rows name no type."""
 _FORMATS: tuple[tuple[Callable[[str], object], Callable[[str, str], list[Table]]], ...] = (
     (is_json, parse_json_tables),
     (is_plain_csv, parse_plain_tables),
@@ -54,17 +54,16 @@ _FORMATS: tuple[tuple[Callable[[str], object], Callable[[str, str], list[Table]]
     (has_sections, parse_sections),
     (_BARE.search, parse_text_tables),
 )
-"""What a text has to be read by each reader, in the order of trial."""
+"""Conditions for each reader of texts, in the order in which they are tried."""
 _UNPRICED = "no collective we price"
 _OLD_GATHER = ("all-gather", "reduce-scatter")
 
 
 def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[CheckedLog, ...]:
-    """Returns every table of a log, checked. ``collective`` says what was run if the log does not.
+    """Returns every table of a log, checked. ``collective`` is used if the log does not name any.
 
-    ``source`` names the log in errors and warnings. Tables of tests without a request of ours
-    are left out with a warning. Raises InputError for a text without other tables, and for
-    inconsistent tables.
+    ``source`` names the log in errors and warnings. Tables of unsupported tests are left out with a
+    warning. Raises InputError for a text without other tables, and for inconsistent tables.
     """
     if collective is not None:
         collective = _parse_collective(collective)
@@ -81,7 +80,7 @@ def parse_logs(text: str, source: str, collective: str | None = None) -> tuple[C
 
 
 def check_log(text: str, source: str) -> None:
-    """Raises InputError for a text without anything like a row, or with too many lines.
+    """Raises InputError for a text that contains nothing like a row, or has too many lines.
 
     It takes far less than a second for any text.
     """
@@ -99,7 +98,7 @@ def _no_table_error(source: str) -> InputError:
 
 
 def _parse_collective(name: str) -> str:
-    """Returns a collective given by our name or the tests'. Raises InputError for others."""
+    """Returns a collective given by our name or the tests'. Raises InputError for other names."""
     known = {**COLLECTIVES, **{ours: ours for ours in COLLECTIVES.values()}}
     if name not in known:
         hint = suggest_nearest(name, known)
@@ -141,8 +140,8 @@ def _check_distinct_ranks(table: Table) -> None:
 def _collective(table: Table, given: str | None) -> str:
     """Returns the collective: from the file, else from the caller, else from the rows.
 
-    Raises InputError if none determines it, if two disagree, and for tests without a request of
-    ours.
+    Raises InputError if no source determines it, if two sources disagree, and for unsupported
+    tests.
     """
     if table.collective in UNREAD:
         hint = f"those that are: {', '.join(COLLECTIVES)}"
@@ -196,8 +195,9 @@ def _why_not_named(table: Table, what: str) -> str:
 
 
 def _explain_wrong_columns(table: Table, what: str) -> str:
-    """Returns why the checked columns cannot be of a collective, or "": all-to-all and send-receive
-    tests never check in-place results.
+    """Returns why the checked columns cannot be of a collective, or "".
+
+    Tests of all-to-all and send-receive never check in-place results.
     """
     inside = [row.in_place.wrong is not None for row in table.rows if row.in_place]
     outside = [row.out_of_place.wrong is not None for row in table.rows if row.out_of_place]
@@ -235,7 +235,7 @@ def _rank_range_by_ratio(table: Table, what: str) -> tuple[float, float] | None:
     if what == "all-reduce":
         return _ranks_of(low / 2, high / 2)
     if what in PIECES:
-        # The oldest tests print algbw with the factor in it already.
+        # The oldest tests print an algbw that already includes the factor.
         if low <= 1 <= high and what in _OLD_GATHER and not low <= 0.5 <= high:
             return 1.0, inf
         return _ranks_of(low, high)
@@ -252,7 +252,7 @@ def _ranks_of(low: float, high: float) -> tuple[float, float] | None:
 
 
 def _groups(table: Table) -> dict[int, int]:
-    """Returns how many ranks each group has, by the device list."""
+    """Returns the number of ranks of each group, by the device list."""
     if not _is_complete(table):
         return {}
     return dict(Counter(place.group for place in table.places))

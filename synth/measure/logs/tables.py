@@ -1,4 +1,4 @@
-"""One table of nccl-tests or rccl-tests as printed: nothing is mapped or averaged yet."""
+"""A table of nccl-tests or rccl-tests as printed, before any mapping or averaging."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ COLLECTIVES = {
     "alltoall": "all-to-all",
     "sendrecv": SEND_RECEIVE,
 }
-"""The tests that are read, by the names of their programs, and what they measure in our words."""
+"""The supported tests, by the names of their programs, and our names of their collectives."""
 UNREAD = ("gather", "scatter", "hypercube", "alltoallv", "all_reduce_bias", "bisection")
-"""Tests without a request of ours; longer names precede those they contain."""
+"""Unsupported tests. Longer names precede names that they contain."""
 PIECES = ("reduce-scatter", "all-gather", "all-to-all")
-"""Those whose count is of one piece: their size is count x type x ranks."""
+"""Collectives whose count is that of one piece: their size is count x type x ranks."""
 BARE = ("size", "count")
-"""The columns before the times of mscclpp-test, which names no type: its elements are ``int``, and
+"""The columns before the times in mscclpp-test, which names no type. Its elements are ``int``, and
 in-place times come first (microsoft/mscclpp, test/mscclpp-test/common.cc, at 071859f).
 """
 MOST_ROWS = 20_000
-"""In all tables of a log; a run of a test has some dozens."""
+"""Most rows in all tables of a log. A run of a test has a few dozen."""
 WORD_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16"), 2),
@@ -47,8 +47,8 @@ def busbw_factor(collective: str, ranks: int) -> float:
 class Timing:
     """One half of a row, in SI units (printed as microseconds and GB/s).
 
-    ``slack`` is half a unit of the last digit printed, for each of the three. ``wrong`` is None
-    if nothing was checked. A number that could not be parsed is NaN.
+    ``slack`` is half a unit of the last printed digit, for each of the three numbers. ``wrong`` is
+    None if nothing was checked. A number that could not be parsed is NaN.
     """
 
     seconds: float
@@ -59,7 +59,7 @@ class Timing:
 
     @property
     def unusable(self) -> str:
-        """Why this time must not be used; "" if it may."""
+        """The reason why this time must not be used; "" if there is none."""
         if isnan(self.seconds) or not isfinite(self.seconds):
             return "a time that is no number"
         if self.seconds <= 0:
@@ -69,7 +69,7 @@ class Timing:
         return ""
 
     def ratio(self) -> tuple[float, float]:
-        """Returns the least and the greatest busbw/algbw that would be printed so."""
+        """Returns the least and the greatest busbw/algbw with the printed digits."""
         _, of_algbw, of_busbw = self.slack
         algbw, busbw = self.algbw_bytes_per_second, self.busbw_bytes_per_second
         if not (algbw > of_algbw and busbw > of_busbw):
@@ -89,7 +89,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One size: the largest buffer of a rank in bytes, as all tests print it, and its times.
+    """The row of a size, which is that of a rank's largest buffer in bytes, with its times.
 
     ``count`` is the printed number of elements, or -1; ``kind`` their type; ``operation`` and
     ``root`` are None if the layout has no such column.
@@ -121,10 +121,10 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class ForcedChoice:
-    """What a run was forced to use: one algorithm and protocol, or all algorithms but ``without``.
+    """The forced choices of a run: an algorithm and protocol, or all algorithms but ``without``.
 
-    Algorithms and protocols (NCCL_ALGO, NCCL_PROTO) have our names; ``split`` is the value of
-    NCCL_TESTS_SPLIT, ``unknown`` are variables with unknown values.
+    Algorithms and protocols (NCCL_ALGO, NCCL_PROTO) have our names. ``split`` is the value of
+    NCCL_TESTS_SPLIT. ``unknown`` has variables with unknown values.
     """
 
     algorithm: str | None = None
@@ -142,11 +142,11 @@ class ForcedChoice:
 class Table:
     """One table, and its file's facts about the run.
 
-    ``stated_ranks`` and ``stated_hosts`` are of a whole run, all groups together, and
-    ``stated_per_host`` ranks of each of its hosts, if a file states them; ``members`` and
+    ``stated_ranks`` and ``stated_hosts`` are those of a whole run, with all groups, and
+    ``stated_per_host`` the ranks of each of its hosts, if a file states them. ``members`` and
     ``busy`` are from comment lines (``# members: 2,8``), ``places`` is the device list.
-    ``broken`` counts rows that other output tore apart; ``columns`` are those in the table's
-    head, up to the first time.
+    ``broken`` counts rows torn apart by other output. ``columns`` are those in the table's header,
+    up to the first time.
     """
 
     source: str
@@ -167,17 +167,17 @@ class Table:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes above 0 that were timed, ascending, without repeats."""
+        """The measured sizes above 0, ascending, without repeats."""
         return tuple(sorted({row.size_bytes for row in self.rows if row.size_bytes}))
 
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """A consistent table: what it measured, among how many ranks, and its warnings.
+    """A consistent table: its collective, its number of ranks, and its warnings.
 
-    ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``ranks`` are those of
-    one group, or None; ``groups`` ran at once. ``hosts`` is None if unknown. ``rows`` are those
-    of sizes above 0 with at least one usable time.
+    ``collective`` is a name of ``grammar.Goal``, or ``send-receive``. ``ranks`` is the number of
+    ranks of one group, or None; ``groups`` is the number of concurrent groups. ``hosts`` is None if
+    unknown. ``rows`` has the rows of sizes above 0 with at least one usable time.
     """
 
     table: Table

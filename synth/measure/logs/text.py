@@ -13,7 +13,7 @@ from synth.measure.logs.header import RunFacts, check_rows, find_program, is_com
 from synth.measure.logs.tables import BARE, WORD_BYTES, LogRow, RankRecord, Table, Timing
 
 LONGEST_LINE = 4096
-"""Longer lines are skipped: no test prints them."""
+"""Longer lines are skipped, as no test prints them."""
 MOST_DIGITS = 18
 _DEVICE = re.compile(
     r"Rank +(?P<rank>\d{1,9}) +(?:Group +(?P<group>\d{1,9}) +)?Pid +\d+ +(?:on +(?P<host>\S+) +)?"
@@ -31,10 +31,10 @@ _ENDS = ("# Out of bounds values", "# Avg bus bandwidth", "# Collective test con
 def parse_text_tables(text: str, source: str) -> list[Table]:
     """Returns every table of a text, in order.
 
-    A table ends where the tests say so, or announce the next. Rows torn apart by other output
-    are rejoined if their rest follows on a line of its own; others are counted as broken.
-    Tables of one size each, as from scripts that start a test per size, are merged if the runs
-    were the same. Raises InputError for too many rows.
+    A table ends where the tests print its end or announce the next table. Rows torn apart by other
+    output are rejoined if their rest follows on a separate line; others are counted as broken.
+    Tables of one size each, as from scripts that start a test for each size, are merged if the runs
+    were otherwise the same. Raises InputError for too many rows.
     """
     reader = _LogReader(RunFacts(Table(source)))
     for line in join_lines(text.splitlines()):
@@ -97,7 +97,7 @@ class _LogReader:
         self.facts.ended = self.facts.ended or (ended and bool(self.logs))
 
     def _begin(self) -> None:
-        """Begins a run at its command line: facts of other runs do not apply to it."""
+        """Begins a run at its command line, without the facts of other runs."""
         self.close()
         self.facts = self.facts.afresh()
 
@@ -162,7 +162,7 @@ def version_text(text: str) -> str:
 
 @dataclass
 class _TornRow:
-    """A row so far: its head, the numbers after it, and whether it can have only one half."""
+    """A partial row: its head, the numbers after it, and whether it can have only one half."""
 
     size_bytes: int
     count: int
@@ -173,7 +173,7 @@ class _TornRow:
     junk: bool
 
     def continues(self, line: str) -> bool:
-        """Adds the rest of the row, if the line contains only that. Whole rows are unchanged."""
+        """Adds the rest of the row, if the line contains nothing else. Whole rows are unchanged."""
         if len(self.numbers) in _FULL or (len(self.numbers) in _HALF and not self.junk):
             return False
         more = _strip_rank_mark(line).split()
@@ -214,7 +214,7 @@ def _find_row_head(line: str) -> _TornRow | None:
 
 
 def _bare_row(line: str) -> _TornRow | None:
-    """Returns a row of mscclpp-test: no type, and one half, in-place unless it follows a gap."""
+    """Returns a row of mscclpp-test: no type, and one half, in-place unless a gap precedes it."""
     match _strip_rank_mark(line).split():
         case [size, count, *numbers] if (
             len(numbers) in (3, 4)
@@ -298,7 +298,7 @@ def _strip_rank_mark(line: str) -> str:
 
 
 def _merge_single_sizes(logs: Iterable[Table]) -> list[Table]:
-    """Merges consecutive tables of one size each if all else is the same."""
+    """Merges consecutive tables of one size each if they differ only in size."""
     found: list[Table] = []
     for log in logs:
         if found and _is_same_run(found[-1], log):
@@ -343,5 +343,6 @@ def read_log_text(path: str | Path) -> str:
         raise InputError("is no name of a file", where=repr(str(path))[:80]) from None
     if len(raw) > MOST_BYTES:
         raise InputError(f"larger than {MOST_BYTES} bytes", where=str(path), hint="is it a log?")
+    # Windows PowerShell redirects output as UTF-16 with a byte order mark.
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return raw.decode(encoding, errors="replace")

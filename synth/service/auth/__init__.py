@@ -1,9 +1,9 @@
 """Authentication of callers, rate limits and quotas.
 
-A key admits its team, with a limit of requests per second and of jobs per day. The page has
-sessions, which begin with a key or with the user whom a trusted proxy has signed in. Only digests
-of secrets are kept, and they are compared in constant time. A key that exceeds its rate is refused
-with the time to wait: a token bucket holds two seconds' worth of requests.
+A key authenticates its team and has limits of requests per second and jobs per day. Sessions of
+the page begin with a key, or with a user whom a trusted proxy has signed in. Only digests of
+secrets are stored, and they are compared in constant time. A key that exceeds its rate is refused
+with the time to wait: a token bucket holds the requests of two seconds.
 
 >>> from synth.service.auth.keys import RateLimiter
 >>> rates = RateLimiter(clock=lambda: 0.0)

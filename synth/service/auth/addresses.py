@@ -19,7 +19,7 @@ def address_in(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def network_of(text: str) -> str:
-    """Return an IPv4 address, or the /64 network of an IPv6 one, as one host has all of it."""
+    """Return an IPv4 address, or the /64 network of an IPv6 address: one host owns a whole /64."""
     address = address_in(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((int(address), 64), strict=False))

@@ -9,12 +9,12 @@ from synth.service.errors import RefusalError
 from synth.service.store import Scope
 
 LOCAL = "local"
-"""The team of every caller where no keys are needed."""
+"""The team of every caller of a server without keys."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """A team; if keys are required, also the id, name and daily quota of the key it used.
+    """A team and, if keys are required, the id, name and daily quota of the key in the request.
 
     A person signed in by a proxy has a name and no key. ``session`` is the digest of the request's
     session token.

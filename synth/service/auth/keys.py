@@ -1,4 +1,4 @@
-"""API keys and sessions: each stands for a team, is checked in constant time and rate-limited."""
+"""API keys and sessions. Each belongs to a team, is checked in constant time and rate-limited."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _REMEMBERED_BYTES = 2**24
 _ENTRY_BYTES = 400
 _MINUTE_SECONDS = 60.0
 KEY_SESSION_SECONDS = 7 * 24 * 3600
-"""How long a session of the page lasts that began with a key."""
+"""Lifetime of a page session that began with a key."""
 PERSON_SESSION_SECONDS = 12 * 3600
-"""How long a session lasts that began at a proxy; then the person's groups are read again."""
+"""Lifetime of a session that began at a proxy. A new session reads the person's groups again."""
 _STRANGER = Key(_NO_ID, "", "", "0" * 64, None, None, datetime.fromtimestamp(0, UTC), revoked=True)
 Principal: TypeAlias = Key | Person
 log = logging.getLogger("collsynth.service")
@@ -38,7 +38,7 @@ log = logging.getLogger("collsynth.service")
 
 @dataclass
 class _Bucket:
-    """How many requests are allowed at a moment ``at``."""
+    """The number of requests allowed at the time ``at``."""
 
     tokens: float
     at: float
@@ -55,7 +55,7 @@ class RateLimiter:
         self._buckets: LruCache[str, _Bucket] = LruCache(_REMEMBERED_BYTES)
 
     def take(self, name: str, per_second: float, problem: str = "") -> None:
-        """Count a request. Raises RefusalError with the seconds to wait if too many came."""
+        """Count a request. Raises RefusalError with the seconds to wait if the rate is exceeded."""
         now = self._clock()
         capacity = max(1.0, self._burst_seconds * per_second)
         bucket = self._buckets.get(name)
@@ -72,10 +72,10 @@ class RateLimiter:
 
 
 class Authenticator:
-    """Admits requests by key, or by a session that began with a key or at a proxy.
+    """Authenticates requests by key, or by a session that began with a key or at a proxy.
 
-    Keys are cached, so a revoked key is still admitted for ``_FRESH_SECONDS``. Sessions are looked
-    up each time, so they end at once.
+    Keys are cached, so a revoked key stays valid for up to ``_FRESH_SECONDS``. Sessions are read
+    from the store for each request, so ending one takes effect immediately.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -88,11 +88,11 @@ class Authenticator:
         self._known: LruCache[str, tuple[Key, float]] = LruCache(_REMEMBERED_BYTES)
 
     async def admit(self, secret: str | None, address: str = "") -> Caller:
-        """Return the caller of a key; ``address`` is where the request comes from.
+        """Return the caller of a key; ``address`` is the source of the request.
 
-        Raises RefusalError without a key (401), for a wrong, revoked or expired one (403), and if
-        the key exceeds its rate or too many wrong keys came from the address (429). Whatever is
-        wrong with a key, exactly one digest is compared, so that the time reveals nothing.
+        Raises RefusalError without a key (401), for a wrong, revoked or expired key (403), and if
+        the key exceeds its rate or the address has sent too many wrong keys (429). For every
+        invalid key exactly one digest is compared, so that the response time reveals nothing.
         """
         if secret is None:
             raise RefusalError(
@@ -182,8 +182,8 @@ class Authenticator:
     async def _find_key(self, secret: str, address: str) -> Key:
         """Return the key of a secret, from the cache or the store.
 
-        Only valid keys are cached; others are looked up each time, so that the time taken does not
-        reveal which ids exist.
+        Only valid keys are cached. Others are read from the store each time, so that the response
+        time does not reveal which ids exist.
         """
         name = digest_of(secret)
         remembered = self._known.get(name)
@@ -214,7 +214,7 @@ class Authenticator:
 
 
 def _refuse_ended_key(key: Key) -> RefusalError:
-    """The refusal of a once valid key, for callers who have its whole secret."""
+    """Return the refusal of a formerly valid key; only its owner, who has the secret, sees it."""
     hint = "ask the operator for another one ('collsynth keys create')"
     if key.revoked or key.expires is None:
         return _refusal("this key has been revoked", hint)

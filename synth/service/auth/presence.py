@@ -1,7 +1,7 @@
-"""Requests of each team in this server at one time, and the bytes of their bodies.
+"""Limits on the concurrent requests of each team in this server, and on the bytes of their bodies.
 
-A request may wait for its job or follow it for hours, and its body stays in memory until the
-question is answered. Without bounds one team could exhaust the connections and memory of all.
+A request may wait for its job, or follow it, for hours. Its body stays in memory until the question
+is answered. Without limits, one team could exhaust the connections and memory of all teams.
 
 >>> from synth.service.limits import Limits
 >>> presence = Presence(Limits(requests_at_once_per_team=1))
@@ -59,7 +59,7 @@ class Visit:
 
 @dataclass
 class Presence:
-    """The teams with current requests. For the event loop only."""
+    """The teams with current requests. Not thread-safe: use it on the event loop only."""
 
     limits: Limits
     _teams: WeakValueDictionary[str, _TeamLoad] = field(default_factory=WeakValueDictionary)

@@ -1,8 +1,9 @@
 """Headers of a trusted reverse proxy: the client's address and the user signed in.
 
-Anybody could send such headers. So they count only if the request comes from a configured address
-and, if a secret is shared with the proxy, carries it. The user signed in, as by OpenID Connect,
-counts only with a secret: a proxy that is not set up for it passes on its clients' headers.
+Any client can send such headers. They are trusted only if the request comes from a configured
+address and, if a secret is shared with the proxy, contains that secret. The name of a user, signed
+in through OpenID Connect for example, is trusted only with a secret: a proxy that is not configured
+for authentication forwards its clients' own headers.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _NAME, _GROUPS, _ADDRESSES = "x-forwarded-email", "x-forwarded-groups", "x-forwa
 
 @dataclass(frozen=True)
 class Proxy:
-    """The trusted proxies, by network; with a secret they sign people in.
+    """The networks of trusted proxies. Proxies with a secret may sign people in.
 
-    ``teams`` maps groups to teams; the first match in its order counts. Without ``teams``, the
-    team is the person's first group, or the person alone. ``admins``: groups with the scope
-    ``admin``.
+    ``teams`` maps groups to teams; the first entry that matches applies. Without ``teams``, the
+    team is the person's first group or, without groups, the person alone. Groups in ``admins`` have
+    the scope ``admin``.
     """
 
     networks: tuple[Network, ...]
@@ -40,10 +41,11 @@ class Proxy:
     admins: frozenset[str] = frozenset()
 
     def address(self, peer: str, headers: Headers) -> str:
-        """Return where a request comes from: the last address that is not a trusted proxy's."""
+        """Return the client's address: the last address that is not a trusted proxy's."""
         if not self._is_from_proxy(peer, headers):
             return peer
         addresses = ",".join(headers.getlist(_ADDRESSES)).split(",")
+        # From the right: each proxy appends the address it saw; those further left can be forged.
         for address in reversed(addresses):
             if not self._is_trusted(address.strip()):
                 return peer if address_in(address.strip()) is None else address.strip()
@@ -92,9 +94,9 @@ class Proxy:
 
 
 def _single_header(headers: Headers, name: str) -> str:
-    """The text of a header sent once; "" if sent twice, as a client's own would be.
+    """Return the text of a header that occurs once, else "": the second could be a client's own.
 
-    Also "" if it is not UTF-8: different texts must not become equal.
+    Also "" if the text is not UTF-8: decoding must not make different texts equal.
     """
     values = headers.getlist(name)
     if len(values) != 1:

@@ -22,18 +22,19 @@ _DAY = timedelta(days=1)
 
 @dataclass
 class _Count:
-    """An amount counted in the store, valid ``until`` a time."""
+    """An amount counted in the store, and the time ``until`` which it is valid."""
 
     amount: float
     until: float
 
 
 class Quotas:
-    """Enforces quotas by counting in the store every few seconds and adding new jobs here.
+    """Enforces quotas: counts in the store every few seconds, and adds new jobs in memory.
 
-    So quotas are not exact: servers of one store may together exceed them by what they accept
-    within those seconds, and one server by the jobs being written while it counts. Work is counted
-    when it ends. Queued jobs are counted again before a refusal, as some may have ended since.
+    Quotas are therefore approximate. Servers that share a store may exceed them by the jobs that
+    they accept within those seconds, and a single server by the jobs being written while it counts.
+    Work is counted when it ends. Queued jobs are counted again before a refusal, because some may
+    have ended in the meantime.
     """
 
     def __init__(self, store: Store, threads: Threads, limits: Limits) -> None:
@@ -48,7 +49,7 @@ class Quotas:
 
     async def take(self, caller: Caller, size_bytes: int) -> None:
         """Count one more job. Raises RefusalError if a quota would be exceeded."""
-        async with self._turn:  # else two jobs could pass by the same count
+        async with self._turn:  # otherwise two jobs could be admitted on the same count
             await self._check(caller, size_bytes)
             self._add(caller, 1, size_bytes)
 
@@ -109,7 +110,7 @@ class Quotas:
     async def _recounted(
         self, counts: dict[str, _Count], team: str, count: Callable[[str], float], most: float
     ) -> float:
-        """The amount of a team in the queue, counted afresh if it is above ``most``."""
+        """Return a team's amount in the queue, counted again if it is above ``most``."""
         amount = await self._counted(counts, team, count)
         if amount > most:
             del counts[team]
@@ -123,14 +124,14 @@ class Quotas:
         return self._store.jobs.since(key_id, datetime.now(UTC) - _DAY)
 
     def _free_at(self, team: str) -> float:
-        """The timestamp at which the team's work of a day falls below its limit; 0: it is below."""
+        """Return the timestamp when the team's daily work falls below its limit; 0 if it is."""
         most = self._limits.work_seconds_per_day
         came = self._store.jobs.worked_since(team, datetime.now(UTC) - _DAY, most)
         return 0.0 if came is None else (came + _DAY).timestamp()
 
 
 def _refuse_until(free_at: float, problem: str) -> RefusalError:
-    """A refusal with the time from which jobs are accepted again."""
+    """Return a refusal with the time from which jobs are accepted again."""
     when = datetime.fromtimestamp(free_at, UTC)
     hint = f"try again from {when:%Y-%m-%d %H:%M} UTC on; known answers are still returned"
     return too_many(problem, ceil(free_at - time.time()), hint)

@@ -31,8 +31,8 @@ async def authenticate(
 ) -> Caller:
     """Return the caller of a request, and count the request as the team's until it ends.
 
-    Raises RefusalError if a key is required and none is admitted, or if the team has too many
-    current requests.
+    Raises RefusalError if a key is required and no valid one is given, or if the team has too many
+    concurrent requests.
     """
     caller = await _caller(request, bearer, header)
     if visit_of(request) is None:
@@ -60,7 +60,7 @@ async def _caller(
 
 
 def _check_person(request: Request, caller: Caller) -> None:
-    """Raise RefusalError if the session is not of the person signed in at the proxy."""
+    """Raise RefusalError if the session does not belong to the person signed in at the proxy."""
     proxy = state_of(request).proxy
     if caller.key_id is not None:
         return
@@ -73,9 +73,9 @@ def _check_person(request: Request, caller: Caller) -> None:
 
 
 def refuse_key_in_address(request: Request) -> RefusalError | None:
-    """Refuse a request with a key in its URL, as histories and logs would keep the key.
+    """Refuse a request with a key in its URL: browser histories and logs would keep the key.
 
-    It is refused even where no key is required, so that nobody gets used to it.
+    Servers that require no key refuse it, too, so that nobody adopts the habit.
     """
     address = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
     if mask_keys(unquote(address)) == unquote(address):
@@ -97,11 +97,11 @@ def address_of(request: Request) -> str:
 
 
 _SCOPES: dict[Callable[..., Any], Sequence[Scope]] = {}
-"""The scopes of each dependency, of which a caller needs one."""
+"""The scopes of each dependency. A caller needs one of them."""
 
 
 def _admit_scopes(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
-    """A dependency that raises RefusalError for callers with none of these scopes."""
+    """Return a dependency that raises RefusalError for callers with none of these scopes."""
 
     async def admitted(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
         caller.check(*scopes)
@@ -112,7 +112,7 @@ def _admit_scopes(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
 
 
 def scopes_of(dependant: Dependant) -> Sequence[Scope]:
-    """Return the scopes of which a route's caller needs one; empty if the route needs no key."""
+    """Return a route's scopes, one of which its caller needs; empty if the route needs no key."""
     own = _SCOPES.get(dependant.call, ()) if dependant.call else ()
     return own or next(filter(None, map(scopes_of, dependant.dependencies)), ())
 

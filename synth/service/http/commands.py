@@ -52,16 +52,16 @@ _ANSWER = "ANSWER=$({} | grep -oiE '/v1/answers/[0-9a-f]{{64}}')\n"
 
 @dataclass(frozen=True)
 class Curl:
-    """Writes commands for a server; ``keys``: with the caller's key.
+    """Writes curl commands for a server.
 
-    ``address`` is the server's URL as a word of a shell.
+    ``address`` is the server's URL as a shell word. With ``keys``, commands send the caller's key.
     """
 
     address: str
     keys: bool
 
     def command(self, operation: str, method: str, path: str) -> str:
-        """Return an example of an operation; a verb's contains its example question."""
+        """Return an example command of an operation; for a verb, with its example question."""
         if operation in EXAMPLES:
             return self._asking(operation, EXAMPLES[operation])
         match operation:
@@ -81,8 +81,9 @@ class Curl:
         return self._plain(method, path.replace("{name}", "ours"))
 
     def again(self, verb: str, question: Mapping[str, Any]) -> str:
-        """Return a command for a question without its default values; empty if it contains texts
-        too long for a command.
+        """Return the command of a question, which omits default values.
+
+        Returns "" if the command would be too long, as with the text of a file.
         """
         usual = defaults_of(verb)
         own = {
@@ -106,7 +107,7 @@ class Curl:
         return f"curl {how}{does} {self._url(path)}{self._key()}"
 
     def _url(self, path: str) -> str:
-        """A URL as a word of a shell; a path that begins with a shell variable stays unquoted."""
+        """Return a URL as a shell word; a path that begins with a shell variable is not quoted."""
         return f"{self.address}{path if path.startswith('$') else quote(path)}"
 
     def _key(self) -> str:

@@ -1,10 +1,11 @@
 """Protection against cross-site requests and DNS rebinding.
 
 A server without keys trusts every request from its own machine, but any site open in a browser
-there can send some. So unsafe requests from another origin are refused. With keys, too: the browser
-sends the page's cookie along, and a request with that cookie must state its origin. Without keys
-the server answers only under names of this machine. That stops DNS rebinding, where a site points
-its own name at this address to count as the same origin.
+there can send requests. Therefore unsafe requests from another origin are refused. A server with
+keys refuses them, too, because the browser sends the page's cookie with them; a request with that
+cookie must state its origin. A server without keys answers only to host names of its own machine.
+This prevents DNS rebinding, where a site resolves its own name to this address in order to appear
+as the same origin.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class CrossSiteGuard:
     """Refuses requests of other sites.
 
-    ``own_names`` are allowed hosts besides loopback names; None: any host.
+    ``own_names`` are the allowed hosts in addition to loopback names; None allows any host.
     """
 
     own_names: frozenset[str] | None

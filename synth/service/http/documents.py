@@ -70,7 +70,7 @@ Every refusal is `application/problem+json`: `problem` is what was given and wha
 
 
 class Health(BaseModel):
-    """Whether the server lives, or is ready; if not, why."""
+    """Whether the server is live or ready, and the reasons if it is not."""
 
     status: str
     edition: str
@@ -127,9 +127,10 @@ def question_body(verb: str) -> dict[str, Any]:
 
 
 def describe(app: FastAPI, limits: Limits, curl: Curl) -> None:
-    """Add questions, limits and commands to an app's OpenAPI document, generated on first request.
+    """Add questions, limits and commands to an app's OpenAPI document.
 
-    Its JSON is cached: anybody may request it, and encoding takes longer than most answers.
+    The document is generated on first request, and its JSON is cached: anybody may request it, and
+    encoding it takes longer than most answers.
     """
 
     def described() -> Mapping[str, Any]:
@@ -175,7 +176,7 @@ def _schema(app: FastAPI, limits: Limits, curl: Curl) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], scopes: Sequence[Scope], limits: Limits) -> None:
-    """Add to an operation the scopes of which a key needs one, and the largest body."""
+    """Add to an operation the scopes, one of which a key needs, and the largest body."""
     ways = [name for way in operation.get("security", ()) for name in way]
     if named := [{name: [scope.value]} for scope in scopes for name in ways]:
         operation["security"] = named
@@ -187,7 +188,7 @@ def _complete(operation: dict[str, Any], scopes: Sequence[Scope], limits: Limits
 
 
 def _limits_text(limits: Limits) -> str:
-    """The limits of this server as a list in Markdown."""
+    """Return the limits of this server as a Markdown list."""
     rows = (
         ("answers (`k`)", limits.k),
         ("steps of a program (`max_steps`)", limits.max_steps),

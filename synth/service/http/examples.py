@@ -1,4 +1,4 @@
-"""An example question of every verb, shown in /openapi.json and asked by the tests."""
+"""An example question for every verb, shown in /openapi.json and asked by the tests."""
 
 from __future__ import annotations
 

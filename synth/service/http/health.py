@@ -24,13 +24,13 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 @router.get("/healthz", operation_id="health")
 async def healthz() -> Health:
-    """The process lives and answers."""
+    """The process is live and responds."""
     return Health(status="ok", edition=edition(), problems=[])
 
 
 @router.get("/readyz", operation_id="ready", response_model=Health, responses=_NOT_READY)
 async def readyz(request: Request) -> JSONResponse:
-    """Jobs are accepted and worked on: the store answers, workers are there, nobody stops it."""
+    """Jobs are accepted and computed: the store responds, there are workers, and no stop began."""
     problems = await reasons(request)
     status = "not ready" if problems else "ok"
     body = Health(status=status, edition=edition(), problems=problems)
@@ -47,14 +47,14 @@ async def readyz(request: Request) -> JSONResponse:
     },
 )
 async def metrics(request: Request, caller: AdminCaller) -> Response:
-    """What this server has counted, for Prometheus."""
+    """The metrics of this server, for Prometheus."""
     state_of(request).metrics.ready.set(not await reasons(request))
     text = await state_of(request).broker.run_in_turn("", state_of(request).metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def reasons(request: Request) -> list[str]:
-    """Why the server is not ready; empty if it is."""
+    """Return the reasons why the server is not ready; empty if it is ready."""
     broker = state_of(request).broker
     problems = ["the service is stopping"] if broker.draining else []
     unready = state_of(request).dispatcher.unready()

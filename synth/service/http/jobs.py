@@ -1,4 +1,4 @@
-"""Routes of jobs: list them, read one, follow its events, cancel it; and of their answers."""
+"""Routes of jobs (list, read, follow events, cancel) and of their answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ID = "^[0-9a-f]{32}$"
 
 
 async def own_job(request: Request, caller: FollowCaller, job_id: JobId) -> StoredJob:
-    """Return the job in the URL. Raises RefusalError if the caller's team has none of that id."""
+    """Return the job in the URL. Raises RefusalError if the caller's team has no such job."""
     return await state_of(request).broker.job(caller, job_id)
 
 
@@ -49,7 +49,7 @@ async def list_jobs(
     ] = "",
     order: JobOrder = JobOrder.NEWEST,
 ) -> JobList:
-    """Your team's jobs, without their partial answers, and without the parts of pages."""
+    """Your team's jobs, without partial answers and without jobs for parts of pages."""
     job_filter = JobFilter(status, verb, day, text)
     listed = await state_of(request).broker.jobs(caller, limit, after, job_filter, order)
     following = listed[-1].id if len(listed) == limit else None
@@ -58,7 +58,7 @@ async def list_jobs(
 
 @router.get("/v1/jobs/{job_id}", operation_id="look-at-job", responses=problems(404))
 async def get_job(job: OwnJob) -> JobBody:
-    """A job: how far it is, the best answers so far, and in the end where its answer is."""
+    """A job: its progress, the best answers so far and, when it is done, the URL of its answer."""
     return JobBody.of(job)
 
 
@@ -68,7 +68,7 @@ async def get_job(job: OwnJob) -> JobBody:
     responses=problems(404),
 )
 async def cancel_job(request: Request, caller: FollowCaller, job: OwnJob) -> JobBody:
-    """End a job before its time; what was found until then stays with it. One that ended stays."""
+    """Cancel a job, which keeps its best answers so far. A job that has ended is unchanged."""
     return JobBody.of(await state_of(request).broker.cancel(caller, job.id))
 
 
@@ -86,8 +86,8 @@ async def follow_events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: ``progress``, ``best`` (a partial answer) and ``end`` (the whole job).
 
-    The id of an event is the job's revision; who reconnects with ``Last-Event-ID`` is told what
-    happened since. Close the connection at ``end``.
+    The id of an event is the job's revision. A client that reconnects with ``Last-Event-ID``
+    receives the events since then. Close the connection at ``end``.
     """
     broker, keys = state_of(request).broker, state_of(request).keys
     ended = False
@@ -125,7 +125,7 @@ async def get_answer(
 def _sse_of(event: JobEvent) -> ServerSentEvent:
     """Convert an event; only the last event of a revision has the revision as its id.
 
-    So a client that reconnects after the first of two gets both again and misses none.
+    A client that reconnects after the first of two events therefore receives both again.
     """
     mark = str(event.job.revision) if event.last else None
     match event.kind:
@@ -139,5 +139,5 @@ def _sse_of(event: JobEvent) -> ServerSentEvent:
 
 
 def _revision(header: str | None) -> int:
-    """The revision in ``Last-Event-ID``, or -1 for anything else."""
+    """Return the revision in ``Last-Event-ID``, or -1 for anything else."""
     return int(header) if header is not None and header.isdecimal() and len(header) < 19 else -1

@@ -16,7 +16,8 @@ _KEY = re.compile(r"(cs_[0-9a-f]{16}_)[0-9a-f]+")
 class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message and further fields.
 
-    The fields are given as ``extra={"logged": {...}}``. API keys in them are cut off after the id.
+    The fields are given as ``extra={"logged": {...}}``. API keys in them are truncated after the
+    id.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,7 +34,7 @@ class JsonLines(logging.Formatter):
 
 
 def mask_keys(text: str) -> str:
-    """Cut off every API key in a text after its id.
+    """Truncate every API key in a text after its id.
 
     >>> mask_keys(f"/login?key=cs_0123456789abcdef_{'0' * 64}&next=/")
     '/login?key=cs_0123456789abcdef_...&next=/'

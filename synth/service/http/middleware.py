@@ -1,4 +1,4 @@
-"""Middleware that gives each request an id, logs and counts it, and handles our bugs."""
+"""Middleware that assigns an id to each request, logs and counts it, and handles crashes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class _ResponseRecord:
 class RequestMiddleware:
     """ASGI middleware around the whole app.
 
-    The id of a request is its ``X-Request-ID`` if that is valid, else a new one; the response
-    carries it, too. Requests that ``refused`` refuses do not reach the app. An unhandled error
-    becomes a refusal with the request's id, under which the log has the traceback.
+    The id of a request is its ``X-Request-ID`` if that is valid, else a new id; the response has it
+    in the same header. Requests that ``refused`` refuses do not reach the app. An unhandled error
+    becomes a refusal with the request's id, under which the log contains the traceback.
     """
 
     app: ASGIApp
@@ -74,7 +74,7 @@ class RequestMiddleware:
             await answer(scope, receive, watched)
         except Exception:
             log.exception("unforeseen", extra={"logged": {"request_id": request.state.request_id}})
-            if not record.status:
+            if not record.status:  # once a response has begun, no other can be sent
                 response = self.respond(request, refuse_unforeseen(request))
                 await response(scope, receive, watched)
         finally:

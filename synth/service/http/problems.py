@@ -24,7 +24,7 @@ Respond = Callable[[Request, RefusalError], Response]
 
 
 class Problem(BaseModel):
-    """What went wrong: RFC 9457, and beside it what the command line would say."""
+    """A problem as in RFC 9457, with the fields of the command line's error message."""
 
     type: str = Field(description="One word for this kind of problem, as a URN.")
     title: str = Field(description="The same for people.")
@@ -90,7 +90,7 @@ def _bad_parameter(request: Request, error: RequestValidationError) -> RefusalEr
 
 
 def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
-    """The router's 404 and 405 in our words."""
+    """Return the refusal for a 404 or 405 of the router."""
     status = HTTPStatus(error.status_code)
     problem = {
         HTTPStatus.NOT_FOUND: "there is nothing at this address",
@@ -108,14 +108,14 @@ def _router_refusal(request: Request, error: HTTPException) -> RefusalError:
 
 
 def _methods(request: Request) -> set[str]:
-    """The methods of all routes that match the URL: the framework reports one route's only."""
+    """Return the methods of all routes that match the URL; the framework reports those of one."""
     routes: list[Route] = request.app.state.routes
     fitting = (route for route in routes if route.path_regex.match(request.url.path))
     return {method for route in fitting for method in route.methods or ()}
 
 
 def refuse_unforeseen(request: Request) -> RefusalError:
-    """Return the refusal after a bug of ours: only the id under which the log has it."""
+    """Return the refusal for an internal error: only the id under which the log contains it."""
     return RefusalError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "this is an internal error of the service",

@@ -1,4 +1,4 @@
-"""Reads request bodies with limits of size, time and media type."""
+"""Reads request bodies, with limits on size, time and media type."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def _read_bounded(request: Request, most_bytes: int, known_bytes: int) -> 
         size += len(part)
         if size > most_bytes:
             raise too_large(most_bytes)
-        if size > known_bytes:
+        if size > known_bytes:  # a declared length was counted in full before reading
             _hold(request, len(part))
         parts.append(part)
     return b"".join(parts)
 
 
 def _hold(request: Request, more_bytes: int) -> None:
-    """Count bytes of a body as its team's; bodies read before authentication are small."""
+    """Count bytes of a body as its team's, except before authentication, where bodies are small."""
     if (visit := visit_of(request)) is not None:
         visit.hold(more_bytes)
 
@@ -65,7 +65,7 @@ def check_type(request: Request, *admitted: str) -> str:
     """Return the media type of a body. Raises RefusalError if it is not admitted.
 
     A page of another site can send forms and plain text to any server its visitor can reach, but
-    needs a CORS preflight to send JSON: so this also keeps such pages out.
+    needs a CORS preflight to send JSON. This check therefore also blocks such pages.
     """
     header = request.headers.get("content-type", "")
     media_type = header.partition(";")[0].strip().lower()

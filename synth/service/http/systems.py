@@ -43,7 +43,7 @@ _BODY = {
     responses=problems(),
 )
 async def list_systems(request: Request, caller: AskOrKeepCaller) -> SystemList:
-    """The systems your team keeps here; questions name them like those of the catalogue."""
+    """The systems your team keeps here. Questions refer to them by name, as to the catalogue's."""
     systems = await state_of(request).broker.systems.all(caller)
     return SystemList(systems=[SystemBody.of(system) for system in systems])
 
@@ -54,7 +54,7 @@ async def list_systems(request: Request, caller: AskOrKeepCaller) -> SystemList:
     responses=problems(404),
 )
 async def get_system(request: Request, caller: AskOrKeepCaller, name: Name) -> SystemBody:
-    """One of them."""
+    """A system that your team keeps here."""
     return SystemBody.of(await state_of(request).broker.systems.one(caller, name))
 
 
@@ -65,7 +65,7 @@ async def get_system(request: Request, caller: AskOrKeepCaller, name: Name) -> S
     openapi_extra=_BODY,
 )
 async def put_system(request: Request, caller: KeepCaller, name: Name) -> SystemBody:
-    """Keep a description (TOML, as text or in JSON) in the place of the one of that name."""
+    """Keep a description (TOML, as text or in JSON), replacing an earlier one of that name."""
     broker = state_of(request).broker
     text = await _text(request)
     return SystemBody.of(await broker.systems.put(caller, name, text))
@@ -78,7 +78,7 @@ async def put_system(request: Request, caller: KeepCaller, name: Name) -> System
     responses=problems(404),
 )
 async def delete_system(request: Request, caller: KeepCaller, name: Name) -> Response:
-    """Forget one. Answers and jobs that were asked with it keep its text."""
+    """Delete a system. Answers and jobs of questions that used it keep its text."""
     await state_of(request).broker.systems.delete(caller, name)
     return Response(status_code=204)
 

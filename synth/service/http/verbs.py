@@ -82,7 +82,7 @@ def _route(verb: str) -> Callable[..., Awaitable[Response]]:
 
 
 def answer_response(answer: DeliveredAnswer) -> Response:
-    """Return the response with an answer, byte by byte as it is kept."""
+    """Return the response with an answer, byte for byte as it is stored."""
     headers = {
         "Collsynth-Outcome": outcome_word(answer.outcome),
         "Collsynth-Cache": "hit" if answer.hit else "miss",

@@ -1,8 +1,8 @@
 """The broker: takes questions from the API and the page, and returns answers or jobs.
 
 A known answer comes from memory or the store. Any other question is first written to the store as
-a job, so that nothing accepted can be lost. A quick job is one whose answer arrives while the
-request still waits.
+a job, so that no accepted question can be lost. If the job ends while the request still waits, the
+response contains the answer, else the job.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from synth.service.threads import Readers, Threads
 T = TypeVar("T")
 POLL_SECONDS = 1.0
 CANCELLING_POLL_SECONDS = 0.25
-"""Polling intervals for a job of another server, and for one that is being cancelled."""
+"""Polling intervals for a job of another server, and for a job that is being cancelled."""
 _CHECKED_SECONDS = 1.0
 _LARGE_BYTES = 32 * 1024
 _ENTRY_BYTES = 200
@@ -60,9 +60,9 @@ _MEMO_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Preferences:
-    """The caller's options for a question; None: the default.
+    """The caller's options for a question; None stands for the default.
 
-    ``part``: the answer is for a part of a page, and lists omit its job.
+    ``part``: the answer is for a part of a page, so lists omit its job.
     """
 
     wait_seconds: float | None = None
@@ -80,7 +80,7 @@ class PendingJob:
 
 @dataclass(frozen=True)
 class JobEvent:
-    """An event of a job, ``progress``, ``best`` or ``end``, with the job at that time.
+    """An event of a job (``progress``, ``best`` or ``end``) with the job at that time.
 
     One revision of a job may cause several events; ``last`` marks the last of them.
     """
@@ -93,8 +93,8 @@ class JobEvent:
 class Broker:
     """Answers questions or queues them as jobs; gives access to jobs, answers and systems.
 
-    Everything runs on one event loop. It wakes the dispatcher of this process when a job is queued
-    or cancelled.
+    All methods run on one event loop. The broker wakes the dispatcher of this process when a job is
+    queued or cancelled.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Broker:
         size_bytes: int = 0,
         memo: bytes | None = None,
     ) -> DeliveredAnswer | PendingJob:
-        """Answer a question if the answer is known or arrives in time; else return its job.
+        """Answer a question if the answer is known or arrives in time, else return its job.
 
         Raises InputError if the question is invalid, and RefusalError if the caller exceeds a
         limit, the job failed or was cancelled, or the store is unavailable.
@@ -189,8 +189,8 @@ class Broker:
     ) -> list[StoredJob]:
         """Return a page of the team's jobs, without ``best`` and without jobs for parts of pages.
 
-        ``after`` is the id of the last job of the page before. Raises InputError if the team has no
-        such job.
+        ``after`` is the id of the last job of the previous page. Raises InputError if the team has
+        no such job.
         """
         listed = self._store.jobs.listed
         return await self._threads.do(listed, caller.team, limit, after, job_filter, order)
@@ -206,7 +206,7 @@ class Broker:
         return job
 
     async def answer(self, caller: Caller, key: str) -> StoredAnswer:
-        """Return an answer that the team has asked for. Raises RefusalError for any other."""
+        """Return an answer that the team has asked for. Raises RefusalError for other answers."""
         answer = await self._threads.do(self._store.answers.one, key, caller.team)
         if answer is None:
             raise not_found("answer")
@@ -215,8 +215,9 @@ class Broker:
     async def events(self, caller: Caller, job_id: str, after: int = -1) -> AsyncIterator[JobEvent]:
         """Yield the events of a job after a revision, until the job or the service ends.
 
-        Changes in quick succession may be merged into one event. Changes by this server are seen at
-        once; those by another server of the same store within a second, by polling.
+        Changes in quick succession may be merged into one event. Changes by this server are
+        reported immediately; changes by another server of the same store within a second, by
+        polling.
         """
         with self._notifications.subscribed(job_id, for_the_end=False) as notified:
             job = await self.job(caller, job_id)
@@ -240,7 +241,7 @@ class Broker:
     async def check_store(self) -> None:
         """Raise RefusalError if the store does not answer or cannot be written.
 
-        The result is reused for a second, so that requests cannot keep the disk busy.
+        The result is reused for a second, so that frequent requests do not keep the disk busy.
         """
         if self._store_checked_until < time.monotonic():
             await self._threads.do(self._store.check_writing, self.settings.name)
@@ -252,7 +253,7 @@ class Broker:
         return await self._readers.do(team, call, *arguments)
 
     def drain(self) -> None:
-        """Begin to stop: accept no more jobs and end all event streams."""
+        """Begin to shut down: accept no more jobs and end all event streams."""
         self.draining = True
         self._notifications.notify_all()
 
@@ -279,7 +280,9 @@ class Broker:
         accepted_before = key is not None and await self._threads.do(
             self._store.jobs.came_with, caller.team, key
         )
-        if not accepted_before:  # a job accepted before is found again whatever the quota is now
+        if (
+            not accepted_before
+        ):  # a retry must find its earlier job, even if the quota is now used up
             await self._quotas.take(caller, len(prepared.text))
         new = NewJob(
             caller.team,
@@ -309,7 +312,7 @@ class Broker:
         return submitted.job
 
     async def _wait_for_end(self, job: StoredJob, wait_seconds: float) -> StoredJob:
-        """Wait until a job ends or the time is over, and return its state."""
+        """Wait until a job ends or the time is up, and return its state."""
         end = time.monotonic() + wait_seconds
         with self._notifications.subscribed(job.id, for_the_end=True) as notified:
             while True:
@@ -323,7 +326,7 @@ class Broker:
         match job.status:
             case Status.DONE:
                 stored = await self._threads.do(self._store.answers.one, job.answer_key)
-                if stored is None:  # answers outlive their jobs: the job was just deleted
+                if stored is None:  # answers outlive their jobs, so the job was deleted just now
                     raise unavailable("the job has just been deleted")
                 if VERBS[job.verb].repeatable:
                     self._known.remember(stored)
@@ -346,7 +349,7 @@ class Broker:
     async def _run_sized(
         self, caller: Caller, size_bytes: int, call: Callable[..., T], *arguments: object
     ) -> T:
-        """Run large work in a thread, and small work directly: a thread would cost more."""
+        """Run large work in a thread, and small work directly, which costs less than a thread."""
         if size_bytes > _LARGE_BYTES:
             return await self._readers.do(caller.team, call, *arguments)
         return call(*arguments)

@@ -1,8 +1,8 @@
-"""The dispatcher: claims queued jobs, starts a runner for each, and keeps their leases.
+"""The dispatcher: claims queued jobs, starts a runner for each, and renews their leases.
 
 One thread claims a job whenever a slot is free. It also writes the progress of running jobs to the
 store, renews their leases, requeues the jobs of dead servers, and deletes old jobs and answers. It
-continues through failures of the store, and reports meanwhile that this server is not ready.
+continues through failures of the store, during which it reports that this server is not ready.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FORGET_SECONDS = 300.0
 _MOST_FORGOTTEN = 500
 _COUNT_SECONDS = 10.0
 _HANGS_SECONDS = 60.0
-"""Longer than any step or pause of the dispatcher takes: after it, the dispatcher hangs."""
+"""Time without a step after which the dispatcher counts as hung. No step or pause is as long."""
 _TOO_MANY = 2
-"""A team with this many jobs more than another has more than a fair share."""
+"""A team that runs this many jobs more than another has more than a fair share."""
 TRIAL_SECONDS = 2.0
 """How long a job may run on the trial worker while all slots are busy."""
 log = logging.getLogger("collsynth.service")
@@ -43,11 +43,11 @@ log = logging.getLogger("collsynth.service")
 class Dispatcher:
     """Carries out the jobs of a store with the workers of one server, in a thread of its own.
 
-    While all slots are busy, a job that was not tried before gets ``TRIAL_SECONDS`` on a reserved
-    worker, ``trial``; if it does not end by then, it is queued again as tried. So long jobs do not
-    keep a quick one waiting, and a long one loses that time at most. If a team holds at least
-    ``_TOO_MANY`` slots more than another that waits for one, its youngest job is queued again.
-    ``notify`` is called with the id of a job that changed, and whether it has ended.
+    While all slots are busy, an untried job gets ``TRIAL_SECONDS`` on a reserved worker, ``trial``.
+    If it does not end in that time, it is queued again as tried. Long jobs therefore do not delay
+    quick ones, and a long job loses at most that time. If a team holds at least ``_TOO_MANY`` slots
+    more than another team that waits for a slot, its youngest job is queued again. ``notify`` is
+    called with the id of each job that changed, and whether it has ended.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Dispatcher:
         self._thread.start()
 
     def wake(self) -> None:
-        """Check the queue now: a job was added."""
+        """Check the queue now, because a job was added."""
         self._wakeup.set()
 
     def look(self, job_id: str) -> None:
-        """Check this job now: it was changed and may be running here."""
+        """Check this job now, because it was changed and may be running here."""
         with self._lock:
             self._to_check.add(job_id)
         self._wakeup.set()
@@ -108,11 +108,11 @@ class Dispatcher:
 
     @property
     def lives(self) -> bool:
-        """Whether the thread makes progress; if it does not, only a restart helps."""
+        """Whether the thread makes progress. If not, only a restart helps."""
         return self._thread.is_alive() and time.monotonic() - self._stepped < _HANGS_SECONDS
 
     def unready(self) -> str | None:
-        """Why this server does no work at the moment; None if it works."""
+        """Return why this server does no work at the moment, or None if it does."""
         if self._stopping.is_set() or not self.lives:
             return "the dispatcher is not running"
         if self._failures:
@@ -135,7 +135,9 @@ class Dispatcher:
         end = time.monotonic() + grace_seconds + 2 * _POLL_SECONDS
         drained = self.drain(grace_seconds)
         while not drained and time.monotonic() < end:
-            for runner in self._running():  # the next round sees a job claimed at this moment
+            for (
+                runner
+            ) in self._running():  # a job claimed at this moment is abandoned in the next round
                 runner.abandon()
             drained = self.drain(_SHORTEST_PAUSE_SECONDS)
         if self._thread.ident is not None:
@@ -158,6 +160,7 @@ class Dispatcher:
             self._give_back()
             self._check_runners()
             self._keep_leases()
+            # Before a claim: the claim puts the teams that have used up their work of a day last.
             self._count_work()
             self._claim_all()
             self._make_room()
@@ -223,7 +226,10 @@ class Dispatcher:
         return True
 
     def _make_room(self) -> None:
-        """If a team crowds out another, requeue its youngest job; one at a time."""
+        """If a team has too many slots while another waits, requeue its youngest job.
+
+        At most one job is requeued at a time.
+        """
         runners = [runner for runner in self._running() if runner.trial_seconds is None]
         slots_of_team = Counter(runner.claim.job.team for runner in runners)
         if len(runners) < self._workers.slots or max(slots_of_team.values(), default=0) < _TOO_MANY:
@@ -242,7 +248,7 @@ class Dispatcher:
                 return
 
     def _count_work(self) -> None:
-        """Update the teams that have used up their work of a day: their jobs come last."""
+        """Update the teams that have used up their daily work: their jobs come last."""
         if self._settings.keys and time.monotonic() >= self._next_count:
             most_seconds = self._settings.limits.work_seconds_per_day
             day = datetime.now(UTC) - timedelta(days=1)
@@ -318,7 +324,7 @@ class Dispatcher:
     def _delete_old(self) -> None:
         """Delete a batch of jobs and answers that are too old or too large for their team.
 
-        A full batch means that more are left: the next one follows soon.
+        After a full batch more are probably left, so the next batch follows soon.
         """
         keep_seconds = self._settings.keep_seconds
         if time.monotonic() < self._next_forgetting:

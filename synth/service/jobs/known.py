@@ -17,10 +17,10 @@ _SEEN_BYTES = 2**24
 
 @dataclass(frozen=True)
 class DeliveredAnswer:
-    """An answer as it is sent: ``body`` is its JSON, ``outcome`` how the question ended.
+    """An answer as it is sent: ``body`` is its JSON, ``outcome`` the outcome of the question.
 
-    ``key`` is that of its permalink and ``made`` when it was computed; both are None for a partial
-    answer, which is not kept and stays with its ``job``. ``hit``: the answer was known before.
+    ``key`` is the key of its permalink and ``made`` the time of its computation. Both are None for
+    a partial answer, which is stored only with its ``job``. ``hit``: the answer was known before.
     """
 
     verb: str
@@ -40,7 +40,7 @@ class DeliveredAnswer:
 
 
 class KnownAnswers:
-    """Finds answers by key and caches recent ones. For the event loop only."""
+    """Finds answers by key and caches recent ones. Not thread-safe: for the event loop only."""
 
     def __init__(
         self, store: Store, threads: Threads, settings: Settings, metrics: Metrics
@@ -55,9 +55,9 @@ class KnownAnswers:
     async def find(
         self, team: str, key: str, idempotency_key: str | None
     ) -> DeliveredAnswer | None:
-        """Return the answer of a key, or None; from now on the team may open its permalink.
+        """Return the answer of a key, or None. From now on the team may open its permalink.
 
-        Also None if the team has a job with that idempotency key: then that job is the reply.
+        Also None if the team has a job with that idempotency key, because that job is the reply.
         """
         remembered = self._remembered(key)
         without_job = idempotency_key is None
@@ -85,7 +85,7 @@ class KnownAnswers:
         return answer
 
     def _remembered(self, key: str) -> DeliveredAnswer | None:
-        """A cached answer, unless it is so old that the store may have deleted it."""
+        """Return a cached answer, unless it is so old that the store may have deleted it."""
         answer = self._answers.get(key)
         if answer is None or answer.made is None or self._keep_seconds is None:
             return answer

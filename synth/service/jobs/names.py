@@ -31,9 +31,9 @@ from synth.show.terminal.style import pluralize
 VERB_PHRASES: Mapping[str, str] = {name: verb.phrase for name, verb in VERBS.items()}
 """What each verb does, in plain words."""
 _SUBJECT = ("kind", "order", "digits", "model", "job", "program", "collectives", "systems")
-"""Keys of a question's subject, in the order of the name; the machine follows them."""
+"""Keys of a question's subject, in the order of the name; the machine follows."""
 _FIRST = ("axes", "batch", "sequence", "plan", "tree", "target")
-"""Keys that follow even with their default value; other keys only with another value."""
+"""Keys that follow even with default values. Other keys follow only with other values."""
 _SIDE_KEYS = ("request", "bytes", "reduce", "system", "first", "second", "from")
 _NAMED_KEYS = {*_SUBJECT, *_FIRST, *_SIDE_KEYS}
 _PHRASES = {
@@ -69,7 +69,7 @@ def name_of(verb: str, question: Mapping[str, Any]) -> str:
 
 
 def machine_in(question: Mapping[str, Any]) -> str:
-    """Return the machine of a question as written in names; empty if it has none."""
+    """Return the machine of a question as spelled in names; empty if it has none."""
     match question.get("system"):
         case {"name": str(name), "text": str(text)}:
             return _own_text_name(name, text)
@@ -79,7 +79,7 @@ def machine_in(question: Mapping[str, Any]) -> str:
 
 
 def _lead(verb: str, question: Mapping[str, Any], followed: bool) -> str:
-    """What the verb does; empty for a collective, whose request says so."""
+    """Return the phrase of the verb; empty for a collective, whose request already says it."""
     match verb:
         case "top" if followed:
             return ""
@@ -102,8 +102,8 @@ def _subject(question: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _other_words(verb: str, question: Mapping[str, Any]) -> Iterator[str]:
-    """The other keys whose values differ from the default."""
-    by_tests = verb == "calibrate"  # _lead says whether it has a plan
+    """Yield the other keys whose values differ from the default."""
+    by_tests = verb == "calibrate"  # _lead has already said whether there is a plan
     of_job = ("batch", "sequence") if question.get("job") else ()
     for key in _FIRST:
         if key not in of_job and not by_tests:
@@ -123,7 +123,7 @@ def defaults_of(verb: str) -> Mapping[str, Any]:
 
 
 def _words(key: str, value: Any) -> str:
-    """A key of a question with its value; empty if the value is."""
+    """Return a key of a question with its value; empty if the value is empty."""
     match value:
         case _ if not value and not isinstance(value, int):
             return ""
@@ -153,8 +153,9 @@ def _value(value: Any) -> str:
 
 
 def _own_text_name(name: str, text: str) -> str:
-    """The name of a user's system with its count and whether it is calibrated; ``name`` without a
-    count if the description cannot be read.
+    """Return the name of a user's system, with its count and whether it is calibrated.
+
+    Returns ``name`` without a count if the description cannot be read.
     """
     name_line = _NAME_LINE.search(text)
     spelled = name_line[1] if name_line else name
@@ -167,12 +168,12 @@ def _own_text_name(name: str, text: str) -> str:
 
 @cache
 def _whole_machine_name(name: str) -> str:
-    """A machine of the catalogue with its default count."""
+    """Return a machine of the catalogue with its default count."""
     return spell_machine(name, load_known(name).hierarchy.cardinalities)
 
 
 def _request(collective: Mapping[str, Any]) -> str:
-    """One collective: request, bytes, axes, and how many times."""
+    """Return the words for one collective: request, bytes, axes, and how many times."""
     request, times = collective.get("request") or "all-reduce", collective.get("times")
     sizes = _sizes(collective)
     sized = f"{request} of {sizes}" if sizes else request
@@ -181,7 +182,7 @@ def _request(collective: Mapping[str, Any]) -> str:
 
 
 def _sizes(collective: Mapping[str, Any]) -> str:
-    """The bytes, or both ends of a range."""
+    """Return the bytes, or both ends of a range."""
     size = collective.get("bytes")
     ends = size if isinstance(size, list) else [size]
     return " to ".join(format_bytes(end) for end in ends if isinstance(end, int))

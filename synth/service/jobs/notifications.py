@@ -30,7 +30,7 @@ class Notifications:
     def notify(self, job_id: str, ended: bool) -> None:
         """Publish that a job has ended or made progress. From any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: there are no subscribers left
+            with suppress(RuntimeError):  # the loop is closed, so there are no subscribers
                 self._loop.call_soon_threadsafe(self._wake, job_id, ended)
 
     @contextmanager

@@ -28,8 +28,8 @@ _SYSTEM_KEYS = ("system", "inside")
 class PreparedQuestion:
     """A question ready to be answered and kept.
 
-    ``text`` is its canonical JSON, ``key`` the hash under which the answer is kept. A verb that
-    measures gives a new answer each time, so each question gets a new key.
+    ``text`` is its canonical JSON, ``key`` the hash under which the answer is stored. A verb that
+    measures gives a new answer each time, so each of its questions gets a new key.
     """
 
     verb: str
@@ -38,7 +38,7 @@ class PreparedQuestion:
     key: str
 
     def answered(self, reply: Reply, seconds: float) -> StoredAnswer:
-        """Return a complete answer to this question as the store keeps it."""
+        """Return a complete answer to this question as a record of the store."""
         return StoredAnswer(
             key=self.key,
             verb=self.verb,

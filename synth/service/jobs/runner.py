@@ -1,4 +1,4 @@
-"""The runner: carries out one claimed job on the workers and writes its end to the store."""
+"""The runner: carries out one claimed job on the workers and writes its outcome to the store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ CANCEL_SECONDS = 1.0
 """How long cancelled work may continue before it is killed."""
 log = logging.getLogger("collsynth.service")
 End: TypeAlias = StoredAnswer | bytes | dict[str, Any] | None
-"""A complete answer, a partial one's body, or a problem; None: the last ``best`` is the answer."""
+"""A complete answer, the body of a partial answer, or a problem; None stands for the last ``best``.
+"""
 
 
 @dataclass
@@ -50,8 +51,9 @@ class Runner:
     The dispatcher reads ``new_progress`` and may call ``cancel``, ``abandon`` (requeue the job),
     ``give_way`` (requeue it as tried, which also happens after ``trial_seconds``) or ``lose``
     (another server has claimed the job). Finally ``ended`` is called with the job's status, or with
-    None if no end was written. ``by_bug``: the job failed by a bug of ours. ``no_workers``: there
-    were none; the dispatcher then requeues the job itself, so that it claims nothing before.
+    None if no end was written. ``by_bug``: the job failed because of an internal error.
+    ``no_workers``: there were no workers. In that case the dispatcher requeues the job itself, so
+    that it does not claim another job before.
     """
 
     claim: JobClaim
@@ -92,7 +94,7 @@ class Runner:
         return latest
 
     def cancel(self) -> None:
-        """End with the best answer so far, by force after ``CANCEL_SECONDS``."""
+        """End with the best answer so far. After ``CANCEL_SECONDS`` the work is killed."""
         with self._lock:
             self.cancelled = True
             question_run = self._question_run
@@ -121,7 +123,7 @@ class Runner:
         self._kill()
 
     def run(self) -> None:
-        """Carry the job out. Raises nothing."""
+        """Carry out the job. Raises no exceptions."""
         status: str | None = None
         try:
             status = self._carry_out()
@@ -134,7 +136,7 @@ class Runner:
             self._question_run = None  # breaks a reference cycle: it reports to this runner
 
     def _fail_by_bug(self) -> str | None:
-        """Fail the job after a bug of ours, with an id under which the log has the traceback."""
+        """Fail the job after an internal error, with an id for the traceback in the log."""
         error = InternalError(uuid4().hex[:12])
         log.exception("internal error %s", error.id, extra=self._log_fields())
         with suppress(StoreError):
@@ -177,7 +179,7 @@ class Runner:
         return "cancelled" if self.cancelled else "partial"
 
     def _end(self) -> End:
-        """Return how the question ends. Raises WorkErrors after which the job may be retried."""
+        """Compute the question and return its end. Raises a WorkError if the job may be retried."""
         begun = time.monotonic()
         try:
             prepared = prepare(self.verb, question_in(self.claim.job.question))
@@ -187,7 +189,7 @@ class Runner:
             reply = self._compute(prepared)
         except StoreError:
             raise
-        except OverTimeError:  # the budget is over: the best answer so far stays
+        except OverTimeError:  # the budget is spent, and the best answer so far remains
             return None
         except OutOfMemoryError as error:
             return None if self.cancelled else problem(error)
@@ -224,7 +226,7 @@ class Runner:
         return min(self.limits.job_seconds, requested or self.limits.job_seconds)
 
     def _keep_progress(self, progress: Progress) -> None:
-        """Keep the latest progress; without a best, it takes that of an unread earlier report."""
+        """Keep the latest progress. Without a best answer, it keeps that of an unread report."""
         with self._lock:
             self._best = progress.best or self._best
             if progress.best is None and self._latest is not None:
@@ -232,12 +234,12 @@ class Runner:
             self._latest = progress
 
     def _finish(self, end: StoredAnswer | bytes | None) -> bool:
-        """Write an end; None stands for the best so far, whether or not the store has it."""
+        """Write an end; None stands for the best answer so far, which the store may lack."""
         end = self._best if end is None else end
         return self._write_end(self.store.claims.finish, end, self._headline(end))
 
     def _headline(self, end: StoredAnswer | bytes | None) -> str:
-        """The headline of an answer; empty if workers of another version answered otherwise."""
+        """Return the headline of an answer; empty if another version's worker formatted it."""
         body = end.body if isinstance(end, StoredAnswer) else end or NOTHING_YET
         with suppress(ValueError, LookupError, TypeError, AttributeError):
             return headline(self.verb, json.loads(body))
@@ -246,7 +248,7 @@ class Runner:
     def _write_end(self, write: Callable[..., bool], *end: object) -> bool:
         """Write an end to the store; retry while the store fails, until the job is abandoned.
 
-        Giving up would lose the work, as no other server takes a job whose lease is renewed.
+        Giving up would lose the work: no other server claims a job whose lease is renewed.
         """
         pause = 0.1
         while True:
@@ -263,7 +265,7 @@ class Runner:
 
 
 def problem(error: InputError | WorkError) -> dict[str, Any]:
-    """Return why a job failed, as JSON to keep with it."""
+    """Return the reason why a job failed, as JSON to store with the job."""
     by_bug = isinstance(error, InternalError)
     status = HTTPStatus.INTERNAL_SERVER_ERROR if by_bug else HTTPStatus.UNPROCESSABLE_ENTITY
     texts = {"problem": error.problem, "where": error.where, "hint": error.hint}

@@ -42,7 +42,7 @@ class TeamSystems:
         """Keep a description under a name, replacing an earlier one.
 
         Raises InputError for an invalid name or description, and RefusalError if the team would
-        keep too many systems or too many bytes.
+        have too many systems or too many bytes.
         """
         check_own_name(name)
         await self._readers.do(caller.team, self._check, name, text)

@@ -1,8 +1,8 @@
 """The web page: forms, jobs and results for people.
 
-It consists of templates, SVG drawings from ``synth.show.report``, and JSON for a vendored library;
-it asks the broker as the API does. No information is given by colour alone, and ink is black or
-white, whichever has more contrast with its fill: at least 4.5 to 1, as WCAG requires.
+It consists of templates, SVG drawings from ``synth.show.report``, and JSON for a vendored library.
+Like the API, it sends questions to the broker. No information is conveyed by colour alone. Ink is
+black or white, whichever has more contrast with its fill: at least 4.5 to 1, as WCAG requires.
 
 >>> from synth.show.report.colours import contrast, paints
 >>> [(paint.fill, paint.ink) for paint in paints(2)]

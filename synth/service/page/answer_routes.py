@@ -45,9 +45,10 @@ _JOB_ID_CHARACTERS = 32
 
 @dataclass(frozen=True)
 class ViewedAnswer:
-    """An answer on a page. Its parts have addresses below ``base``; no parts if that is "".
+    """An answer on a page. Its parts have addresses below ``base``; if that is "", it has no parts.
 
-    ``other_edition``: another edition of the code made it, so this one may be unable to draw it.
+    ``other_edition``: another edition of the code computed it, so this edition may be unable to
+    draw it.
     """
 
     base: str
@@ -142,7 +143,7 @@ async def ask_on_page(
     question: dict[str, Any],
     preferences: Preferences | None = None,
 ) -> Response:
-    """Ask a question; redirect to its answer, or to its job, which also holds a partial answer.
+    """Ask a question and redirect to its answer, or to its job, which also has a partial answer.
 
     Raises InputError if the question is invalid.
     """
@@ -185,7 +186,7 @@ async def view_answer(request: Request, caller: PageCaller, kind: Kind, name: Na
 
 
 async def answer_page(request: Request, viewed: ViewedAnswer, choice: RowChoice) -> Response:
-    """Render an answer; without an address it has no parts."""
+    """Render an answer, or a notice if its edition prevents that; without an address, no parts."""
     try:
         return await asyncio.to_thread(_page, request, viewed, choice)
     except (AttributeError, LookupError, TypeError, ValueError, UndefinedError):

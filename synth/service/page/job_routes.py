@@ -1,4 +1,4 @@
-"""The routes of jobs: list them, show one, cancel it, ask its question again."""
+"""The routes of jobs: list jobs, show or cancel a job, ask its question again."""
 
 from __future__ import annotations
 

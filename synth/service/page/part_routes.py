@@ -54,7 +54,7 @@ class PartRequest:
 
     @property
     def split(self) -> bool:
-        """Whether the row is several programs side by side."""
+        """Whether the row consists of several concurrent programs."""
         answer = answer_at(self.ranking, self.index)
         return isinstance(answer, PlacedAnswer) and len(answer.stripes) > 1
 
@@ -63,7 +63,7 @@ class PartRequest:
     ) -> DeliveredAnswer | PendingJob:
         """Ask the question whose answer the part shows; return its job if it takes long.
 
-        ``listed``: lists of jobs and of answers to compare contain it.
+        ``listed``: the job appears in lists of jobs and of answers to compare.
         """
         patience = Preferences(wait_seconds=_PATIENCE_SECONDS, part=not listed)
         outcome = await state_of(self.request).broker.ask(self.caller, verb, question, patience)
@@ -74,7 +74,7 @@ class PartRequest:
     ) -> DeliveredAnswer | PendingJob:
         """Emit the row's program for a runtime or tool; ``channels`` is for NCCL's tuner.
 
-        ``size_bytes`` selects one of a range of sizes; ``emit_question`` has the default.
+        ``size_bytes`` selects one of a range of sizes; ``emit_question`` chooses the default.
         """
         if target not in _TARGETS:
             raise not_found("part")
@@ -86,7 +86,7 @@ class PartRequest:
         return await self.ask("emit", question)
 
     def response(self, template: str, heading: str, **context: Any) -> Response:
-        """Render the part alone for a script, else as a page of its own."""
+        """Render the part alone for a script, else as a separate page."""
         shown = {"base": self.viewed.base, "index": self.index, **context}
         if wants_part(self.request):
             return HTMLResponse(render(template, **shown))
@@ -100,7 +100,7 @@ class PartRequest:
         return HTMLResponse(await asyncio.to_thread(render, template, **context))
 
     def waiting_response(self, outcome: PendingJob, what: str, path: str = "") -> Response:
-        """Render a notice that the part is being computed, with ``path`` or its job to reload."""
+        """Render a notice that the part is being computed; it reloads ``path`` or the job."""
         job = outcome.job.id
         address = f"{self.viewed.base}/{path}" if path else f"/jobs/{job}"
         return self.response("waiting.html", "Not yet", job=job, what=what, again=address)
@@ -249,7 +249,7 @@ async def download_plan_folder(
 
 
 def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | PendingJob:
-    """Return the outcome. Raises RefusalError if time was up before any answer, even partial."""
+    """Return the outcome. Raises RefusalError if time ran out without even a partial answer."""
     if isinstance(outcome, PendingJob) or outcome.key is not None:
         return outcome
     if read_best_so_far(json.loads(outcome.body)) is not None:
@@ -260,22 +260,22 @@ def require_answer(outcome: DeliveredAnswer | PendingJob) -> DeliveredAnswer | P
 
 
 def _refusal_reason(error: InputError | RefusalError, target: str) -> str:
-    """Why a target cannot express a row: the problem, after its step if it names one.
+    """Return why a target cannot express a row: the problem, after the step that it names, if any.
 
-    Hints and places about options of the command line are omitted.
+    Hints and locations that concern options of the command line are omitted.
     """
     problem = error.problem.removeprefix(f"{target} cannot express ")
     return f"{error.where}: {problem}" if error.where.startswith("step") else problem
 
 
 def _download(content: bytes, name: str) -> Response:
-    """A file as a download. A name outside ASCII is encoded as in RFC 5987."""
+    """Return a file as a download. A name outside ASCII is encoded as in RFC 5987."""
     called = f'filename="{name}"' if name.isascii() else f"filename*=UTF-8''{quote(name)}"
     headers = {"Content-Disposition": f"attachment; {called}"}
     return Response(content, 200, headers, "application/octet-stream")
 
 
 def _files(outcome: DeliveredAnswer) -> list[TextFile | BinaryFile]:
-    """The files of an answer of ``emit``."""
+    """Return the files of an answer of ``emit``."""
     files: list[TextFile | BinaryFile] = judge("emit").validate_json(outcome.body).files
     return files

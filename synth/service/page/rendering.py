@@ -28,9 +28,9 @@ REDOC_POLICY = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' "
     "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='"
 )
-"""Redoc searches in a worker, and adds two style elements: an empty one, and one of its scrollbar.
+"""Redoc searches in a worker, and adds two style elements: an empty one, and that of its scrollbar.
 
-The hashes are theirs. It also asks another site for its logo, which this forbids.
+The policy admits both by their hashes. It forbids Redoc's request to another site for its logo.
 """
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",

@@ -37,7 +37,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _NoKeyError(Exception):
-    """The browser has no session, or one that is no longer admitted."""
+    """The browser has no session, or a session that is no longer valid."""
 
 
 async def caller_by_cookie(request: Request) -> Caller:
@@ -79,7 +79,7 @@ class PageRoute(APIRoute):
 
 
 def wants_part(request: Request) -> bool:
-    """Whether a script asks that puts the response into an open page."""
+    """Whether a script sent the request, to insert the response into an open page."""
     return PART in request.headers
 
 
@@ -101,9 +101,9 @@ def see_other(address: str) -> Response:
 
 
 def refusal_page(request: Request, refusal: RefusalError) -> Response:
-    """A refusal as a page, in the same words as the API's problem.
+    """Return a refusal as a page, in the same words as the API's problem.
 
-    To a script it is a part like any other: what is wrong with a question is what it shows.
+    A script gets an invalid question (422) with status 200, and inserts it like any other part.
     """
     status = int(refusal.status)
     if wants_part(request):

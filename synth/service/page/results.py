@@ -69,10 +69,10 @@ class RowDetails:
     """The details of one row of a ranking; a step of a striped program has both numbers.
 
     ``why`` is the explanation in sentences. For sizes that keep the default it explains the
-    default, and there are no ``steps``, as the program ties with it. ``placement`` says where each
-    axis is; empty on a machine that lacks devices. ``to_do``: how to get or measure it.
-    ``instead``: what to do in place of code; None if its code suffices. ``looked``: the device
-    found by its rank.
+    default, and ``steps`` is empty because the program ties with the default. ``placement`` is the
+    placement of each axis; empty on a machine that lacks devices. ``to_do`` explains how to obtain
+    or measure the program. ``instead`` is the action to take in place of code; None if the code
+    suffices. ``looked`` is the device found by its rank.
     """
 
     row: RankingRow
@@ -129,8 +129,9 @@ def plans_of(
 ) -> PlansView | None:
     """Return the plans of a whole step, with plan ``index`` in full compared with ``against``.
 
-    By default the advised plan, compared with the ``why_not`` one, else the next. ``rank``: of the
-    device to highlight. None for other answers. Raises InputError if there is no such plan.
+    The default is the advised plan, compared with the ``why_not`` plan, else with the next.
+    ``rank`` is that of the device to highlight. Returns None for other answers. Raises InputError
+    if there is no such plan.
     """
     if verb != "plan" or not isinstance(body, dict) or "plans" not in body:
         return None
@@ -162,9 +163,9 @@ def read_best_so_far(body: object) -> list[LeadingAnswer] | None:
 
 
 def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
-    """Return the page's view of an answer with a ranking; the default row is the verdict's.
+    """Return the page's view of an answer with a ranking; the default row is the recommended one.
 
-    ``rank``: of the device to highlight. Raises InputError if there is no such row.
+    ``rank`` is that of the device to highlight. Raises InputError if there is no such row.
     """
     ranked, answer_verdict = rows(answer), verdict(answer)
     default = default_rows(answer) if isinstance(answer, RankingReply) else []
@@ -197,7 +198,7 @@ def result(answer: Ranking, index: int | None, rank: str = "") -> Result:
 
 
 def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
-    """The formats that can express a row, and those that cannot by reason."""
+    """Return the formats that can express a row, and those that cannot, grouped by reason."""
     answer = answer_at(ranking, index)
     if isinstance(ranking, UnevenReply) or not isinstance(answer, PlacedAnswer):
         return _GROUP_TABS, {}
@@ -213,7 +214,7 @@ def _tabs(ranking: Ranking, index: int) -> tuple[Mapping[str, str], Mapping[str,
 
 
 def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
-    """Why a target obviously cannot express a row; empty if it may."""
+    """Return why a target obviously cannot express a row; empty if it may."""
     row = TARGETS[target]
     if len(answer.stripes) > 1 and not (row.overlaps or row.places):
         return "this row is several programs side by side, and such a file holds one program"
@@ -225,7 +226,7 @@ def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
 
 
 def _tuner_gap(answer: PlacedAnswer) -> str:
-    """Why NCCL's tuner has no row for a step, or for the default if one call keeps it."""
+    """Return why NCCL's tuner has no row for a step, or for the default if one call keeps it."""
     calls = [(step.collective, step.algorithm) for step in answer.steps]
     if len(calls) == 1 and answer.advice.by is AdviceKind.DEFAULT:
         calls += [(calls[0][0], ALGORITHMS.get(answer.default.name))]
@@ -302,7 +303,7 @@ def _row_details(
 def _groupings(
     ranking: Ranking, index: int, drawn_devices: Sequence[DrawnDevice]
 ) -> Iterator[DrawnGroups]:
-    """The groups over each axis, and over all axes of the reduction if there are several.
+    """Yield the groups over each axis, and over all axes of the reduction if there are several.
 
     On a machine that lacks devices there is one group of all remaining ones.
     """

@@ -132,6 +132,6 @@ async def static_response(path: str, request: Request) -> Response:
 
 
 def _own_address(address: str) -> str:
-    """A path of this server; "/" instead of anything else, as against open redirects."""
+    """Return the address if it is a path of this server, else "/", to prevent open redirects."""
     own = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if own and address.isprintable() and "\\" not in address else "/"

@@ -1,9 +1,9 @@
 """The store: jobs, answers, keys and systems in one database that outlives every process.
 
-Every method is one transaction, on SQLite or PostgreSQL; once it has returned, its writes survive
-kill -9. A server that claims a job gets a token, and writes with an older token are refused: so a
-server that was taken for dead does no harm when it wakes. Only a digest of a key's secret is kept,
-so that a reader of the database cannot act in a team's name.
+Every method is one transaction, on SQLite or PostgreSQL. Once it has returned, its writes survive
+kill -9. A server that claims a job gets a token, and writes with an older token are refused.
+Therefore a server that was presumed dead does no harm when it resumes. Only a digest of a key's
+secret is stored, so that a reader of the database cannot act in a team's name.
 
 >>> from synth.service.store import digest_of
 >>> digest_of("a secret")

@@ -34,7 +34,7 @@ class Answers:
     def look(self, team: str, key: str, idempotency_key: str | None = None) -> SeenAnswer | None:
         """Return the answer of a key, and whether the team has asked for it before, or None.
 
-        Also None if the team has a job with that idempotency key: then that job is the reply.
+        Also None if the team has a job with that idempotency key, because that job is the reply.
         """
         chosen = _SELECT_AND_SEEN
         if idempotency_key is not None:
@@ -47,26 +47,26 @@ class Answers:
         return SeenAnswer(StoredAnswer(*columns), bool(before))
 
     def saw(self, team: str, key: str) -> None:
-        """Record that a team has asked for an answer, if it is kept; then the team may open it."""
+        """Record that a team has asked for a stored answer, which it may open from now on."""
         with self._database.writing() as connection:
             hold_answers(connection, alone=False)
             add_seen(connection, team, key)
 
     def keep(self, answer: StoredAnswer) -> None:
-        """Keep a complete answer, unless its key has one already."""
+        """Store a complete answer, unless its key already has an answer."""
         with self._database.writing() as connection:
             hold_answers(connection, alone=False)
             add(connection, answer)
 
 
 def add(connection: Connection, answer: StoredAnswer) -> None:
-    """Keep an answer, within a transaction that called ``hold_answers``."""
+    """Store an answer, within a transaction that called ``hold_answers``."""
     row = asdict(answer) | {"size_bytes": len(answer.question) + len(answer.body)}
     connection.execute(insert(connection, ANSWER).on_conflict_do_nothing(), row)
 
 
 def add_seen(connection: Connection, team: str, key: str) -> None:
-    """Record that a team has asked for an answer, within such a transaction."""
+    """Record that a team has asked for an answer, within a transaction as for ``add``."""
     row = select(literal(team, SEEN.c.team.type), ANSWER.c.key).where(ANSWER.c.key == key)
     added = insert(connection, SEEN).from_select(["team", "key"], row)
     connection.execute(added.on_conflict_do_nothing())

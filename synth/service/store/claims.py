@@ -1,7 +1,7 @@
-"""Jobs as servers that do the work see them: claim, renew, note, finish, give back.
+"""Jobs from the viewpoint of the servers that compute them: claim, renew, note, finish, give back.
 
-A claim has a token, and its owner can write to the job only while the job has that token. So a
-server that was taken for dead can neither end a job that went to another server, nor end a job
+A claim has a token, and its owner can write to the job only while the job has that token. A server
+that was presumed dead can therefore neither end a job that went to another server, nor end a job
 twice.
 """
 
@@ -44,11 +44,11 @@ from synth.service.store.records import (
 from synth.service.store.tables import JOB, NAME_CHARACTERS
 
 MOST_LOSSES = 3
-"""How often a job may lose its worker before it fails: it is likely what kills them."""
+"""How often a job may lose its worker before it fails: the job is the likely cause."""
 MOST_ATTEMPTS = 50
-"""How often a job may be started. Many, as the death of a server is seldom a job's fault."""
+"""How often a job may be started. The limit is high: a job seldom causes the death of a server."""
 _PUT_OFF_SECONDS = 60.0
-"""How long a job that was tried in vain yields to others of its team."""
+"""How long a job that exceeded its trial yields to other jobs of its team."""
 _HELD_STATUSES = (Status.RUNNING, Status.CANCELLING)
 _IS_HELD = JOB.c.status.in_(_HELD_STATUSES)
 _IS_CANCELLING = JOB.c.status == Status.CANCELLING
@@ -79,15 +79,15 @@ class Claims:
         tried: bool | None = None,
         last: Collection[str] = (),
     ) -> JobClaim | None:
-        """Claim the next queued job for an owner; None if there is none.
+        """Claim the next queued job for an owner; None if there is no job.
 
         The team with the fewest running jobs comes first; teams in ``last`` come after all others.
-        Within a team the oldest job comes first, but long jobs last unless they have waited for
-        ``_PUT_OFF_SECONDS``. A job is long if it, or an unended one of the same team and verb, was
-        ``tried`` in vain. With ``tried=True`` only jobs tried in vain are claimed, with False only
-        others; with False, waiting does not move long jobs ahead. No two claims get the same
-        job. A job waits while its question is being computed for another job. A claim is lost
-        unless it is renewed within the lease.
+        Within a team the oldest job comes first, but long jobs come last unless they have waited
+        for ``_PUT_OFF_SECONDS``. A job is long if it, or an unended job of the same team and verb,
+        has exceeded its trial (``tried``). With ``tried=True`` only tried jobs are claimed, with
+        False only untried jobs, and then waiting does not move long jobs ahead. No two claims get
+        the same job. A job waits while its question is being computed for another job. A claim
+        expires unless it is renewed within the lease.
         """
         token = uuid4().hex
         with self._database.writing() as connection:
@@ -99,7 +99,7 @@ class Claims:
         return None if row is None else JobClaim(StoredJob(*row), owner, token)
 
     def waiting(self) -> dict[str, int]:
-        """Return the number of running jobs of each team with a queued job tried in vain."""
+        """Return the number of running jobs of each team with a queued job that was tried."""
         return dict(map(tuple, self._database.rows(_select_waiting())))
 
     def renew(self, owner: str, lease_seconds: float) -> int:
@@ -112,13 +112,13 @@ class Claims:
     def requeue(self, owner: str) -> int:
         """Requeue the jobs of a dead owner, and return their number.
 
-        A job that was started ``MOST_ATTEMPTS`` times fails; one being cancelled is cancelled.
+        A job that was started ``MOST_ATTEMPTS`` times fails. A job being cancelled is cancelled.
         """
         with self._database.writing() as connection:
             return _requeue(connection, JOB.c.owner == owner, self._database.now(connection))
 
     def requeue_expired(self) -> int:
-        """Requeue all jobs with expired leases, except those that others are writing."""
+        """Requeue all jobs with expired leases, except those locked by other transactions."""
         with self._database.writing() as connection:
             now = self._database.now(connection)
             return _requeue(connection, JOB.c.lease_until < now, now, skip_locked=True)
@@ -126,7 +126,7 @@ class Claims:
     def lose(self, claim: JobClaim) -> bool:
         """Requeue a job whose worker died, perhaps because of it; False if it ended instead.
 
-        It fails after ``MOST_LOSSES`` such deaths; one being cancelled is cancelled.
+        The job fails after ``MOST_LOSSES`` such deaths. A job being cancelled is cancelled.
         """
         chosen = (
             select(JOB.c.status, JOB.c.losses)
@@ -162,9 +162,9 @@ class Claims:
     ) -> bool:
         """End a job; False, and nothing is written, if the claim was lost.
 
-        With a complete answer the job is done, even if it was being cancelled, and the answer is
-        kept for all teams. With a partial body (None: the best noted before) a job being cancelled
-        is cancelled and any other partial; the body stays with the job as its ``best``.
+        With a complete answer the job becomes done, even if it was being cancelled, and the answer
+        is stored for all teams. With a partial body (None: the best noted before) the job becomes
+        cancelled if it was being cancelled, else partial; the body remains as its ``best``.
         ``headline`` is the outcome in a few words.
         """
         headline_column = {"headline": headline and _shorten(headline)}
@@ -198,7 +198,7 @@ class Claims:
     def give_back(self, claim: JobClaim, tried: bool = False) -> bool:
         """Requeue a job without counting the attempt; False if the claim was lost.
 
-        ``tried``: it did not end within its trial.
+        ``tried``: the job did not end within its trial.
         """
         with self._database.writing() as connection:
             now = self._database.now(connection)
@@ -214,7 +214,7 @@ class Claims:
 
 
 def _count_under_way() -> tuple[Subquery, Select[tuple[str]]]:
-    """The number of running jobs of each team, and the answer keys of all running jobs."""
+    """Return the number of running jobs of each team, and the answer keys of all running jobs."""
     other_jobs = JOB.alias()
     claimed = other_jobs.c.status.in_(_HELD_STATUSES)
     counts = select(other_jobs.c.team, func.count().label("jobs")).where(claimed)
@@ -225,7 +225,7 @@ def _count_under_way() -> tuple[Subquery, Select[tuple[str]]]:
 
 @cache
 def _select_waiting() -> Select[Any]:
-    """The statement of ``waiting``, built once: the dispatcher executes it at each step."""
+    """Return the statement of ``waiting``, built once: the dispatcher executes it at each step."""
     under_way, worked_on = _count_under_way()
     return (
         select(JOB.c.team, func.coalesce(func.max(under_way.c.jobs), 0))
@@ -237,7 +237,7 @@ def _select_waiting() -> Select[Any]:
 
 @cache
 def _claim_statement(tried: bool | None) -> ReturningUpdate[Any]:
-    """The statement of ``claim``, built once: building it takes twice as long as executing it."""
+    """Return the statement of ``claim``, built once: building takes twice as long as executing."""
     change = {
         "status": Status.RUNNING,
         "started": bindparam("at"),
@@ -251,7 +251,7 @@ def _claim_statement(tried: bool | None) -> ReturningUpdate[Any]:
 
 
 def _select_next(tried: bool | None) -> ScalarSelect[int]:
-    """The number of the next queued job; teams in ``last`` come after all others."""
+    """Return the number of the next queued job; teams in ``last`` come after all others."""
     other_jobs = JOB.alias()
     under_way, worked_on = _count_under_way()
     unended = other_jobs.c.status.in_((Status.QUEUED, *_HELD_STATUSES))
@@ -291,7 +291,7 @@ def _requeue(
 ) -> int:
     """Requeue jobs whose server is ``lost``, and return their number.
 
-    Jobs that another transaction is writing are waited for or, with ``skip_locked``, skipped.
+    Jobs locked by another transaction are waited for or, with ``skip_locked``, skipped.
     """
     chosen = select(JOB.c.number, JOB.c.status, JOB.c.attempts).where(_IS_HELD, lost)
     jobs = chosen.order_by(JOB.c.number).with_for_update(skip_locked=skip_locked)
@@ -305,7 +305,7 @@ def _requeue(
 
 
 def _claimed_job(claim: JobClaim) -> ColumnElement[bool]:
-    """The condition for the job of a claim while the claim is valid."""
+    """Return the condition for the job of a claim while the claim is valid."""
     return (JOB.c.id == claim.job.id) & (JOB.c.token == claim.token)
 
 
@@ -318,12 +318,12 @@ def _change_claimed(connection: Connection, claim: JobClaim, change: dict[str, A
 
 
 def _best_columns(best: bytes) -> dict[str, Any]:
-    """The best answer so far, and the bytes that the job then takes."""
+    """Return the columns of the best answer so far and of the job's size with it."""
     return {"best": best, "size_bytes": func.length(JOB.c.question) + len(best)}
 
 
 def _work_columns(claim: JobClaim, now: datetime) -> dict[str, Any]:
-    """The work seconds including an attempt that ends now."""
+    """Return the column of the work seconds, including the attempt that ends now."""
     began = claim.job.started or now
     seconds = max(0.0, (now - began).total_seconds())
     return {"work_seconds": JOB.c.work_seconds + seconds}
@@ -342,7 +342,7 @@ def _put_back(fate: Status, problem: dict[str, str], now: datetime) -> dict[str,
 
 
 def _failure_columns(problem: dict[str, Any]) -> dict[str, Any]:
-    """The problem of a failed job, and its headline."""
+    """Return the columns of a failed job's problem and headline."""
     return {"problem": problem, "headline": _shorten(str(problem.get("problem", "")))}
 
 

@@ -1,9 +1,9 @@
-"""SQLite and PostgreSQL databases, their transactions, and everything in which the two differ.
+"""SQLite and PostgreSQL databases, their transactions, and all differences between the two.
 
 SQLite uses a write-ahead log, so that readers never wait. A writing transaction takes the lock when
-it begins, so that none fails half-way. Every commit reaches the disk before it returns
-(``synchronous=FULL``), so that acknowledged writes outlive the process and, if the disk is honest,
-a power cut. PostgreSQL does the same by default.
+it begins, so that it cannot fail halfway on a lock. Every commit reaches the disk before it returns
+(``synchronous=FULL``), so that acknowledged writes survive the end of the process and, unless the
+disk reports writes too early, a power failure. PostgreSQL does the same by default.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ LEAST_FREE_BYTES = 16 * 2**20
 _HINT = "sqlite:///answers.db, or postgresql://user:password@host/database"
 _BEGIN = "collsynth_begin"
 _FULL = re.compile("disk is full|No space left on device")
-"""Messages of SQLite and PostgreSQL."""
+"""Messages of SQLite and PostgreSQL about a full disk."""
 _ANSWERS_LOCK = 0x636F6C6D
-"""The number of PostgreSQL's advisory lock: arbitrary, but not that of ``migrating``."""
+"""The number of a PostgreSQL advisory lock. Arbitrary, but different from that of ``migrating``."""
 _NOW = select(func.clock_timestamp(type_=UtcTime()))
 _HOLD = select(func.pg_advisory_xact_lock_shared(_ANSWERS_LOCK))
 _HOLD_ALONE = select(func.pg_advisory_xact_lock(_ANSWERS_LOCK))
@@ -149,7 +149,7 @@ def insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.I
 
 
 def database_now(connection: Connection) -> datetime:
-    """Return the database's time: leases need a clock that all servers of a store share."""
+    """Return the database's time, because leases need a clock shared by all servers of a store."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     return connection.execute(_NOW).scalar_one()
@@ -158,9 +158,9 @@ def database_now(connection: Connection) -> datetime:
 def hold_answers(connection: Connection, *, alone: bool) -> None:
     """Lock answers until the end of the transaction: shared, or exclusively (``alone``).
 
-    A transaction that adds a reference to an answer shares the lock; one that deletes answers holds
-    it exclusively. So no answer is deleted while another transaction adds a reference to it. SQLite
-    has one writer at a time anyway.
+    A transaction that adds a reference to an answer shares the lock. A transaction that deletes
+    answers holds it exclusively. Therefore no answer is deleted while another transaction adds a
+    reference to it. SQLite needs no lock, as it has one writer at a time.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_HOLD_ALONE if alone else _HOLD)
@@ -199,9 +199,9 @@ def _url(text: str) -> URL:
 
 
 def _check_alive(connection: object, record: ConnectionPoolEntry, fairy: object) -> None:
-    """Make the pool reconnect if its connection has ended, as by a restart of PostgreSQL.
+    """Make the pool reconnect if its connection was closed, as by a restart of PostgreSQL.
 
-    This costs no round trip, unlike a ping: an idle connection is readable only if it has ended.
+    Unlike a ping, this costs no round trip: an idle connection is readable only if it was closed.
     """
     driver: Any = record.driver_connection
     if driver.closed or _is_readable(driver.fileno()):
@@ -215,14 +215,14 @@ def _is_readable(file: int) -> bool:
 
 
 def _configure(connection: SqliteConnection, record: object) -> None:
-    connection.isolation_level = None
+    connection.isolation_level = None  # sqlite3 must not begin transactions: ``_begin`` does
     _enable_write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _enable_write_ahead(connection: SqliteConnection) -> None:
-    """Turn the write-ahead log on, with retries: SQLite's timeout does not cover this pragma."""
+    """Enable the write-ahead log, with retries: SQLite's timeout does not apply to this pragma."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:

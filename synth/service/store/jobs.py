@@ -1,4 +1,4 @@
-"""Jobs as callers see them: submit, read, list, cancel."""
+"""Jobs from the viewpoint of callers: submit, read, list, cancel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SORTED_BY = {
     JobOrder.LONGEST: (JOB.c.work_seconds, JOB.c.number),
 }
 _AMOUNT = re.compile(r"^([0-9.]+)([a-z]+)$")
-"""An amount as users type it, ``64mib``, which names spell ``64 MiB``."""
+"""An amount as users type it, such as ``64mib``; names spell it ``64 MiB``."""
 _SEARCH_COLUMNS = (JOB.c.name, JOB.c.headline, JOB.c.asked_by)
 MOST_WORDS = 8
 MOST_SEARCHED = 50_000
@@ -84,7 +84,7 @@ class Jobs:
             }
             same_key = ["team", "idempotency_key"]
             added = insert(connection, JOB).on_conflict_do_nothing(index_elements=same_key)
-            # The row is not part of the statement, as a cached statement would keep the question.
+            # The row is passed separately, because a cached statement would retain the question.
             inserted = connection.execute(added.returning(*COLUMNS), row).one_or_none()
             if inserted is not None:
                 return SubmittedJob(StoredJob(*inserted), created=True)
@@ -100,11 +100,11 @@ class Jobs:
         return self._database.one(StoredJob, _ONE, {"id": id})
 
     def seen(self, id: str) -> StoredJob | None:
-        """Return the job of an id without its question, which is not read."""
+        """Return the job of an id without reading its question."""
         return self._database.one(StoredJob, _ONE_SEEN, {"id": id})
 
     def revision(self, id: str) -> int | None:
-        """Return the revision of a job; cheaper than the whole job, whose ``best`` may be long."""
+        """Return the revision of a job. The whole job costs more, as its ``best`` may be long."""
         revision: int | None = self._database.scalar(_REVISION, {"id": id})
         return revision
 
@@ -121,11 +121,11 @@ class Jobs:
         wanted: JobFilter = ALL_JOBS,
         order: JobOrder = JobOrder.NEWEST,
     ) -> list[StoredJob]:
-        """Return a page of a team's jobs as ``seen``, without ``best``, omitting parts of pages.
+        """Return a page of a team's jobs as ``seen``, without ``best`` and without parts of pages.
 
-        ``after`` is the id of the last job of the page before, so that new jobs do not shift the
-        pages. Words are searched in the latest ``MOST_SEARCHED`` jobs only, as no index has them.
-        Raises InputError if the team has no job ``after``, or for too many words.
+        ``after`` is the id of the last job of the previous page, so that new jobs do not shift the
+        pages. Words are searched only in the latest ``MOST_SEARCHED`` jobs, as they have no index.
+        Raises InputError if the team has no job ``after``, or if there are too many words.
         """
         chosen = select(*_LIST_COLUMNS).where(JOB.c.team == team, ~JOB.c.part, *_conditions(wanted))
         if wanted.text:
@@ -152,7 +152,7 @@ class Jobs:
     def cancel(self, id: str) -> StoredJob | None:
         """Cancel a job and return it as ``seen``.
 
-        A queued job ends at once, a running one is cancelling until it ends.
+        A queued job ends immediately. A running job is cancelling until it ends.
         """
         with self._database.writing() as connection:
             connection.execute(cancel_statement(JOB.c.id == id, self._database.now(connection)))
@@ -160,7 +160,7 @@ class Jobs:
         return None if row is None else StoredJob(*row)
 
     def counts(self, team: str | None = None) -> dict[Status, int]:
-        """Return the number of jobs by status, of a team or of all."""
+        """Return the number of jobs by status, of a team or of all teams."""
         chosen = select(JOB.c.status, func.count()).group_by(JOB.c.status)
         if team is not None:
             chosen = chosen.where(JOB.c.team == team)
@@ -182,9 +182,9 @@ class Jobs:
         return int(self._database.scalar(size.where(JOB.c.team == team, going_on)))
 
     def worked_since(self, team: str, when: datetime, seconds: float) -> datetime | None:
-        """Return when the latest job was created from which on the work took ``seconds`` in total.
+        """Return the creation time of the latest job from which the work adds up to ``seconds``.
 
-        None if all jobs of the team since ``when`` took less.
+        Jobs are added from the newest back to ``when``. Returns None if the total is less.
         """
         newest = func.sum(JOB.c.work_seconds).over(order_by=JOB.c.number.desc())
         lately = (JOB.c.team == team) & (JOB.c.created >= when)
@@ -213,7 +213,7 @@ class Jobs:
 
 
 def _conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
-    """The conditions of a filter."""
+    """Yield the conditions of a filter."""
     if job_filter.status is not None:
         yield JOB.c.status == job_filter.status
     if job_filter.verb is not None:
@@ -228,7 +228,7 @@ def _conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _words(text: str) -> list[str]:
-    """The distinct words of a text. Raises InputError for too many, as searching would be slow."""
+    """Return the distinct words of a text. Raises InputError if a search for them would be slow."""
     words = list(dict.fromkeys(make_printable(text).lower().split()))
     if len(words) > MOST_WORDS:
         hint = f"at most {MOST_WORDS}, each of which is in what was asked or in what came of it"
@@ -237,7 +237,7 @@ def _words(text: str) -> list[str]:
 
 
 def cancel_statement(condition: ColumnElement[bool], now: datetime) -> Update:
-    """Return a statement that cancels jobs: queued ones end, running ones become cancelling."""
+    """Return a statement that cancels jobs: queued jobs end, running jobs become cancelling."""
     queued = JOB.c.status == Status.QUEUED
     change = {
         "status": case((queued, Status.CANCELLED), else_=Status.CANCELLING),

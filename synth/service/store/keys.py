@@ -105,9 +105,9 @@ class Keys:
             return self._ended(connection, true())
 
     def begin_session(self, principal: Key | Person, seconds: float) -> str:
-        """Begin a session of a key or person and return its token, of which a digest is kept.
+        """Begin a session of a key or person and return its token; only a digest is stored.
 
-        Beyond 100 sessions of one key or person, those that would expire first are ended.
+        Beyond 100 sessions of one key or person, those that expire first are ended.
         """
         token = token_hex(32)
         key_id, person = (principal.id, None) if isinstance(principal, Key) else (None, principal)
@@ -143,7 +143,7 @@ class Keys:
             return Key(**row._mapping)
 
     def _ended(self, connection: Connection, condition: ColumnElement[bool]) -> int:
-        """End sessions; return their number without those that had expired."""
+        """End sessions, and return their number, not counting those that had expired."""
         over = SESSION.c.expires <= self._database.now(connection)
         connection.execute(delete(SESSION).where(over))
         return connection.execute(delete(SESSION).where(condition)).rowcount
@@ -153,7 +153,7 @@ class Keys:
     ) -> tuple[str, ...]:
         """Return the ids of unended jobs; with ``cancel`` they are cancelled.
 
-        They are locked in the same order as elsewhere, so that there is no deadlock.
+        Jobs are locked in the same order as elsewhere, to prevent deadlocks.
         """
         unended = JOB.c.status.in_([status for status in Status if not status.ended])
         jobs = select(JOB.c.id).where(condition, unended).order_by(JOB.c.number)

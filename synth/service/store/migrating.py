@@ -11,7 +11,7 @@ from synth.service.store.tables import REVISION
 
 _PLACE = Path(__file__).parent / "migrations"
 _LOCK = 0x636F6C6C
-"""The number of PostgreSQL's advisory lock: arbitrary."""
+"""The number of a PostgreSQL advisory lock. Arbitrary."""
 
 
 def migrate(connection: Connection, revision: str = REVISION) -> None:

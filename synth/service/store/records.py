@@ -36,7 +36,7 @@ class ConflictError(InputError):
 
 
 class Status(StrEnum):
-    """The status of a job. A cancelling one still runs, but shall end."""
+    """The status of a job. A cancelling job is still running, but was asked to end."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -64,7 +64,7 @@ class JobOrder(StrEnum):
 class JobFilter:
     """Selects jobs by status, verb and day of creation in UTC.
 
-    Every word of ``text`` must occur in the job's name, its headline, or the name of who asked.
+    Every word of ``text`` must occur in the job's name, its headline, or the name of its caller.
     """
 
     status: Status | None = None
@@ -77,7 +77,7 @@ ALL_JOBS = JobFilter()
 
 
 class Scope(StrEnum):
-    """What a key may do: ask and see answers, keep systems, manage the jobs of all teams."""
+    """A permission of a key: ask and see answers, keep systems, or manage the jobs of all teams."""
 
     ASK = "ask"
     KEEP = "keep"
@@ -86,8 +86,9 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class RevokedKey:
-    """A key just revoked, as it was before, with the number of its sessions that ended and the ids
-    of its jobs that had not ended.
+    """A key just revoked, in its state before.
+
+    Includes the number of its sessions that ended and the ids of its jobs that had not ended.
     """
 
     key: Key
@@ -97,8 +98,9 @@ class RevokedKey:
 
 @dataclass(frozen=True)
 class EndedSessions:
-    """The number of sessions ended of a person signed in by a proxy, and the ids of their jobs that
-    had not ended.
+    """The result of signing out a person whom a proxy had signed in.
+
+    Consists of the number of sessions ended and the ids of their jobs that had not ended.
     """
 
     sessions: int
@@ -107,7 +109,7 @@ class EndedSessions:
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key just created. ``secret`` is what its owner sends; it is shown only once."""
+    """A key just created. Its owner sends ``secret``, which is shown only once."""
 
     id: str
     team: str
@@ -152,7 +154,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Person:
-    """A person signed in by a proxy: their name there, their team and scopes here."""
+    """A person signed in by a proxy: the proxy's name for them, and their team and scopes here."""
 
     name: str
     team: str
@@ -181,7 +183,7 @@ class StoredSystem:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """A complete answer: ``body`` is its JSON, ``outcome`` how the command line would exit."""
+    """A complete answer: ``body`` is its JSON, ``outcome`` the exit code of the command line."""
 
     key: str
     verb: str
@@ -205,8 +207,9 @@ class SeenAnswer:
 class NewJob:
     """A question to be answered: ``question`` is its canonical JSON, ``answer_key`` its key.
 
-    ``asked_by`` is the readable name of who asks. ``part``: a page asks it for a part of an answer;
-    lists omit it. ``tried``: it is not expected to end quickly. ``name`` is the question in a line.
+    ``asked_by`` is the readable name of the caller. ``part``: the question is for a part of a page,
+    so lists omit it. ``tried``: it is not expected to end quickly. ``name`` is the question in one
+    line.
     """
 
     team: str
@@ -224,12 +227,12 @@ class NewJob:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A question on its way to an answer.
+    """A question that is queued, being answered, or answered.
 
-    ``answer_key`` is where the answer is once the job is done; ``best`` the latest partial answer
-    (omitted from lists); ``attempts`` how often work began; ``work_seconds`` the time of all
-    finished attempts; ``revision`` grows with every change. ``question`` may be long: it is "" if
-    only the job was read. ``headline`` is the outcome in a few words.
+    ``answer_key`` is the key of the answer once the job is done; ``best`` the latest partial answer
+    (omitted from lists); ``attempts`` the number of times that work began; ``work_seconds`` the
+    time of all finished attempts; ``revision`` increases with every change. ``question`` may be
+    long: it is "" if the job was read without it. ``headline`` is the outcome in a few words.
     """
 
     id: str
@@ -257,7 +260,7 @@ class StoredJob:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job, and whether it is new; else it was submitted before with the same idempotency key."""
+    """A job, and whether it is new. If not, its idempotency key had been used for it before."""
 
     job: StoredJob
     created: bool
@@ -274,7 +277,7 @@ class JobClaim:
 
 @dataclass(frozen=True)
 class DeletionCounts:
-    """How many jobs and answers were deleted for their age or size."""
+    """The numbers of jobs and answers that were deleted because of their age or size."""
 
     jobs: int
     answers: int
@@ -285,7 +288,7 @@ class DeletionCounts:
 
 @dataclass(frozen=True)
 class ClaimState:
-    """Whether work on a job shall continue; if not, the claim is ``lost`` or the job cancelled."""
+    """Whether to continue work on a job. If not, the claim is ``lost`` or the job cancelled."""
 
     going_on: bool
     lost: bool

@@ -23,9 +23,9 @@ _ENDED_STATUSES = tuple(status for status in Status if status.ended)
 class Store:
     """The state of the service, in SQLite or PostgreSQL.
 
-    Once a method has returned, its writes outlive the process. All methods raise StoreError if the
-    database cannot be reached or used, and InputError for texts it cannot keep. ``now`` is the
-    clock of transactions, by default the database's.
+    Once a method has returned, its writes survive the end of the process. All methods raise
+    StoreError if the database cannot be reached or used, and InputError for texts that it cannot
+    store. ``now`` is the clock of transactions, by default the database's.
     """
 
     def __init__(self, url: str, now: Callable[[Connection], datetime] = database_now) -> None:
@@ -56,10 +56,10 @@ class Store:
             migrating.migrate(connection)
 
     def check_writing(self, server: str) -> None:
-        """Write that a server lives. Raises StoreError if that fails or the disk is full.
+        """Record that a server is live. Raises StoreError if that fails or the disk is full.
 
-        SQLite overwrites pages of its log, so that a small write succeeds on a full disk, too:
-        therefore the free space is checked.
+        SQLite overwrites pages of its log, so a small write succeeds even on a full disk. Therefore
+        the free space is checked, too.
         """
         self._database.check_room()
         with self._database.writing() as connection:
@@ -76,9 +76,10 @@ class Store:
     def forget(self, keep_seconds: float, limit: int) -> DeletionCounts:
         """Delete jobs that ended, and answers created, more than ``keep_seconds`` ago.
 
-        At most ``limit`` of each, the oldest first. Unended jobs are never deleted, nor are answers
-        while a job, ended or not, refers to them. With an answer goes the record of which teams
-        asked for it; the idempotency key of a deleted job is free again.
+        At most ``limit`` of each are deleted, the oldest first. Unended jobs are never deleted, nor
+        are answers while a job, ended or not, refers to them. Deleting an answer also deletes the
+        record of the teams that asked for it. The idempotency key of a deleted job can be used
+        again.
         """
         with self._database.writing() as connection:
             hold_answers(connection, alone=True)
@@ -90,7 +91,7 @@ class Store:
             jobs = connection.execute(delete(JOB).where(JOB.c.number.in_(oldest))).rowcount
             referenced = ANSWER.c.key.in_(
                 select(JOB.c.answer_key)
-            )  # the database evaluates it once, not per answer
+            )  # uncorrelated, so the database evaluates it once, not for each answer
             old_answers = select(ANSWER.c.key).where(ANSWER.c.created < before, ~referenced)
             chosen = old_answers.order_by(ANSWER.c.created, ANSWER.c.key).limit(limit)
             keys = connection.execute(chosen).scalars().all()
@@ -99,11 +100,11 @@ class Store:
             return DeletionCounts(jobs, len(keys))
 
     def forget_beyond(self, most_bytes: int, limit: int) -> DeletionCounts:
-        """Delete the oldest jobs or answers of teams that keep more than ``most_bytes`` of them.
+        """Delete the oldest jobs or answers of teams that have more than ``most_bytes`` of them.
 
-        At most ``limit`` of each; an answer's size includes its question. The team loses its record
-        of having asked for an answer; the answer itself is deleted if no other team has asked for
-        it and no job refers to it.
+        At most ``limit`` of each are deleted. The size of an answer includes its question. Deleting
+        a team's answer deletes the record that the team asked for it. The answer itself is deleted
+        only if no other team has asked for it and no job refers to it.
         """
         newest_jobs = (JOB.c.finished.desc(), JOB.c.number.desc())
         held_bytes = func.sum(JOB.c.size_bytes, type_=BigInteger)

@@ -18,7 +18,7 @@ class Systems:
         self._database = database
 
     def put(self, team: str, name: str, text: str) -> StoredSystem:
-        """Keep a system under a name, replacing the team's earlier one."""
+        """Store a system under a name, replacing the team's earlier system of that name."""
         with self._database.writing() as connection:
             system = StoredSystem(team, name, text, self._database.now(connection))
             row = insert(connection, SYSTEM).values(asdict(system))

@@ -31,11 +31,11 @@ from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
 REVISION = "v0001"
-"""The last of ``migrations``."""
+"""The latest revision in ``migrations``."""
 
 
 class Words(TypeDecorator[str]):
-    """Text that every database keeps unchanged; ``what`` names it in errors."""
+    """Text that every database stores unchanged; ``what`` names it in errors."""
 
     impl = String
     cache_ok = True
@@ -63,7 +63,7 @@ class Words(TypeDecorator[str]):
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A time in UTC; SQLite knows no time zones."""
+    """A time in UTC, also on SQLite, which has no time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -78,7 +78,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[dict[str, Any]]):
-    """JSON in ASCII, so that every database keeps any text in it unchanged."""
+    """JSON in ASCII, so that every database stores any text in it unchanged."""
 
     impl = String
     cache_ok = True

@@ -1,8 +1,8 @@
 """Workers: pieces of questions computed in other processes, here or on a cluster.
 
-A piece travels as text and comes back as text: its result or a problem. Why there is no
-``ProcessPoolExecutor``: if a process is killed while it writes a long result, as for its memory,
-the executor waits for the rest for ever.
+A piece is sent as text, and its result or problem is returned as text. ``ProcessPoolExecutor`` is
+not used because it hangs if a process is killed, as for its memory, while it writes a long result:
+the executor waits for the rest without end.
 
 >>> from synth.collective.ranking.request import Watcher
 >>> from synth.service.workers.problems import outcome_text, result_of

@@ -1,9 +1,9 @@
 """Workers of a Dask cluster: the same pieces, computed wherever the scheduler finds room.
 
-Only text and the names of our functions travel. If a worker is lost, Dask gives its piece to
-another one. Progress comes back as events of the worker. A worker process computes one piece at a
-time, as z3 is not thread-safe; a worker with several threads uses as many processes for it. A piece
-is a whole question: splitting one among several workers costs more than it gains.
+Only text and the names of functions are sent. If a worker is lost, Dask gives its piece to another
+worker. Progress is reported by events of the worker. A worker process computes one piece at a time,
+as z3 is not thread-safe; a worker with several threads uses that number of processes for the piece.
+A piece is a whole question: splitting a question among several workers costs more than it gains.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 2.0
 """Timeout for the scheduler to report its workers, or to be reached again."""
 _STALE_SECONDS = 5.0
-"""How long a count of workers is valid; after it there are presumably none."""
+"""How long a count of workers is valid. After that, there are presumably none."""
 _RETRIES = 2
-"""How often Dask retries a piece that fails on a worker, as on one without collsynth."""
+"""How often Dask retries a piece that fails on a worker, such as a worker without collsynth."""
 log = logging.getLogger("collsynth.work")
 
 
@@ -80,11 +80,11 @@ class WorkerReport(BaseModel):
 class DaskWorkers:
     """The workers of the cluster whose scheduler has this address, such as ``tcp://host:8786``.
 
-    A piece that is stopped or over its budget has ``grace_seconds`` to end by itself; then we stop
-    waiting. Processes of the cluster are not ours to kill: such work ends at its next ``go_on``.
-    Memory is limited by the workers' own ``--memory-limit``. Raises NoWorkersError if no scheduler
-    answers. If the scheduler disappears later, its running pieces are lost, and we reconnect: later
-    pieces go to the next scheduler at its address.
+    A piece that is stopped or over its budget has ``grace_seconds`` to end by itself. After that,
+    the server stops waiting for it. It cannot kill processes of the cluster, so the work continues
+    until its next ``go_on``. Memory is limited by the workers' own ``--memory-limit``. Raises
+    NoWorkersError if no scheduler answers. If the scheduler disappears later, its running pieces
+    are lost, and the client reconnects: later pieces go to the next scheduler at its address.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class DaskWorkers:
     def _connected(self) -> bool:
         """Whether the client still has its first connection to the scheduler.
 
-        A client that lost it reconnects by itself for a while, but a new scheduler does not know
+        A client that loses it reconnects by itself for a while. But a new scheduler does not have
         its subscriptions, so no events of pieces would arrive.
         """
         client = self._client
@@ -140,7 +140,7 @@ class DaskWorkers:
         log.warning("the Dask scheduler at %s answers again", self._address)
 
     def _count(self) -> None:
-        """Update the number of workers. Not on the event loop, as the scheduler may answer late."""
+        """Update the number of workers. Blocks while the scheduler is slow, so not on the loop."""
         with suppress(Exception):  # Dask raises many types if the scheduler disappears meanwhile
             client = self._client
             scheduler: Any = client.scheduler
@@ -213,7 +213,7 @@ class DaskWorkers:
             self._tickets.pop(ticket.order.number, None)
 
     def send_stop(self, ticket: DaskTicket) -> None:
-        """Send a stop to all workers: one of them has the piece or will get it."""
+        """Send a stop request to all workers: any of them may have the piece, or may get it."""
         ticket.late_by = min(ticket.late_by, clock.monotonic() + self._grace_seconds)
         with suppress(RuntimeError):
             self._stops.submit(self._stop_everywhere, ticket.order.key)
@@ -240,15 +240,15 @@ class DaskWorkers:
             ticket.late_by = min(ticket.late_by, clock.monotonic() + ticket.late_seconds)
 
     def _on_cluster_event(self, event: Any) -> None:
-        """Count our pieces on a lost worker; the scheduler gives them to another one."""
+        """Count our pieces on a lost worker; the scheduler gives them to another worker."""
         match event[1]:
             case {"action": "remove-worker", "expected": False, "processing-tasks": keys}:
                 self.lost += sum(str(key).startswith(self._name) for key in keys)
 
     def _watch_cluster(self) -> None:
-        """Until ``close``, reconnect if needed, count workers, and give up on late pieces.
+        """Until ``close``, reconnect if needed, count workers, and fail late pieces.
 
-        Errors do not end this loop: without it the server would have no workers for ever.
+        Errors must not end this loop: without it the server would never have workers again.
         """
         while not self._closed.wait(_LOOK_SECONDS):
             try:
@@ -287,8 +287,8 @@ class DaskTicket:
     def fail(self, error: Exception) -> None:
         """End the piece here. The worker continues until its next ``go_on``.
 
-        A piece that has begun is not cancelled: the scheduler would consider its worker free, and
-        later pieces would wait there behind one that may never stop.
+        A piece that has begun is not cancelled. If it were, the scheduler would consider its worker
+        free, and later pieces would wait there behind a piece that may never stop.
         """
         with self._lock:
             if self.future.done():
@@ -330,14 +330,14 @@ def _text_of(away: Future[str]) -> str:
 # On the workers.
 
 _MOST_STOPPED = 1000
-"""How many stops are remembered: a stop goes to all workers, and most never get its piece."""
+"""How many stop requests are kept: they go to all workers, most of which never get the piece."""
 _stopped_keys: dict[str, None] = {}
-"""Pieces to stop, the latest last. Module state, as Dask calls functions and keeps no objects."""
+"""Pieces to stop, the latest last. Module state, because Dask calls functions, not methods."""
 _stop_lock = threading.Lock()
 _libraries = LibraryCache()
 _work_lock = threading.Lock()
 _next_report = 0.0
-"""When the next report of any piece is due: a report costs about as much as sending a piece."""
+"""Time of the next report of any piece. Reports are rare: each costs as much as sending a piece."""
 
 
 def stop_remotely(key: str) -> None:
@@ -351,7 +351,8 @@ def stop_remotely(key: str) -> None:
 def carry_remotely(text: str) -> str:
     """Compute a piece and return its outcome as text. Runs on a worker.
 
-    An event reports that a piece has begun, unless it ends soon: most do, and events cost time.
+    An event reports that a piece has begun, unless it ends soon: most pieces do, and an event costs
+    time.
     """
     sender = _Sender.model_validate_json(text)
     if sender.edition != edition():

@@ -1,4 +1,4 @@
-"""Limits a process's data segment, which Linux counts when it is mapped; frees large blocks."""
+"""Limits a process's data segment, which Linux counts when mapped; returns large free blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 MOST_KEPT_BYTES = 2**29
-"""A process that holds this much more than a fresh one between two pieces is replaced."""
+"""A process that holds this much more between two pieces than when it started is replaced."""
 _LARGE_BYTES = 2**20
 _M_MMAP_THRESHOLD = -3
 """The option's number in glibc's malloc.h."""
@@ -24,7 +24,7 @@ def data_bytes() -> int:
 
 
 def limit_data(memory_bytes: int | None) -> None:
-    """Let this process map at most ``memory_bytes`` more than now; None: no limit of ours.
+    """Let this process map at most ``memory_bytes`` more than now; None removes the limit.
 
     Uses RLIMIT_DATA, as RLIMIT_AS also counts libraries and what allocators merely reserve. Beyond
     the limit Python and numpy raise MemoryError, and z3 reports that it is out of memory.
@@ -39,8 +39,8 @@ def limit_data(memory_bytes: int | None) -> None:
 def give_back_large_blocks() -> None:
     """Make malloc map every large block separately, so that freeing returns it to the system.
 
-    By default glibc raises the threshold for that to the largest block freed so far, up to 32 MiB:
-    then bodies of requests fragment the heap. musl has no mallopt and does not need it.
+    By default glibc raises the threshold for such mappings to the largest block freed so far, up to
+    32 MiB, and then bodies of requests fragment the heap. musl has no mallopt and does not need it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -18,7 +18,7 @@ log = logging.getLogger("collsynth.work")
 class Progress:
     """The progress of work: ``done`` of ``of`` in a ``stage``; ``of`` is None if unknown.
 
-    ``best`` is JSON of the best answers so far, if they are new since the last report.
+    ``best`` is JSON of the best answers so far, if they have changed since the last report.
     """
 
     stage: str
@@ -69,7 +69,7 @@ class Workers(Protocol):
 
     @property
     def idle(self) -> int:
-        """How many more pieces would start at once."""
+        """How many more pieces would start immediately."""
 
     @property
     def lost(self) -> int:

@@ -1,7 +1,7 @@
-"""Preloaded by the forkserver, so that each worker forked from it has everything imported.
+"""Preloaded by the forkserver, so that each worker forked from it has all modules imported.
 
-A terminal's Ctrl-C and a service manager's SIGTERM reach every process of a group. Workers ignore
-both: the server ends them when their jobs are done or given back.
+Ctrl-C in a terminal and SIGTERM from a service manager reach every process of a group. Workers
+ignore both signals, because the server ends them when their jobs are done or requeued.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from importlib import import_module
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 os.nice(5)  # the server must answer quickly while workers compute
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # OpenBLAS reads it when numpy is imported
 import_module("synth.service.workers.process_main")

@@ -1,4 +1,4 @@
-"""Problems of a piece: JSON while they travel, exceptions where they arrive."""
+"""Problems of a piece: JSON between processes, exceptions in the server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger("collsynth.work")
 
 
 class WorkError(Exception):
-    """A piece has no answer, and the question is not to blame.
+    """A piece has no answer, and the question is not the cause.
 
-    ``problem`` tells the caller what happened, ``hint`` what may help.
+    ``problem`` explains what happened, ``hint`` what may help.
     """
 
     def __init__(self, problem: str, hint: str = "") -> None:
@@ -54,7 +54,7 @@ class OutOfMemoryError(WorkError):
 
 
 class InternalError(WorkError):
-    """A bug of ours. ``id`` is all that the caller sees; the log has the traceback under it."""
+    """An internal error. The caller sees only ``id``, under which the log has the traceback."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -62,7 +62,7 @@ class InternalError(WorkError):
 
 
 class StoppedError(Exception):
-    """Aborts work that cannot answer in part; raised by ``Watcher.go_on``."""
+    """Aborts work that cannot give a partial answer; raised by ``Watcher.go_on``."""
 
 
 def outcome_text(
@@ -73,7 +73,7 @@ def outcome_text(
 ) -> str:
     """Compute a piece given as text; return its result or problem as text.
 
-    Raises nothing: only data can leave a worker's process.
+    Raises no exceptions, because only text leaves a worker's process.
     """
     try:
         return json.dumps(
@@ -110,7 +110,7 @@ def _bug() -> str:
 def other_edition(ours: str, theirs: str) -> str:
     """Return the outcome if worker and server run different code.
 
-    Its form must never change: code of any edition may have to read it.
+    The format must never change, because code of any edition may have to read it.
     """
     return json.dumps({"kind": "other edition", "ours": ours, "theirs": theirs})
 
@@ -142,4 +142,4 @@ def result_of(text: str) -> Json:
 _ERRORS_BY_KIND: Mapping[str, type[InputError | WorkError]] = {
     kind.__name__: kind for kind in (InputError, WrongProgramError, OverTimeError, OutOfMemoryError)
 }
-"""Errors that travel by name."""
+"""Errors that outcomes refer to by name."""

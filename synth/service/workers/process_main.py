@@ -46,7 +46,7 @@ class ProcessGrant:
 
 @dataclass(frozen=True)
 class StartNotice:
-    """Reports that an order has arrived: if the process dies now, the piece may be the cause."""
+    """Reports that an order has arrived: if the process dies from now on, the piece may be why."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class _Channel:
         self.processes = 1
 
     def read(self) -> None:
-        """Read until the other end is closed; then exit, as nobody needs this process."""
+        """Read until the other end is closed, then exit, because the server has gone."""
         try:
             while True:
                 match self._pipe.recv():

@@ -1,10 +1,10 @@
 """Workers on this machine: processes, replaced when they die.
 
-Each slot is a thread that drives one process through a pipe. A process that dies breaks the pipe:
-the slot starts another one, and the piece is lost unless it had not begun. Idle slots are lent: a
-process may fork as many others for its piece. Why not a ProcessPoolExecutor: it holds the write end
-of its result pipe itself, so if a process is killed while it writes a long result, it waits for the
-rest for ever. Here only the worker holds that end.
+Each slot is a thread that drives one process through a pipe. A process that dies breaks the pipe.
+Then the slot starts another process, and the piece is lost unless it had not begun. Idle slots are
+lent: a process may fork that number of others for its piece. ProcessPoolExecutor is not used,
+because it holds the write end of its result pipe itself: if a process is killed while it writes a
+long result, the executor waits for the rest without end. Here only the worker holds that end.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from synth.service.workers.process_main import (
 )
 
 LOOK_SECONDS = 0.1
-"""How often a slot checks whether its piece must be stopped, is killed, or is late."""
+"""How often a slot checks whether its piece was stopped or killed, or is late."""
 _BEGINNINGS = 3
-"""How many processes may die before they begin a piece; then the piece counts as lost."""
+"""How many processes may die before they begin a piece until the piece counts as lost."""
 
 
 class ProcessTicket:
@@ -102,7 +102,7 @@ class ProcessWorkers:
         return max(0, free - self._waiting.qsize())
 
     def _share(self) -> int:
-        """How many processes may work on each piece so that all slots are used."""
+        """Return how many processes may work on each piece so that all slots are used."""
         pieces = sum(slot.busy for slot in self._slots) + self._waiting.qsize()
         return max(1, len(self._slots) // max(1, pieces))
 
@@ -145,7 +145,7 @@ class ProcessWorkers:
 
 
 class _Slot(threading.Thread):
-    """A thread with a process of its own that carries out the queue's tickets one by one."""
+    """A thread with its own process that carries out the queue's tickets one after another."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _Slot(threading.Thread):
         return process.pid if process else None
 
     def leave(self, grace_seconds: float) -> None:
-        """Begin nothing more, and end within the grace period."""
+        """Begin no more pieces, and end within the grace period."""
         self._leave_by = clock.monotonic() + grace_seconds
 
     def run(self) -> None:
@@ -176,10 +176,10 @@ class _Slot(threading.Thread):
             while (ticket := self._waiting.get()) is not None:
                 self.busy = True
                 self._carry_out(ticket)
-                del ticket  # frees its question, which may be large, while waiting for the next
+                del ticket  # free its question, which may be large, before waiting for the next
                 self.busy = False
                 if self._process is None and self._leave_by is None:
-                    with suppress(OSError):  # no resources for one now: the next piece tries again
+                    with suppress(OSError):  # no resources now, but the next piece tries again
                         self._process = _Process()
         finally:
             if self._process:
@@ -193,7 +193,7 @@ class _Slot(threading.Thread):
                 raise NoWorkersError("the workers were closed before it started")
             result = result_of(self._compute(ticket))
         except Exception as error:
-            # Frames in the traceback hold the ticket and so this error: a cycle as large as a body.
+            # Frames in the traceback refer to the ticket, and it to this error: a large cycle.
             ticket.future.set_exception(error.with_traceback(None))
         else:
             ticket.future.set_result(result)
@@ -225,7 +225,7 @@ class _Slot(threading.Thread):
         return process.end(patience_seconds)
 
     def _wait_for(self, process: _Process, ticket: ProcessTicket) -> EndNotice:
-        """Wait for the end of a piece. Raises WorkError if it was killed or is too late."""
+        """Wait for the end of a piece. Raises WorkError if it was killed or is late."""
         budget, grace = ticket.order.budget_seconds, self._grace_seconds
         end = inf if budget is None else clock.monotonic() + budget + grace
         stopped, share = False, 0

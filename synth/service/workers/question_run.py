@@ -1,4 +1,4 @@
-"""One question computed by a worker, and by another one if that is lost."""
+"""The computation of a question by a worker, and by another worker if the first is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synth.service.workers.pool import OnProgress, Ticket, Workers, ignore
 from synth.service.workers.problems import WorkerLostError
 
 TRIES = 3
-"""How often a piece is submitted if its worker is lost each time."""
+"""How often a piece is submitted while each worker is lost."""
 log = logging.getLogger("collsynth.work")
 
 
@@ -41,9 +41,9 @@ class QuestionRun:
         """How many pieces have been computed."""
 
     def run(self) -> Reply:
-        """Return the answer, a partial one if the run was stopped or its budget is spent.
+        """Return the answer, which is partial if the run was stopped or its budget is spent.
 
-        Raises InputError if the question cannot be answered, and WorkError.
+        Raises InputError if the question has no answer, and WorkError if it could not be computed.
         """
         budget = self._budget_seconds
         end = None if budget is None else clock.monotonic() + budget
@@ -77,8 +77,8 @@ class QuestionRun:
     def _wait_for(self, budget_seconds: float | None) -> Reply:
         """Return the result of one piece, or raise its error.
 
-        Afterwards nothing here holds its ticket: it has a copy of the question, and a raised error
-        holds this frame, so the two would keep each other alive.
+        Drops all references to the ticket, which has a copy of the question: a raised error refers
+        to this frame, so a ticket in it would form a cycle and stay in memory.
         """
         ticket = self._submit(budget_seconds)
         try:

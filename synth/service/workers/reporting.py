@@ -18,8 +18,8 @@ PAUSE_SECONDS = 0.2
 class BudgetWatcher(Watcher):
     """Ends work after ``budget_seconds`` from now, or when ``stopped()`` is True.
 
-    ``may_use`` returns how many processes may work at the moment, including this one.
-    Work that can answer in ``part`` ends with what it has. Any other is aborted: ``go_on`` raises
+    ``may_use`` returns how many processes may work at the moment, including this one. Work with
+    partial answers (``part``) ends with the answer so far. Other work is aborted: ``go_on`` raises
     StoppedError. Reports are at least PAUSE_SECONDS apart: none is sent before ``next_report``,
     which each report advances.
     """
@@ -54,7 +54,7 @@ class BudgetWatcher(Watcher):
         return False
 
     def explored(self, states: int) -> None:
-        if states % 1000 == 0 and states:
+        if states % 1000 == 0 and states:  # the search may report every state
             self._report("states explored", states, None)
 
     def placed(self, done: int, of: int) -> None:
@@ -73,7 +73,7 @@ class BudgetWatcher(Watcher):
             self._send(Progress(stage, done, of, self._best()))
 
     def _best(self) -> bytes | None:
-        """The best answers so far, if they have changed since the last report."""
+        """Return the best answers so far, if they have changed since the last report."""
         if self._ranked is None:
             return None
         best, self._ranked = self._ranked, None

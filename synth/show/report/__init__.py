@@ -1,8 +1,8 @@
 """Reports, and the drawings that reports and the page of the service share.
 
-A report is one file without scripts, which loads nothing: it can be attached to a ticket and opened
-years later. It says what the terminal says, from the same tables, and adds drawings. What stands
-for what in them is said in words, too:
+A report is one file that has no scripts and loads no other files: it can be attached to a ticket
+and opened years later. It has the same tables as the terminal, and drawings in addition. Captions
+explain the drawings in words:
 
 >>> from synth.show.report.placement import caption
 >>> caption(["data", "model"], ["data"]).partition(". ")[0]

@@ -61,8 +61,9 @@ def draw_bars(
     text: Callable[[float], str],
     limit: Limit | None = None,
 ) -> Markup:
-    """The bars from the top, their parts in the order of the ``kinds``, at most nine, each in a
-    colour of its own that is the same in all drawings.
+    """Draw the bars from the top, with their parts in the order of the ``kinds``.
+
+    There are at most nine kinds. Each has its own colour, which is the same in all drawings.
     """
     met = {kind for bar in bars for kind, value in bar.parts.items() if value}
     pairs = zip(kinds, _COLOURS, strict=False)
@@ -88,7 +89,7 @@ def draw_bars(
 
 
 def _bar_legend(colours: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """The name of each colour, with the row that it is in."""
+    """Yield the name of each colour, with the row that it is in."""
     x, row = 0, 0
     for kind, colour in colours.items():
         wide = 34 + 7 * len(kind)
@@ -115,7 +116,7 @@ def _bar(
     y: int,
     text: Callable[[float], str],
 ) -> Iterator[str]:
-    """A bar; ``scale`` is the x of zero, and the pixels of a unit."""
+    """Yield a bar; ``scale`` is the x of zero, and the pixels of a unit."""
     left, per_unit = scale
     x = float(left)
     yield f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(bar.label)}</text>'
@@ -132,7 +133,7 @@ def _bar(
 def draw_front(
     front: Sequence[PlanOfFront], simulated: Sequence[PlanOfStep], device_bytes: float
 ) -> Markup:
-    """The front as steps: above and right of it are plans; the simulated by their numbers."""
+    """Draw the front as steps, with plans above and right of it; simulated plans have numbers."""
     sizes = [device_bytes, *(plan.bytes for plan in front)]
     most = max(sizes + [plan.memory.bytes for plan in simulated])
     seconds = [plan.seconds for plan in front] + [plan.seconds for plan in simulated]
@@ -163,11 +164,11 @@ def _moments(low: float, high: float) -> list[float]:
 
 
 def _steps(front: Sequence[PlanOfFront], across: Scale, up: Scale) -> Iterator[str]:
-    """The fastest in each memory, from much to little, and a mark for each plan."""
+    """Yield the fastest in each memory, from much to little, and a mark for each plan."""
     corners: list[str] = []
     points = [(x_at(across, plan.bytes), y_at(up, plan.seconds)) for plan in front]
     for x, y in points:
-        if corners:  # in any less memory than the last had it takes as long as this one
+        if corners:  # with less memory than the last plan, this plan is the fastest
             corners.append(f"{corners[-1].partition(',')[0]},{y}")
         corners.append(f"{x},{y}")
     if corners:

@@ -1,7 +1,7 @@
-"""Colours people see apart whatever kind of colour blindness they have, and ink to read on them.
+"""Colours that are distinct with every kind of colour blindness, and legible ink on them.
 
-The first eight are Okabe and Ito's. Where there are more values than that, shades from dark blue to
-yellow follow each other (cividis, Nuñez, Anderton and Renslow 2018), and numbers tell them apart.
+The first eight are Okabe and Ito's. More values get shades from dark blue to yellow (cividis,
+Nuñez, Anderton and Renslow 2018), and numbers distinguish them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Paint:
 
 
 def paints(values: int) -> tuple[Paint, ...]:
-    """A paint for each of a number of values."""
+    """Return a paint for each of a number of values."""
     fills = (
         FEW_COLOURS[:values]
         if values <= len(FEW_COLOURS)
@@ -47,7 +47,7 @@ def ink_on(fill: str) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
@@ -64,7 +64,7 @@ def _parts(colour: str) -> bytes:
 
 
 def _shade(share: float) -> str:
-    """The shade at a share of the way through the many."""
+    """Return the shade at a share of the way through the many."""
     place = share * (len(_MANY_COLOURS) - 1)
     low = min(int(place), len(_MANY_COLOURS) - 2)
     here, there = _parts(_MANY_COLOURS[low]), _parts(_MANY_COLOURS[low + 1])

@@ -1,8 +1,8 @@
 """Bus bandwidth, speed-up and time against message size, as SVG: the same for page and reports.
 
-Sizes are logarithmic, as those who run nccl-tests draw them; bus bandwidth and speed-up begin at 0,
-times are logarithmic too. Lines take their colours from classes where a page has such (``.curve
-.best``), else from attributes, so that a drawing stands alone.
+Sizes are logarithmic, as usual for nccl-tests; bus bandwidth and speed-up begin at 0, and times are
+also logarithmic. Lines have the colours of a page's classes (``.curve .best``) if it has any, else
+of attributes, so that a drawing is self-contained.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Scale:
 
 
 def draw_curves(answer: SweepReply) -> Curves:
-    """The curves of an answer over a range of sizes."""
+    """Return the curves of an answer over a range of sizes."""
     sizes = sorted(answer.sizes, key=lambda size: size.bytes)
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
@@ -187,7 +187,7 @@ def _drawing(
 
 
 def frame_drawing(heading: str, parts: Iterable[str], height: int = HEIGHT) -> str:
-    """The SVG drawing of these parts."""
+    """Return the SVG drawing of these parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curve" role="img" '
         f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -252,12 +252,12 @@ def linear_scale(
 
 
 def x_at(scale: Scale, value: float) -> float:
-    """The x coordinate of a value."""
+    """Return the x coordinate of a value."""
     return round(LEFT + scale.at(value) * (WIDTH - LEFT - RIGHT), 1)
 
 
 def y_at(scale: Scale, value: float) -> float:
-    """The y coordinate of a value."""
+    """Return the y coordinate of a value."""
     return round(HEIGHT - BOTTOM - scale.at(value) * (HEIGHT - TOP - BOTTOM), 1)
 
 
@@ -281,7 +281,7 @@ def grid(across: Scale, up: Scale) -> Iterator[str]:
 
 
 def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
-    """Lines where the recommendation changes, labelled with the size where there is room."""
+    """Yield lines where the recommendation changes, labelled with the size where there is room."""
     free = float(LEFT)
     for size in sizes:
         x = x_at(across, size)
@@ -302,7 +302,7 @@ def _marks(across: Scale, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def _looks(lines: Lines) -> Mapping[str, LineStyle]:
-    """The style of each line: fixed for known names, by order for others."""
+    """Return the style of each line: fixed for known names, by order for others."""
     return {
         name: _LOOKS.get(name)
         or LineStyle(

@@ -50,7 +50,7 @@ class NoCodeAdvice:
 
 
 def title(answer: Ranking) -> str:
-    """The question in a line."""
+    """Return the question in a line."""
     if isinstance(answer, PlanReply):
         return f"{answer.title or answer.job} on {machine(answer)}"
     sizes = answer.bytes if isinstance(answer, SweepReply) else [answer.bytes]
@@ -58,13 +58,13 @@ def title(answer: Ranking) -> str:
 
 
 def machine(answer: Ranking) -> str:
-    """The machine as a question names it."""
+    """Return the machine as a question names it."""
     asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
     return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
 
 
 def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
-    """The answers of the rows; of a range of sizes those at the smallest of each stretch.
+    """Return the answers of the rows; of a range of sizes those at the smallest of each stretch.
 
     What is worth measuring there is so at the size at which the stretch is to be measured.
     """
@@ -83,7 +83,7 @@ def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
 
 
 def answer_at(answer: Ranking, index: int) -> PlacedAnswer | UnevenAnswerPart:
-    """The answer of a row. Raises InputError where there is no such row."""
+    """Return the answer of a row. Raises InputError where there is no such row."""
     answers = answers_of(answer)
     if not 0 <= index < len(answers):
         raise InputError(f"there is no answer {index}", where="answer", hint="rows count from 0")
@@ -91,19 +91,19 @@ def answer_at(answer: Ranking, index: int) -> PlacedAnswer | UnevenAnswerPart:
 
 
 def axes_at(answer: Ranking, index: int) -> Sequence[str]:
-    """The axes of the collective of a row."""
+    """Return the axes of the collective of a row."""
     return answer.entries[index].over if isinstance(answer, PlanReply) else answer.reduce
 
 
 def request_at(ranking: Ranking, index: int) -> Goal:
-    """The collective of a row."""
+    """Return the collective of a row."""
     return ranking.entries[index].request if isinstance(ranking, PlanReply) else ranking.request
 
 
 def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -> Sequence[str]:
-    """The placement of each axis in words; empty on a machine that lacks devices."""
+    """Return the placement of each axis in words; empty on a machine that lacks devices."""
     if isinstance(answer, PlacedAnswer):
-        with suppress(InputError):  # names that no machine has, in an answer that was sent
+        with suppress(InputError):  # an answer from a caller may have names that no machine has
             return describe_axes(placement_of(ranking.system.levels, answer.axes, answer.placement))
     return ()
 
@@ -111,7 +111,7 @@ def placement_lines(ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart) -
 def devices(
     ranking: Ranking, answer: PlacedAnswer | UnevenAnswerPart, drawn: Topology
 ) -> Sequence[DrawnDevice]:
-    """The drawn devices with their coordinates on the axes."""
+    """Return the drawn devices with their coordinates on the axes."""
     placed: Mapping[int, tuple[int, ...]] = {}
     if isinstance(ranking, UnevenReply):
         placed = {device: (rank,) for rank, device in enumerate(ranking.uneven.devices)}
@@ -124,7 +124,7 @@ def devices(
 
 
 def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPricePart]]:
-    """The steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
+    """Return the steps, numbered; with several stripes each has both numbers, as in ``2.1``."""
     counts = [len(answer.steps)]
     if isinstance(answer, PlacedAnswer):
         counts = [stripe.steps for stripe in answer.stripes]
@@ -137,7 +137,7 @@ def steps(answer: PlacedAnswer | UnevenAnswerPart) -> Iterator[tuple[str, StepPr
 
 
 def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
-    """The setting of a row that is a call of the runtime; None for other programs.
+    """Return the setting of a row that is a call of the runtime; None for other programs.
 
     Raises InputError where there is no such row.
     """
@@ -161,7 +161,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
-    """The notice above the files of a row that keeps the default; empty for other rows.
+    """Return the notice above the files of a row that keeps the default; empty for other rows.
 
     Raises InputError where there is no such row.
     """
@@ -172,7 +172,7 @@ def no_code_text(ranking: Ranking, index: int) -> str:
 
 
 def _environment_text(answer: PlacedAnswer) -> str:
-    """The explanation of environment variables."""
+    """Return the explanation of environment variables."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
@@ -192,7 +192,7 @@ def _environment_text(answer: PlacedAnswer) -> str:
 
 
 def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
-    """The environment variable of an answer; empty for the runtime's default."""
+    """Return the environment variable of an answer; empty for the runtime's default."""
     if answer.advice.by is AdviceKind.ENVIRONMENT:
         return answer.advice.text
     if _is_default(answer):
@@ -210,13 +210,13 @@ def _is_default(answer: PlacedAnswer) -> bool:
 
 
 def _default(answer: PlacedAnswer) -> str:
-    """The runtime's own choice, as ``tree, ll128, 356 us``."""
+    """Return the runtime's own choice, as ``tree, ll128, 356 us``."""
     chosen = answer.default
     return f"{chosen.name}, {chosen.protocol.value}, {format_duration(chosen.seconds)}"
 
 
 def _no_code_reason(answer: PlacedAnswer) -> str:
-    """The reason why there is nothing to paste."""
+    """Return the reason why there is nothing to paste."""
     if _is_default(answer):
         return "this is the runtime's default"
     if answer.advice.by is AdviceKind.NOTHING:
@@ -227,11 +227,11 @@ def _no_code_reason(answer: PlacedAnswer) -> str:
 def emit_question(
     ranking: Ranking, index: int, target: str, size_bytes: int | None = None
 ) -> dict[str, Any]:
-    """The question of ``emit`` for the answer of one row; the other answers are left out of it.
+    """Return the question of ``emit`` for the answer of one row, without the other answers.
 
-    ``size_bytes``: of a range of sizes, which; if that is not said the one at which the row is to
-    be tried, as its commands name that file, else where it begins. Raises InputError where there is
-    no such row.
+    ``size_bytes`` selects one of a range of sizes. The default is the size at which the row is to
+    be tried, as its commands name that file, else the first size. Raises InputError if there is no
+    such row.
     """
     answer = answer_at(ranking, index)
     chosen: dict[str, Any] = {}

@@ -14,9 +14,9 @@ from synth.ask.answers.machine_parts import LevelInFull
 MOST_DEVICES, MOST_NARROW = 128, 32
 DEVICE, GAP, PAD, HUB, HUB_WIDTH = 46, 12, 26, 64, 150
 GRID_GAP, ARC = 24, 12
-"""Between the devices of a torus, and beyond them: there the links pass that close its circles."""
+"""The space between devices of a torus, and around them for the links that close its circles."""
 SIDE_MARGIN = DEVICE / 2 + ARC / 2
-"""How far from the middles of devices these links pass."""
+"""The distance of these links from the centres of devices."""
 _WIDE, _HIGH = 1300, 800
 """The size of a drawing that a page shows without scaling."""
 _DEEP = 3
@@ -26,8 +26,10 @@ _HUBS = {Domain.SWITCH, Domain.BUS}
 
 
 def fold_counts(counts: Sequence[int], most: int) -> list[int]:
-    """How many children are drawn at each level: of the innermost as many as there is room for,
-    then two of each outer one, so that its links are seen, then more of the inner ones.
+    """Return how many children are drawn at each level.
+
+    The innermost level gets all children that fit, then each outer level two, so that its links are
+    visible, then inner levels more.
     """
     shown = [1] * len(counts)
     shown[-1] = max(1, min(counts[-1], most))
@@ -46,9 +48,9 @@ def has_hub(level: LevelInFull, count: int) -> bool:
 
 @dataclass(frozen=True)
 class DrawingLayout:
-    """How much room everything takes; ``shown`` is how many children are drawn at each level.
+    """The sizes of all parts; ``shown`` is the number of children drawn at each level.
 
-    ``narrow``: units stand below each other, as on a telephone.
+    ``narrow``: units are below each other, as on a telephone.
     """
 
     levels: Sequence[LevelInFull]
@@ -75,12 +77,12 @@ class DrawingLayout:
         return max(([*some, usual[-1]] for some in product(*outer)), key=self._scale)
 
     def _scale(self, columns: Sequence[int]) -> float:
-        """The scale at which a drawing with these columns fits a page."""
+        """Return the scale at which a drawing with these columns fits a page."""
         wide, high = self._size(0, columns)
         return min(_WIDE / wide, _HIGH / high)
 
     def size(self, depth: int) -> tuple[float, float]:
-        """The width and height of a unit of a level."""
+        """Return the width and height of a unit of a level."""
         return self._size(depth, self.columns)
 
     def _size(self, depth: int, columns: Sequence[int]) -> tuple[float, float]:

@@ -24,8 +24,10 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class DrawnGroups:
-    """The groups over some axes: of each device that is drawn its own, by its position in
-    ``paints`` and ``members``, the numbers of a group's devices in few words.
+    """The groups over some axes.
+
+    Each drawn device has the position of its group in ``paints`` and in ``members``, which has the
+    numbers of a group's devices in few words.
     """
 
     over: Sequence[str]
@@ -41,7 +43,7 @@ def grouping(
     over: Sequence[str],
     members: Callable[[DrawnDevice], Sequence[int]],
 ) -> DrawnGroups:
-    """The groups of the drawn devices over some axes; ``members`` gives all of a device's."""
+    """Return the groups of drawn devices over some axes; ``members`` lists a device's group."""
     held = groups(devices, axes, over)
     first = {held[device.number]: device for device in reversed(devices) if device.number in held}
     found = {group: number for number, group in enumerate(sorted(first))}
@@ -57,7 +59,7 @@ def grouping(
 def groups(
     devices: Sequence[DrawnDevice], axes: Sequence[str], over: Sequence[str]
 ) -> Mapping[int, tuple[int, ...]]:
-    """The group of each device: its coordinates on the axes that the collective is not over.
+    """Return the group of each device: its coordinates on the axes that the collective is not over.
 
     Devices that hold the same ones differ only on axes it is over, so they work together.
     """
@@ -76,7 +78,7 @@ def draw_machine(
     over: Sequence[str],
     here: int | None = None,
 ) -> Markup:
-    """The machine, each device with its number and coordinates, and one fill for each group.
+    """Return the machine, each device with its number and coordinates, and one fill for each group.
 
     ``here``: the number of a device that is framed, with those of its group.
     """
@@ -108,7 +110,7 @@ def draw_machine(
 
 
 def caption(axes: Sequence[str], over: Sequence[str]) -> str:
-    """The caption of the drawing."""
+    """Return the caption of the drawing."""
     held = f"({', '.join(axes)})" if len(axes) > 1 else ", ".join(axes)
     rest = [name for name in axes if name not in over]
     same = f": they have the same coordinates on {', '.join(rest)}" if rest else ""
@@ -119,7 +121,7 @@ def caption(axes: Sequence[str], over: Sequence[str]) -> str:
 
 
 def _units(drawn: Topology) -> Iterator[str]:
-    """Boxes and links, from the outermost level inwards, so that what is inside lies above."""
+    """Yield boxes and links from the outermost level inwards, so that inner parts are on top."""
     middles = {
         node["data"]["id"]: (node["position"]["x"], node["position"]["y"])
         for node in drawn.nodes
@@ -146,7 +148,7 @@ def _units(drawn: Topology) -> Iterator[str]:
 def _ends(
     edge: Mapping[str, Any], middles: Mapping[str, Place], tops: Mapping[str, Place]
 ) -> tuple[Place, Place]:
-    """Where a link begins and ends: what hangs at a hub hangs there by its upper edge."""
+    """Return where a link begins and ends: what hangs at a hub hangs there by its upper edge."""
     source, target = edge["data"]["source"], edge["data"]["target"]
     return (tops if target.startswith("hub") else middles)[source], middles[target]
 
@@ -174,13 +176,13 @@ def _edge(edge: Mapping[str, Any], begin: Place, end: Place) -> str:
 
 
 def _corner_points(begin: Place, end: Place, aside: float) -> tuple[Place, Place]:
-    """Where a link turns that closes a circle: above the devices of a row, right of a column."""
+    """Return the corners of a link that closes a circle: above a row, or right of a column."""
     x, y = (aside, 0.0) if begin[0] == end[0] else (0.0, -aside)
     return (begin[0] + x, begin[1] + y), (end[0] + x, end[1] + y)
 
 
 def _label(text: str, begin: Place, end: Place) -> str:
-    """The label of a link, in its middle; a seam around the letters separates them from lines."""
+    """Return the label in the middle of a link; an outline separates its letters from lines."""
     x, y = (begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2
     return (
         f'<text class="seam" x="{x:g}" y="{y + 4:g}" text-anchor="middle" stroke="#ffffff" '
@@ -204,7 +206,7 @@ def _hub(name: str, at: Place) -> Iterator[str]:
 def _device(
     device: DrawnDevice, at: Place, axes: Sequence[str], paint: Paint | None, frame: str
 ) -> Iterator[str]:
-    """A device: its number, and its coordinates in the order of the axes; dashed if missing."""
+    """Yield a device: its number, and its coordinates in order of axes; dashed if missing."""
     held = ", ".join(f"{n} {c}" for n, c in zip(axes, device.coordinates, strict=False))
     said = ",".join(map(str, device.coordinates)) or "missing"
     fill = f'fill="{paint.fill}"' if paint else 'fill="none" stroke-dasharray="4 3"'

@@ -73,7 +73,7 @@ def look_up_rank(rank: str, find: Callable[[str], LocatedDevice]) -> RankLookup:
 
 
 def locate_rank(ranking: Ranking, index: int, rank: str) -> LocatedDevice:
-    """The device of a rank in a row of an answer; ranks count devices host by host, from 0.
+    """Return the device of a rank in a row of an answer; ranks count devices host by host, from 0.
 
     Those of a machine that lacks devices count what is left. Raises InputError for a text that is
     no rank of it, and where there is no such row.
@@ -98,7 +98,7 @@ def locate_rank_on(
     several: Sequence[Sequence[str]],
     rank: str,
 ) -> LocatedDevice:
-    """The device of a rank on a whole machine; ``matrix``, the placement, has a row an axis.
+    """Return the device of a rank on a whole machine; ``matrix``, the placement, has a row an axis.
 
     ``several``: over which axes groups are told. Raises InputError for a text that is no rank.
     """
@@ -126,7 +126,7 @@ def _group(over: Sequence[str], devices: Sequence[int]) -> RankGroup:
 
 
 def groupings(ranking: Ranking, index: int) -> Sequence[Sequence[str]]:
-    """The axes of the groups to show: each axis, and all axes of the collective."""
+    """Return the axes of the groups to show: each axis, and all axes of the collective."""
     asked = tuple(axes_at(ranking, index))
     return list(dict.fromkeys([*((axis,) for axis in answer_at(ranking, index).axes), asked]))
 
@@ -137,7 +137,7 @@ def members(
     axes: Sequence[str],
     over: Sequence[str],
 ) -> Members:
-    """The members of each device's group; on a machine that lacks devices all devices."""
+    """Return the members of each device's group; on a machine that lacks devices all devices."""
     if isinstance(ranking, UnevenReply):
         left = ranking.uneven.devices
         return lambda device: left

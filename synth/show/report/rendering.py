@@ -49,13 +49,13 @@ class Cells:
     def of(
         cls, headings: Sequence[str], rows: Sequence[Sequence[str]], *, figures: bool = False
     ) -> Cells:
-        """A table of names in the first column and of texts, or figures, in all others."""
+        """Return a table of names in the first column and of texts, or figures, in all others."""
         others = len(headings) - 1
         return cls(headings, [False, *[figures] * others], [False] * len(headings), rows)
 
 
 def environment(*packages: str) -> Environment:
-    """The environment of the templates in some packages and here; every value is escaped."""
+    """Return the environment of the templates in some packages and here; every value is escaped."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in (*packages, _PACKAGE)]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -75,7 +75,7 @@ def environment(*packages: str) -> Environment:
 
 @cache
 def style() -> str:
-    """The one style sheet of pages and reports."""
+    """Return the one style sheet of pages and reports."""
     return (resources.files(_PACKAGE) / "page.css").read_text(encoding="utf-8")
 
 
@@ -86,9 +86,9 @@ _WRITES = ("-o FILE", "-o FOLDER")
 
 
 def blocks(what: RenderableType) -> Iterator[Paragraph | Cells]:
-    """The output of a terminal as paragraphs and tables.
+    """Yield the output of a terminal as paragraphs and tables.
 
-    Which flag writes files is said to those alone who typed the command.
+    Lines about flags that write files are omitted: they are only for users of the command line.
     """
     lines: list[str] = []
     for part in _flatten(what):
@@ -115,14 +115,14 @@ def _flatten(what: RenderableType) -> Iterator[str | Table]:
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[Paragraph]:
-    """Texts with empty lines between them."""
+    """Yield texts with empty lines between them."""
     for text in "\n".join(lines).split("\n\n"):
         if text.strip():
             yield Paragraph(text.strip("\n"))
 
 
 def cells_of(table: Table) -> Cells:
-    """A table of the terminal as a table of a page."""
+    """Return a table of the terminal as a table of a page."""
     headings = [str(column.header) for column in table.columns]
     columns = [[str(cell) for cell in column.cells] for column in table.columns]
     return Cells(

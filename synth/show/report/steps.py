@@ -1,7 +1,7 @@
 """The timeline of a simulated step as SVG: a row for each stream, of a pipeline for each rank.
 
-Bars stand in a drawing of their own, whose view of the time a page may change: what is at its left
-stays. Looks are presentation attributes, so that the file stands alone.
+Bars are in a separate drawing, in which a page may zoom in time while the labels on the left stay.
+Styles are presentation attributes, so that the file is self-contained.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TimelineTrack:
 def draw_timeline(
     name: str, seconds: float, ranks: Sequence[RankOfStep], whole: float = 0
 ) -> Markup:
-    """The drawing; bars have titles.
+    """Return the drawing; bars have titles.
 
     ``whole``: the time from left to right if it is longer, so that two may be compared.
     """
@@ -84,7 +84,7 @@ def draw_timeline(
 
 
 def _lines(ranks: Sequence[RankOfStep]) -> Iterator[TimelineTrack]:
-    """The passes of the ranks, then the streams of the busiest rank."""
+    """Yield the passes of the ranks, then the streams of the busiest rank."""
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         passes = [row for row in rank.rows if row.stream == PASSES]
         if passes:
@@ -97,7 +97,7 @@ def _lines(ranks: Sequence[RankOfStep]) -> Iterator[TimelineTrack]:
 
 
 def _parts(row: RowOfStep) -> Mapping[Activity, float]:
-    """The share of a row's time by activity."""
+    """Return the share of a row's time by activity."""
     return {Activity(kind): part for kind, part in row.parts.items()} or {row.kind: 1.0}
 
 
@@ -113,7 +113,7 @@ def _legend(lines: Sequence[TimelineTrack]) -> Iterator[str]:
 
 
 def _labels(lines: Sequence[TimelineTrack], seconds: float, whole: float) -> Iterator[str]:
-    """The texts beside the bars: names, shares of the time, and the times of the view."""
+    """Yield the texts beside the bars: names, shares of the time, and the times of the view."""
     yield (
         f'<text class="from" x="{_LEFT}" y="{_TOP - 14}" font-size="11">0 s</text>'
         f'<text class="until" x="{_LEFT + _WIDTH}" y="{_TOP - 14}" text-anchor="end" '
@@ -158,7 +158,7 @@ def _bars(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
 
 
 def _names(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
-    """The names on the bars; outside of the bars' own drawing, which is stretched."""
+    """Yield the names on the bars; outside of the bars' own drawing, which is stretched."""
     wide_per_second = _WIDTH / seconds if seconds else 0.0
     for at, line in enumerate(lines):
         y = _TOP - 8 + at * (_TALL + _GAP)
@@ -170,7 +170,7 @@ def _names(lines: Sequence[TimelineTrack], seconds: float) -> Iterator[str]:
 
 
 def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
-    """A row as a bar; a bar for several rows has stacked parts by activity."""
+    """Yield a row as a bar; a bar for several rows has stacked parts by activity."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
     exposed = ", exposed" if row.kind is Activity.EXPOSED else ""
     said = f"{row.name}{exposed}: {format_duration(took)}, starts at {format_duration(begin)}"

@@ -73,10 +73,10 @@ def topology(
     narrow: bool = False,
     around: Path = (),
 ) -> Topology:
-    """The drawing of a machine; of too many devices only some, as 16 of 512 nodes, are drawn.
+    """Return the drawing of a machine; large machines are drawn in part, as 16 of 512 nodes.
 
-    ``narrow``: for a telephone, with fewer of them, and units below each other. ``around``: the
-    digits of a device that is among them; without it the first of each unit are.
+    ``narrow``: for a telephone, with fewer devices, and units below each other. ``around`` has the
+    digits of a device to include; by default the first of each unit are drawn.
     """
     most = MOST_NARROW if narrow else MOST_DEVICES
     shown = fold_counts([level.count for level in levels], most)
@@ -90,7 +90,7 @@ def topology(
 
 
 def speed(level: LevelInFull) -> str:
-    """One unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports.
+    """Return one unit's bandwidth to its neighbours: ``450 GB/s``, or ``8 × 50 GB/s`` by 8 ports.
 
     In a torus that of a device, each of which has links of its own: ``z 45 GB/s``.
     """
@@ -118,7 +118,7 @@ def _left_out_text(levels: Sequence[LevelInFull], shown: Sequence[int]) -> str:
 
 
 def digits_of(device: int, counts: Sequence[int]) -> Path:
-    """The digits of a device by its number, outermost first."""
+    """Return the digits of a device by its number, outermost first."""
     found: Path = ()
     for count in reversed(counts):
         device, digit = divmod(device, count)
@@ -127,7 +127,7 @@ def digits_of(device: int, counts: Sequence[int]) -> Path:
 
 
 def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The coordinates of a device by its digits; ``matrix``, the placement, has a row an axis.
+    """Return a device's coordinates by its digits; ``matrix``, the placement, has a row per axis.
 
     Inside a level the digit is split among the axes, the first slowest, and outer levels count
     more: the last device of an axis has the highest coordinate.
@@ -145,7 +145,7 @@ def coordinates(digits: Sequence[int], matrix: Sequence[Sequence[int]]) -> tuple
 def peers(
     device: int, at: Sequence[int], matrix: Sequence[Sequence[int]], over: Sequence[int]
 ) -> list[int]:
-    """The group of a device over some axes, itself among them, ascending.
+    """Return the group of a device over some axes, itself among them, ascending.
 
     ``at`` are its coordinates. They all have the same ones on the other axes.
     """
@@ -203,7 +203,7 @@ class _TopologyDrawing:
             self._cables(path, children)
 
     def _drawn(self, path: Path, depth: int) -> range:
-        """The children of a unit that are drawn: neighbours, with the one that is looked for."""
+        """Return a unit's children that are drawn: neighbours that include the device looked up."""
         count, shown = self.levels[depth].count, self.layout.shown[depth]
         on_the_way = self.around and self.around[: len(path)] == path
         wanted = self.around[depth] if on_the_way else 0
@@ -295,7 +295,7 @@ class _TopologyDrawing:
 
 
 def _parent(path: Path) -> Json:
-    """The parent of a node; empty for the outermost ones."""
+    """Return the parent of a node; empty for the outermost ones."""
     return {"parent": _id(path)} if path else {}
 
 
@@ -329,7 +329,7 @@ def _closes(level: LevelInFull, children: list[Path], ends: tuple[Path, Path]) -
 
 
 def _link_faults(faults: Mapping[str, MachineException], unit: str) -> str:
-    """The faults of the link of a unit and of its ports."""
+    """Return the faults of the link of a unit and of its ports."""
     own = (name for name in faults if name == unit or _PORT.fullmatch(name.removeprefix(unit)))
     return "; ".join(_fault_text(faults[name]) for name in own)
 

@@ -88,7 +88,7 @@ class MachineReport:
 
 
 def report(verb: str, question: Json, body: Json) -> str:
-    """A page of an answer, in HTML; the question's named texts are given by their names."""
+    """Return a page of an answer, in HTML; the question's named texts are given by their names."""
     reply = judge(verb).validate_python(body)
     plans, rankings = None, list[Ranking]()
     said: list[Paragraph | Cells] = []
@@ -148,7 +148,7 @@ def _machine(ranking: Ranking) -> MachineReport:
 def _advice(
     ranking: Ranking, answers: Sequence[PlacedAnswer | UnevenAnswerPart]
 ) -> Iterator[tuple[str, str]]:
-    """How to use each answer, also if a run decides for it."""
+    """Yield how to use each answer, also if a run decides for it."""
     for row, answer in enumerate(answers):
         if isinstance(answer, PlacedAnswer):
             yield _heading(ranking, [row]), answer.advice.text
@@ -159,7 +159,7 @@ def _advice(
 def _picture_rows(
     ranking: Ranking, answers: Sequence[PlacedAnswer | UnevenAnswerPart]
 ) -> Sequence[Sequence[int]]:
-    """The rows of each picture: those of one placement, over the same axes."""
+    """Return the rows of each picture: those of one placement, over the same axes."""
     found: dict[str, list[int]] = {}
     for index, answer in enumerate(answers):
         placed = answer.placement if isinstance(answer, PlacedAnswer) else None
@@ -177,7 +177,7 @@ def _picture(ranking: Ranking, drawn: Topology, rows: Sequence[int]) -> Placemen
 
 
 def _heading(ranking: Ranking, rows: Sequence[int]) -> str:
-    """The name of rows: entries of a job, sizes of a range, or ranks."""
+    """Return the name of rows: entries of a job, sizes of a range, or ranks."""
     match ranking:
         case PlanReply():
             return ", ".join(ranking.entries[index].name for index in rows)
@@ -190,7 +190,7 @@ def _heading(ranking: Ranking, rows: Sequence[int]) -> str:
 
 
 def _choose_row(ranking: Ranking) -> int:
-    """The row whose steps are shown: the best, the most exposed of a job, the largest size."""
+    """Return the row whose steps are shown: the best, a job's most exposed, the largest size."""
     match ranking:
         case PlanReply(entries=entries):
             return max(range(len(entries)), key=lambda row: entries[row].exposed_seconds)
@@ -212,7 +212,7 @@ def _example(ranking: Ranking, index: int) -> str:
 
 
 def _timeline(ranking: Ranking, index: int) -> AnswerTimeline:
-    """The timeline that ``emit`` draws of an answer."""
+    """Return the timeline that ``emit`` draws of an answer."""
     assert not isinstance(ranking, UnevenReply), "machines that lack devices have no timeline"
     emit = VERBS["emit"]
     try:

@@ -1,7 +1,7 @@
 """Answers as tables in a terminal.
 
-A table is made from the same JSON that ``--json`` prints, and from nothing else: what people read
-and what programs read cannot differ. A cell that would be too wide is folded, never cut.
+A table is generated only from the JSON that ``--json`` prints, so that people and programs read the
+same. A cell that would be too wide is wrapped, never truncated.
 
 >>> from rich.console import Console
 >>> from synth.show.terminal.table import TABLES

@@ -19,7 +19,7 @@ _Heads = tuple[str, str]
 
 
 def render_diff(answer: DiffReply) -> RenderableType:
-    """The differences of the questions and machines, then of the recommendations."""
+    """Return the differences of the questions and machines, then of the recommendations."""
     if answer.same:
         return paragraphs("the two answers are the same")
     heads = heads_of(answer)
@@ -32,7 +32,7 @@ def render_diff(answer: DiffReply) -> RenderableType:
 
 
 def heads_of(answer: DiffReply) -> _Heads:
-    """The names of two answers, as ``heads`` chooses them."""
+    """Return the names of two answers, as ``heads`` chooses them."""
     changes = [*answer.machine, *answer.asked]
     return heads(
         (change.what, value_text(change, change.first), value_text(change, change.second))
@@ -41,7 +41,7 @@ def heads_of(answer: DiffReply) -> _Heads:
 
 
 def heads(differences: Iterable[tuple[str, str, str]]) -> _Heads:
-    """The names of two answers: the machine, model, job or another value in which they differ.
+    """Return names of two answers: the machine, model, job or other value in which they differ.
 
     Given the name of each difference with both values as texts, ``-`` where there is no value.
     ``first`` and ``second`` where nothing has two values that are short enough for a heading.
@@ -74,7 +74,7 @@ def _changes(
 
 
 def value_text(changed: ValueDifference, value: object) -> str:
-    """A value as text."""
+    """Return a value as text."""
     if changed.what == "bytes" and isinstance(value, int):
         return format_bytes(value)
     if isinstance(value, bool):
@@ -85,13 +85,13 @@ def value_text(changed: ValueDifference, value: object) -> str:
 
 
 def line_headings(heads: _Heads) -> Sequence[str]:
-    """The headings of the lines of two answers."""
+    """Return the headings of the lines of two answers."""
     first, second = heads
     return ["", first, "time", second, "time", "ratio"]
 
 
 def line_cells(line: LineDifference) -> Sequence[str]:
-    """The cells of a line: both recommendations with their times, and the ratio of times."""
+    """Return the cells of a line: both recommendations with their times, and the ratio of times."""
     return [
         line.what,
         *_recommendation_cells(line.first),
@@ -115,10 +115,10 @@ def _lines(lines: Sequence[LineDifference], heads: _Heads) -> Iterator[Renderabl
 
 
 def ratio(line: LineDifference) -> str:
-    """The time of the second recommendation as a multiple of the first.
+    """Return the time of the second recommendation as a multiple of the first.
 
-    Empty where one is lacking, and of ranks below the best whose programs differ: nobody would
-    take the fourth of one answer for the fourth of another.
+    Empty if either is missing, and for ranks below the best whose programs differ: the fourth
+    rows of two answers do not correspond.
     """
     first, second = line.first, line.second
     if first is None or second is None or not first.seconds:

@@ -1,8 +1,8 @@
 """Rows that may gain, though they tie with the default, and the runs that decide.
 
-Of a size that is the row that is expected to take least, and the best that is a variable alone; of
-a range of sizes each stretch; of a job each collective whose gain would be seen in what a step
-waits. Terminal, report and page say the same from here.
+For one size these are the row with the least expected time, and the best row that only needs an
+environment variable; for a range of sizes, each stretch; for a job, each collective whose gain
+would reduce the exposed communication of a step. Terminal, report and page use these functions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EmittedFile:
 
 
 def parse_emit_command(command: str) -> EmittedFile:
-    """The file of a command: ``collsynth emit --from ANSWER.json ... --target torch -o FILE``."""
+    """Return the file of ``collsynth emit --from ANSWER.json ... --target torch -o FILE``."""
     given = dict(pairwise(command.split()))
     size = given.get("--bytes")
     target = given["--target"]
@@ -102,7 +102,7 @@ class ToDo:
 
 
 def to_do_of_run(run: RowRun) -> ToDo:
-    """The commands that decide about a row, with the file that they run."""
+    """Return the commands that decide about a row, with the file that they run."""
     worth, how = run.worth, "run this to decide; it also times the default"
     low, high = worth.speedup_interval
     hosts = " (on every host; host0 is the first)" * any(
@@ -130,7 +130,7 @@ def to_do_of_run(run: RowRun) -> ToDo:
 
 
 def decision_rule(runs: Sequence[RowRun]) -> str:
-    """The rule by which measurements decide; empty without runs."""
+    """Return the rule by which measurements decide; empty without runs."""
     if not runs:
         return ""
     least = max(run.worth.decides_speedup for run in runs)
@@ -143,7 +143,7 @@ def decision_rule(runs: Sequence[RowRun]) -> str:
 
 
 def find_deciding_runs(reply: Ranking) -> list[RowRun]:
-    """The runs that are worth measuring, in the order of rows."""
+    """Return the runs that are worth measuring, in the order of rows."""
     match reply:
         case RankingReply():
             if any(answer.against_best is DefaultComparison.FASTER for answer in reply.answers):
@@ -197,8 +197,8 @@ def row_name(answer: PlacedAnswer, answers: Sequence[PlacedAnswer]) -> str:
 def is_wide(reply: SweepReply, row: int) -> bool:
     """Whether a stretch of sizes is worth a rule of its own, not only a row.
 
-    Who sends 580 KiB today sends 620 KiB tomorrow. The first and the last may go on beyond what was
-    asked.
+    Message sizes vary: users with 580 KiB today have 620 KiB tomorrow. The first and the last
+    stretch may continue beyond the range of the question.
     """
     stretch = reply.stretches[row]
     inside = 0 < row < len(reply.stretches) - 1
@@ -206,7 +206,7 @@ def is_wide(reply: SweepReply, row: int) -> bool:
 
 
 def _stretch_runs(row: int, stretch: StretchPart) -> Iterator[RowRun]:
-    """The run that decides about a stretch, at a round size, if it is worth measuring."""
+    """Yield the run that decides about a stretch, at a round size, if it is worth measuring."""
     if trial := stretch.trial:
         ends = dict.fromkeys(map(format_bytes, (stretch.from_bytes, stretch.until_bytes)))
         yield RowRun(
@@ -224,7 +224,7 @@ FIGURES: Columns[ToDo] = {
 
 
 def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator[RenderableType]:
-    """What there is to choose from in a terminal: a table, what decides, and what to do in turn.
+    """Yield the choices for a terminal: a table, the rule that decides, and the commands in order.
 
     ``of``: what each is about, a row, sizes or an entry.
     """
@@ -248,7 +248,7 @@ def render_choices(of: str, to_do: Sequence[ToDo], how_decided: str) -> Iterator
 
 
 def mark_lines(found: Iterable[RankingRow]) -> Iterator[str]:
-    """The legends of a question mark after a speed-up and of a second time."""
+    """Yield the legends of a question mark after a speed-up and of a second time."""
     marked = list(found)
     if any(text.endswith("?") for row in marked for text in row.speedup):
         yield _MAYBE_LEGEND

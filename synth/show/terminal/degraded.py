@@ -26,7 +26,7 @@ from synth.show.terminal.style import (
 
 
 def render_uneven(reply: UnevenReply) -> RenderableType:
-    """The ranking of a machine that lacks devices, and its even submachines."""
+    """Return the ranking of a machine that lacks devices, and its even submachines."""
     columns = ("#", "program", "time", "speed-up", "bound", "limited by", "proof at this size")
     axes = axes_text(reply.answers[0].axes)
     size, found = len(reply.uneven.devices), rows(reply)
@@ -46,7 +46,7 @@ def render_uneven(reply: UnevenReply) -> RenderableType:
 
 
 def _choices(choices: list[EvenMachine]) -> Iterator[RenderableType]:
-    """The even submachines, as 4 nodes of 7 GPUs among 31, with the time on each."""
+    """Yield the even submachines, as 4 nodes of 7 GPUs among 31, with the time on each."""
     if choices:
         yield table_of(choices, _CHOICES, right="devices,time", wraps="program")
         yield ""
@@ -61,7 +61,7 @@ _CHOICES: Columns[EvenMachine] = {
 
 
 def render_cost(reply: CostReply) -> RenderableType:
-    """A request on the healthy machine and on the given one."""
+    """Return a request on the healthy machine and on the given one."""
     before, best, same = reply.healthy, reply.best, reply.same_program_seconds
     made = table("", "time", "x healthy", "bound", "program", right="time,x healthy,bound",
                  wraps="program")  # fmt: skip
@@ -94,7 +94,7 @@ def render_cost(reply: CostReply) -> RenderableType:
 
 
 def _placement_lines(reply: CostReply) -> Iterator[str]:
-    """The placement on the healthy machine, and the present one if it differs."""
+    """Yield the placement on the healthy machine, and the present one if it differs."""
     said = []
     for priced in (reply.healthy, reply.best):
         if priced.placement is not None:

@@ -31,9 +31,9 @@ NOTHING = "Nothing was found"
 
 
 def headline(verb: str, body: Any) -> str:
-    """The headline of an answer, with a note if it is partial; empty for answers without one.
+    """Return the headline of an answer, with a note if it is partial; empty if it has none.
 
-    ``body``: an answer, or the best so far. Raises ValidationError for what is neither.
+    ``body`` is an answer, or the best so far. Raises ValidationError for other values.
     """
     if "schema_version" not in body:
         best = BestSoFar.model_validate(body).answers
@@ -62,14 +62,14 @@ def _headline(answer: object) -> str:
 
 
 def no_plan_headline(answer: StepPlanReply) -> str:
-    """The headline of a search without a plan; it says that none fits only if that is proved."""
+    """Return the headline of a search without a plan; "none fits" appears only if proved."""
     if answer.proved == "infeasible":
         return "Nothing fits in memory"
     return f"No plan was found that fits; {pluralize(answer.considered, 'plan')} examined"
 
 
 def headline_of(answer: object) -> str:
-    """The headline of an answer that is neither a ranking nor about a step."""
+    """Return the headline of an answer that is neither a ranking nor about a step."""
     match answer:
         case SystemsRankedReply():
             return _systems(answer)
@@ -97,7 +97,7 @@ def headline_of(answer: object) -> str:
 
 
 def _runs(answer: DoctorReply) -> str:
-    """The number of runs that fall short, and the levels that cause it."""
+    """Return the number of runs that fall short, and the levels that cause it."""
     short = {
         finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
     }
@@ -118,7 +118,7 @@ def _runs(answer: DoctorReply) -> str:
 
 
 def contradiction(findings: Sequence[FindingPart]) -> str:
-    """The first row that is faster than the description allows; empty if there is none."""
+    """Return the first row that is faster than the description allows; empty if there is none."""
     found = [finding for finding in findings if finding.kind == "below-bound"]
     if not found:
         return ""
@@ -127,7 +127,7 @@ def contradiction(findings: Sequence[FindingPart]) -> str:
 
 
 def shortfall_headline(findings: Sequence[FindingPart]) -> str:
-    """The machine whose runs fall short, with the level that causes it; empty if none does."""
+    """Return the machine whose runs fall short, with the level that causes it, or ""."""
     if not any(finding.kind in SHORTFALLS for finding in findings):
         return ""
     told = dict.fromkeys(finding.level for finding in findings if finding.kind == "level-short")
@@ -141,7 +141,7 @@ def shortfall_headline(findings: Sequence[FindingPart]) -> str:
 
 
 def _fit_error_text(answer: CalibratedReply) -> str:
-    """The median error of a fit, and the largest with its size."""
+    """Return the median error of a fit, and the largest with its size."""
     if answer.median_error is None or answer.worst is None:
         return ""
     worst = answer.worst
@@ -159,7 +159,7 @@ def _ambiguity_text(answer: CalibratedReply) -> str:
 
 
 def _systems(several: SystemsRankedReply) -> str:
-    """The fastest system; over ranges of sizes the one with the highest bus bandwidth."""
+    """Return the fastest system; over ranges of sizes the one with the highest bus bandwidth."""
     if ranges := ranges_of(several):
         most = {
             name: max((rate for _, rate in bandwidths_by_size(sweep)), default=0.0)
@@ -173,14 +173,14 @@ def _systems(several: SystemsRankedReply) -> str:
 
 
 def ranges_of(several: SystemsRankedReply) -> Mapping[str, SweepReply]:
-    """The answers over ranges of sizes, by the names of systems."""
+    """Return the answers over ranges of sizes, by the names of systems."""
     return {
         name: answer for name, answer in _name_answers(several) if isinstance(answer, SweepReply)
     }
 
 
 def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
-    """The times of the best answers, or the exposed communication of a job, by system."""
+    """Return the times of the best answers, or the exposed communication of a job, by system."""
     found = {}
     for name, answer in _name_answers(several):
         match answer:
@@ -201,7 +201,7 @@ def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
 
 
 def _name_answers(several: SystemsRankedReply) -> Iterator[tuple[str, Ranking]]:
-    """The answers with the names of their systems, numbered where names repeat."""
+    """Yield the answers with the names of their systems, numbered where names repeat."""
     names: Sequence[str] = [answer.system.name for answer in several.systems]
     for at, (name, answer) in enumerate(zip(names, several.systems, strict=True)):
         again = names.count(name) > 1

@@ -30,7 +30,7 @@ from synth.show.terminal.style import (
 
 
 def render_systems(answer: CatalogueReply | SystemReply) -> RenderableType:
-    """The machines of the catalogue, or one with its levels and their sources."""
+    """Return the machines of the catalogue, or one with its levels and their sources."""
     if isinstance(answer, SystemReply):
         return _render_system(answer.system)
     return table_of(answer.systems, _CATALOGUE, wraps="description")
@@ -63,7 +63,7 @@ def _render_system(system: MachineInFull) -> RenderableType:
 
 
 def _inside(levels: list[LevelInFull], at: int) -> int:
-    """The number of devices in each child of a level."""
+    """Return the number of devices in each child of a level."""
     return prod(level.count for level in levels[at + 1 :])
 
 
@@ -82,7 +82,7 @@ _LEVELS: Columns[tuple[LevelInFull, int]] = {
 
 
 def _ports(level: LevelInFull, inside: int) -> str:
-    """The ports of a child; where they do not divide, how many devices share how many."""
+    """Return the ports of a child; where they do not divide, how many devices share how many."""
     together = gcd(inside, level.ports)
     shared, ports = inside // together, level.ports // together
     uneven = level.domain is Domain.SWITCH and shared > 1 and ports > 1
@@ -98,7 +98,7 @@ def _domain(level: LevelInFull) -> Iterator[str]:
 
 
 def _latencies(level: LevelInFull) -> Iterator[str]:
-    """The latency of a message by protocol: ``5 us`` for Simple, then ``ll 2 us``."""
+    """Yield the latency of a message by protocol: ``5 us`` for Simple, then ``ll 2 us``."""
     yield f"{level.latency_us:g} us"
     if level.ll_latency_us is not None:
         yield f"ll {level.ll_latency_us:g} us"
@@ -117,7 +117,7 @@ def _calibration_lines(calibration: CalibrationPart | None) -> Iterator[str]:
 
 
 def render_place(answer: PlaceReply) -> RenderableType:
-    """The placements; of a single one also the order of ranks that each framework needs."""
+    """Return the placements; of a single one also the order of ranks that each framework needs."""
     levels, single = answer.system.levels, len(answer.described) == 1
     defaults = [] if single else ["default of"]
     rows = table(PLACEMENT_HEADING, "matrix", *defaults, wraps=PLACEMENT_HEADING)
@@ -149,7 +149,7 @@ _DRAFT_KEYS = {
 
 
 def render_draft(answer: ImportReply) -> RenderableType:
-    """The levels with a question mark for each blank that is needed, and the blanks one by one."""
+    """Return the levels, with a question mark for each needed blank, and a list of blanks."""
     draft = answer.draft
     found = ", ".join(f"{count} {what}" for what, count in draft.counted.items())
     rows = table(*_DRAFT_KEYS, "through", wraps="through")
@@ -200,7 +200,7 @@ _BLANKS: Columns[BlankPart] = {
 
 
 def render_graph(answer: GraphReply) -> RenderableType:
-    """The nodes and cables of the graph by level."""
+    """Return the nodes and cables of the graph by level."""
     nodes, lacks = answer.nodes, faults_text(answer.exceptions)
     counts = [
         pluralize(nodes.device, "device"),

@@ -33,7 +33,7 @@ from synth.show.terminal.style import (
 
 
 def render_doctor(answer: DoctorReply) -> RenderableType:
-    """Every run as a table, then the findings, the most important first."""
+    """Return every run as a table, then the findings, the most important first."""
     runs = [part for run in answer.runs for part in (*_run(run), "")]
     head = headline_of(answer)
     shown = [
@@ -48,7 +48,7 @@ def render_doctor(answer: DoctorReply) -> RenderableType:
 
 
 def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
-    """The errors of a fit and what its rows leave open; or the tests to run."""
+    """Return the errors of a fit and what its rows leave open; or the tests to run."""
     if isinstance(answer, TestsReply):
         return _tests(answer)
     wider = [
@@ -76,13 +76,13 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
 
 
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
-    """The tests that find the cause in levels that fall short, surely or likely."""
+    """Yield the tests that find the cause in levels that fall short, surely or likely."""
     steps = dict.fromkeys((finding.level, step) for finding in findings for step in finding.then)
     yield from (f"next, for level {level!r}: {step}" for level, step in steps)
 
 
 def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
-    """A warning where logs are from a machine that falls short: prices fitted to them do too."""
+    """Yield a warning if logs are from a slow machine, because prices fitted to them are slow."""
     if machine := shortfall_headline(findings):
         yield (
             f"these logs are from {machine}: prices calibrated with them include that fault; "
@@ -91,7 +91,7 @@ def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
 
 
 def ambiguity_lines(answer: CalibratedReply) -> Iterator[str]:
-    """The levels that rows do not distinguish, and the test that does."""
+    """Yield the levels that rows do not distinguish, and the test that does."""
     for ambiguity in answer.untold:
         yield ambiguity.text
         if ambiguity.tells:
@@ -99,7 +99,7 @@ def ambiguity_lines(answer: CalibratedReply) -> Iterator[str]:
 
 
 def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
-    """The share of the stated bandwidth that the links of each level reached."""
+    """Yield the share of the stated bandwidth that the links of each level reached."""
     ambiguous = {level for ambiguity in answer.untold for level in ambiguity.levels}
     for part in answer.levels:
         least = "at least " if part.least else ""
@@ -116,7 +116,7 @@ def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
 
 
 def unexpected_size_lines(answer: CalibratedReply) -> Iterator[str]:
-    """The sizes whose times are beyond prediction error, and the range at other sizes."""
+    """Yield the sizes whose times are beyond prediction error, and the range at other sizes."""
     for size in answer.unexpected[:_MOST_UNEXPECTED]:
         members = " x ".join(map(str, size.members))
         yield (

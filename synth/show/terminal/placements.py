@@ -1,6 +1,6 @@
-"""Placements in words, as a matrix, as frameworks' orders of ranks; and axes nothing is said of.
+"""Placements in words, as a matrix, as frameworks' orders of ranks; and axes that are not priced.
 
-One collective recommends no placement: faster ones stand below the ranking, never in it.
+One collective does not determine a placement, so the ranking lists faster placements separately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
 def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Placement:
-    """The placement of a matrix.
+    """Return the placement of a matrix.
 
     Its columns say how many units each level has: an answer's healthy machine may be larger.
     """
@@ -39,19 +39,19 @@ def placement_of(levels: Levels, axes: Mapping[str, int], matrix: Matrix) -> Pla
 
 
 def describe_placement(placement: Placement) -> str:
-    """The placement in words: ``data on all 8 gpus of a node (ranks 0-7); model across ...``."""
+    """Return a placement in words: ``data on all 8 gpus of a node (ranks 0-7); model ...``."""
     return "; ".join(describe_axes(placement)) or "everything on one device"
 
 
 def legend(levels: Levels, axes: Iterable[str]) -> str:
-    """The rows and columns of a placement's matrix."""
+    """Return the rows and columns of a placement's matrix."""
     return f"rows {', '.join(axes)}; columns {', '.join(level.name for level in levels)}"
 
 
 def render_placements(
     levels: Levels, axes: Mapping[str, int], matrices: Sequence[Matrix]
 ) -> Iterator[RenderableType]:
-    """The distinct placements of some answers, in words and as matrices."""
+    """Yield the distinct placements of some answers, in words and as matrices."""
     texts = {
         str(matrix): describe_placement(placement_of(levels, axes, matrix)) for matrix in matrices
     }
@@ -68,7 +68,7 @@ def render_placements(
 def rank_orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix, of: str = ""
 ) -> Iterator[RenderableType]:
-    """The rank order that a placement needs in each framework."""
+    """Yield the rank order that a placement needs in each framework."""
     how = "by coordinates" if _is_torus(levels) else "host by host"
     yield f"\nrank order{of}, devices numbered {how}:"
     yield from order_table(find_conventions(levels, axes, matrix))
@@ -77,7 +77,7 @@ def rank_orders(
 def find_conventions(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
 ) -> Iterable[ConventionText]:
-    """The rank order that a placement needs in each framework. Raises InputError."""
+    """Return the rank order that a placement needs in each framework. Raises InputError."""
     return conventions(placement_of(levels, axes, matrix), _is_torus(levels))
 
 
@@ -86,7 +86,7 @@ def _is_torus(levels: Sequence[LevelInFull]) -> bool:
 
 
 def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
-    """The setting of each framework."""
+    """Yield the setting of each framework."""
     made = table("framework", "what to do", wraps="what to do")
     made.show_header = False
     for frameworks, say in summarize_conventions(found):
@@ -95,13 +95,13 @@ def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
 
 
 def laid_out_words(reply: RankingReply | SweepReply) -> Iterator[str]:
-    """A line where the question gives no placement."""
+    """Yield a line where the question gives no placement."""
     if reply.laid_out_by:
         yield f"placed {LAYOUT_TEXT}"
 
 
 def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableType]:
-    """The axes that are not priced, and placements that are faster for this collective alone."""
+    """Yield axes that are not priced, and placements that are faster for this collective only."""
     others = _unreduced_axes(reply)
     if not others:
         return
@@ -122,7 +122,7 @@ def render_left_over(reply: RankingReply | SweepReply) -> Iterator[RenderableTyp
 
 
 def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
-    """The same as facts for a page."""
+    """Yield the same as facts for a page."""
     if reply.laid_out_by:
         yield f"placement {LAYOUT_TEXT}"
     if others := _unreduced_axes(reply):
@@ -130,7 +130,7 @@ def left_over_words(reply: RankingReply | SweepReply) -> Iterator[str]:
 
 
 def unused_axes_lines(reply: PlanReply) -> Iterator[str]:
-    """The axes of a job that no entry uses: their placement does not affect prices."""
+    """Yield the axes of a job that no entry uses: their placement does not affect prices."""
     used = {name for entry in reply.entries for name in entry.over}
     used |= {name for entry in reply.unpriced for name in entry.over}
     sizes = reply.ranking[0].axes

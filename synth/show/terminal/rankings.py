@@ -70,7 +70,7 @@ _BOUND = "bound: share of the time that no schedule can avoid"
 
 
 def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> RenderableType:
-    """The ranking of a size or a range of sizes, or the plan of several collectives."""
+    """Return the ranking of a size or a range of sizes, or the plan of several collectives."""
     match reply:
         case PlanReply():
             return render_plan(reply)
@@ -83,7 +83,7 @@ def render_top(reply: RankingReply | SweepReply | UnevenReply | PlanReply) -> Re
 
 
 def render_ranking(reply: RankingReply) -> RenderableType:
-    """The ranking of one size."""
+    """Return the ranking of one size."""
     axes = reply.answers[0].axes if reply.answers else {}
     matrices = [answer.placement for answer in reply.answers]
     near = ["near"] * any(answer.others for answer in reply.answers)
@@ -115,7 +115,7 @@ def _busbw(system: MachineInFull) -> str:
 
 
 def _add_placement_column(first: str, *columns: str, matrices: Sequence[Matrix]) -> list[str]:
-    """The columns of a ranking, with the placement if there are several."""
+    """Return the columns of a ranking, with the placement if there are several."""
     several = len({str(matrix) for matrix in matrices}) > 1
     return [first, *["placement"] * several, *columns]
 
@@ -133,7 +133,7 @@ def _question_lines(
     matrices: Sequence[Matrix],
     *sizes_bytes: int,
 ) -> Iterator[RenderableType]:
-    """The question, the machine and the placements of the answers."""
+    """Yield the question, the machine and the placements of the answers."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
     yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
     if lacks := faults_text(system.exceptions):
@@ -144,7 +144,7 @@ def _question_lines(
 
 
 def render_sweep(reply: SweepReply) -> RenderableType:
-    """The best answer of each stretch of sizes."""
+    """Return the best answer of each stretch of sizes."""
     axes = reply.stretches[0].first.axes if reply.stretches else {}
     matrices = [stretch.first.placement for stretch in reply.stretches]
     columns = _add_placement_column(
@@ -178,7 +178,7 @@ def _interval_legend(system: MachineInFull) -> str:
 
 
 def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
-    """The best answer of each system in one table; one table per system over a range of sizes."""
+    """Return a table of each system's best answer, or a table per system over a range of sizes."""
     first = reply.systems[0]
     if isinstance(first, SweepReply):
         each = [part for ranking in reply.systems for part in (render_top(ranking), "")]
@@ -204,7 +204,7 @@ def render_ranked_systems(reply: SystemsRankedReply) -> RenderableType:
 
 
 def _render_plans(plans: Sequence[PlanReply]) -> Iterator[RenderableType]:
-    """The best placement of each system for a job, with its exposed communication."""
+    """Yield the best placement of each system for a job, with its exposed communication."""
     yield f"{plans[0].title}: the best placement on each of {pluralize(len(plans), 'system')}\n"
     yield table_of(plans, _PLAN_CELLS, right="exposed,with defaults")
     yield "exposed: communication of a step that compute does not hide"
@@ -219,7 +219,7 @@ _PLAN_CELLS: Columns[PlanReply] = {
 
 
 def _best_row(reply: RankingReply | UnevenReply) -> RankingRow:
-    """The first row, titled with the name of the system."""
+    """Return the first row, titled with the name of the system."""
     row = replace(rows(reply)[0], title=(reply.system.name,), intervals=())
     if isinstance(reply, UnevenReply):
         whole = StripeText((reply.answers[0].program,), "", "")
@@ -235,7 +235,7 @@ def _best_placement(reply: RankingReply | UnevenReply) -> Iterator[str]:
 
 
 def render_plan(reply: PlanReply) -> RenderableType:
-    """The placement of a job, its entries, and the next best placements."""
+    """Return the placement of a job, its entries, and the next best placements."""
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
@@ -266,7 +266,7 @@ def render_plan(reply: PlanReply) -> RenderableType:
 
 
 def _entries(reply: PlanReply) -> Iterator[RenderableType]:
-    """The costs of entries, then their programs: two tables, so that both fit a terminal."""
+    """Yield the costs of entries, then their programs: two tables, so that both fit a terminal."""
     if not reply.entries:
         yield "no collectives: all their axes have size 1"
         return
@@ -282,7 +282,7 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
 
 
 def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
-    """The settings or files of the entries that are faster than the default."""
+    """Yield the settings or files of the entries that are faster than the default."""
     for entry in entries:
         if entry.answer.against_default is DefaultComparison.FASTER:
             yield f"\n{entry.name}: {entry.answer.advice.text}"
@@ -290,7 +290,7 @@ def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
 
 
 def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
-    """The other entries that an environment variable affects."""
+    """Yield the other entries that an environment variable affects."""
     if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
         same = (other for other in entries if other.request is entry.request and other is not entry)
         others = ", ".join(other.name for other in same)
@@ -317,7 +317,7 @@ _COSTS: Columns[PlannedEntry] = {
 def _other_placements(
     system: MachineInFull, best: PlacementOption, options: list[PlacementOption]
 ) -> Iterator[RenderableType]:
-    """The next best placements; a note where one with less exposed time ties with the first."""
+    """Yield the next best placements, with a note if a less exposed one ties with the first."""
 
     def lies(option: PlacementOption) -> str:
         where = describe_placement(placement_of(system.levels, option.axes, option.placement))
@@ -342,8 +342,10 @@ def _other_placements(
 def _ties(
     ranked: Sequence[RankedAnswer | PlacementOption], what: str, system: MachineInFull
 ) -> Iterator[str]:
-    """What prices follow, and what ties with the first, also the default: measurements cannot tell
-    their prices apart. Those of other machines say nothing of which of two is faster.
+    """Yield the basis of prices, and the answers that tie with the first, including the default.
+
+    Measurements cannot distinguish their prices. Measurements of other machines do not show which
+    of two answers is faster.
     """
     first = ranked[0] if ranked else None
     yield from price_basis_lines(system)
@@ -357,14 +359,14 @@ def _ties(
 
 
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
-    """The default of NCCL after 2.28, where it differs."""
+    """Yield the default of NCCL after 2.28, where it differs."""
     if reply.answers:
         plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))
 
 
 def _to_do_lines(answers: Sequence[RankedAnswer]) -> Iterator[str]:
-    """The best answer that a runtime offers, where the first is not one."""
+    """Yield the best answer that a runtime offers, where the first is not one."""
     if answers and answers[0].against_default is DefaultComparison.NOT_OFFERED:
         offered = (
             answer for answer in answers if answer.against_default is DefaultComparison.FASTER
@@ -385,6 +387,6 @@ def _unpriced_lines(entries: list[UnpricedEntry]) -> Iterator[str]:
 
 
 def _reasons(reply: RankingReply) -> Iterator[str]:
-    """The reasons of the first answer, or of all with ``--explain``."""
+    """Yield the reasons of the first answer, or of all with ``--explain``."""
     for answer in reply.answers if reply.explain else reply.answers[:1]:
         yield f"\n{answer.rank}: " + ";\n   ".join(answer.why)

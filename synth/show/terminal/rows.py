@@ -91,7 +91,7 @@ class _PricedAnswer:
 
 
 def rows(reply: Ranking) -> list[RankingRow]:
-    """The rows of an answer."""
+    """Return the rows of an answer."""
     match reply:
         case SweepReply():
             return [_stretch(reply, index) for index in range(len(reply.stretches))]
@@ -111,7 +111,7 @@ def rows(reply: Ranking) -> list[RankingRow]:
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
-    """The rows of faster placements; their speed-up is the gain over the first answer."""
+    """Return the rows of faster placements; their speed-up is the gain over the first answer."""
     found = []
     for option in reply.elsewhere:
         priced = _PricedAnswer(option.answer, reply.bytes, option.answer.bound_seconds)
@@ -121,7 +121,7 @@ def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
 
 
 def default_rows(reply: RankingReply) -> list[RankingRow]:
-    """The default as a row, where no answer is better and none is the default."""
+    """Return the default as a row, where no answer is better and none is the default."""
     if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
     first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
@@ -139,7 +139,7 @@ def default_rows(reply: RankingReply) -> list[RankingRow]:
 def _replace_by_default(
     row: RankingRow, reply: RankingReply | SweepReply, by: str, *priced: _PricedAnswer
 ) -> RankingRow:
-    """A row with the default instead of the answers at these sizes."""
+    """Return a row with the default instead of the answers at these sizes."""
     plain = [
         (part, part.answer.default) for part in priced if isinstance(part.answer, PlacedAnswer)
     ]
@@ -165,7 +165,7 @@ def _replace_by_default(
 
 
 def default_by_size(reply: SweepReply) -> list[str]:
-    """The default at each size from which it changes: ``tree, LL from 64 KiB``."""
+    """Return the default at each size from which it changes: ``tree, LL from 64 KiB``."""
     sizes = sorted(reply.sizes, key=lambda size: size.bytes)
     ways = [
         (size.bytes, algorithm_name(size.default_name, size.default_protocol)) for size in sizes
@@ -178,7 +178,7 @@ _BETTER = (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED)
 
 
 def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int) -> str:
-    """The busbw of nccl-tests: for an all-reduce of n devices 2(n-1)/n times bytes per second."""
+    """Return nccl-tests' busbw: for an all-reduce of n devices 2(n-1)/n times bytes per second."""
     if not seconds:
         return "-"
     return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
@@ -205,7 +205,7 @@ STEP_FIGURES = "bytes,time,busbw,latency"
 
 
 def stripe(program: str, segments: Sequence[int], share: str = "") -> StripeText:
-    """A program as a stripe, with its number of segments at each of some sizes."""
+    """Return a program as a stripe, with its number of segments at each of some sizes."""
     least, most = min(segments), max(segments)
     cut = str(most) if least == most else f"{least} to {most}"
     steps = program.split("; ") if program else ["(nothing to do)"]
@@ -223,7 +223,7 @@ def stripe_lines(stripes: Iterable[StripeText]) -> str:
 
 
 def ranked_table(rows: Iterable[RankingRow], *columns: str) -> Table:
-    """A table of a ranking."""
+    """Return a table of a ranking."""
     cells = {column: _CELLS[column] for column in columns}
     right = "#,sizes,near,time,busbw,speed-up,gain,bound"
     return table_of(rows, cells, right=right, wraps="program")
@@ -264,12 +264,12 @@ def _time_cell(row: RankingRow) -> str:
 
 
 def _interval(seconds: Sequence[float] | None) -> Ends:
-    """Both ends of an interval; empty without one."""
+    """Return both ends of an interval; empty without one."""
     return tuple(format_duration(end) for end in seconds or ())
 
 
 def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingRow:
-    """The row of an answer, or of both ends of a range with one placement and program."""
+    """Return the row of an answer, or of both ends of a range with one placement and program."""
     answers = [part.answer for part in priced]
     first = answers[0]
     placed = [answer for answer in answers if isinstance(answer, PlacedAnswer)]
@@ -299,14 +299,14 @@ def _row(request: Goal, over: Sequence[str], *priced: _PricedAnswer) -> RankingR
 
 
 def _runtime_ends(answers: Sequence[PlacedAnswer]) -> Ends:
-    """The times of answers as the runtime executes them; empty if they are as priced."""
+    """Return the times of answers as the runtime executes them; empty if they are as priced."""
     if all(answer.runtime_seconds <= (1 + FINEST) * answer.seconds for answer in answers):
         return ()
     return _ends(format_duration(answer.runtime_seconds) for answer in answers)
 
 
 def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison:
-    """The comparison of an answer with the best default of its ranking."""
+    """Return the comparison of an answer with the best default of its ranking."""
     match answer:
         case RankedAnswer():
             return answer.against_best
@@ -315,10 +315,10 @@ def _comparison_of(answer: PlacedAnswer | UnevenAnswerPart) -> DefaultComparison
 
 
 def _speedup(priced: _PricedAnswer) -> str:
-    """The speed-up over the default, if prices can tell it and a runtime offers the program.
+    """Return the speed-up over the default, if prices can tell it and a runtime offers the program.
 
-    What is expected, not told, and worth measuring, has a question mark; so has what is expected to
-    be slower by as much.
+    An expected speed-up within prediction error that is worth measuring has a question mark, and so
+    has an equal expected slowdown.
     """
     answer, against = priced.answer, _comparison_of(priced.answer)
     if isinstance(answer, UnevenAnswerPart):
@@ -333,7 +333,7 @@ def _speedup(priced: _PricedAnswer) -> str:
 def speedup_text(
     against: DefaultComparison, worth: bool, default_seconds: float, seconds: float
 ) -> str:
-    """The speed-up of times; ``worth``: whether a run could decide about it."""
+    """Return the speed-up of times; ``worth``: whether a run could decide about it."""
     if against is DefaultComparison.NOT_OFFERED:
         return "none"
     if against is DefaultComparison.SAME and not worth and seconds <= (1 + WORTH) * default_seconds:
@@ -342,7 +342,7 @@ def speedup_text(
 
 
 def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> str:
-    """The algorithm of a plain collective, where it differs from the default."""
+    """Return the algorithm of a plain collective, where it differs from the default."""
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     own, [step] = answer.default, answer.steps
@@ -384,7 +384,7 @@ def _entry(entry: PlannedEntry) -> RankingRow:
 
 
 def _stripes(answers: Sequence[PlacedAnswer]) -> Iterator[StripeText]:
-    """The stripes of answers that differ only in size, with the segments of all sizes."""
+    """Yield the stripes of answers that differ only in size, with the segments of all sizes."""
     for first, *others in zip(*(answer.stripes for answer in answers), strict=True):
         share = f"{first.share:.0%}" if len(answers[0].stripes) > 1 else ""
         yield stripe(first.program, [part.segments for part in (first, *others)], share)
@@ -395,5 +395,5 @@ def _ends(values: Iterable[str]) -> Ends:
 
 
 def _share(bound_seconds: float, seconds: float) -> str:
-    """The share of the time that no schedule can avoid."""
+    """Return the share of the time that no schedule can avoid."""
     return f"{bound_seconds / seconds:.0%}" if seconds else "100%"

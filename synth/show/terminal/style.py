@@ -38,7 +38,7 @@ def console() -> Console:
 
 
 def paragraphs(*parts: RenderableType | None) -> Group:
-    """Tables and texts below each other: texts are taken as they stand, None is no line."""
+    """Return tables and texts below each other. Texts are unchanged; None is omitted."""
     there = (part for part in parts if part is not None)
     return Group(*(Text(part) if isinstance(part, str) else part for part in there))
 
@@ -55,9 +55,9 @@ def times_text(times: float) -> str:
 
 
 class _FittingTable(Table):
-    """A table that is never wider than the screen, and loses nothing.
+    """A table that is never wider than the screen, and truncates nothing.
 
-    Columns that may not wrap are cut by rich where they do not fit; so where they do not, all wrap.
+    rich truncates columns that must not wrap if they do not fit. In that case all columns wrap.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -68,7 +68,7 @@ class _FittingTable(Table):
 
 
 def _width(column: Column) -> int:
-    """The width of a column: its longest line, or its longest word if it wraps."""
+    """Return the width of a column: its longest line, or its longest word if it wraps."""
     texts = [column.header, *column.cells]
     lines = [line for text in texts for line in str(text).split("\n")]
     if not column.no_wrap:
@@ -77,7 +77,7 @@ def _width(column: Column) -> int:
 
 
 def table(*columns: str, right: str = "", wraps: str = "") -> Table:
-    """A table whose column ``wraps`` gives way on a narrow screen, before any other."""
+    """Return a table whose column ``wraps`` gives way on a narrow screen, before any other."""
     table = _FittingTable(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
@@ -90,7 +90,7 @@ def table(*columns: str, right: str = "", wraps: str = "") -> Table:
 
 
 def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str = "") -> Table:
-    """A table with a row for each item; ``cells`` has the columns."""
+    """Return a table with a row for each item; ``cells`` has the columns."""
     found = table(*cells, right=right, wraps=wraps)
     for row in rows:
         found.add_row(*(cell(row) for cell in cells.values()))
@@ -105,12 +105,12 @@ _PRICE_BASES = {
 
 
 def price_basis(prices: str) -> str:
-    """The basis of prices: data sheets, typical links, or measurements."""
+    """Return the basis of prices: data sheets, typical links, or measurements."""
     return _PRICE_BASES[prices]
 
 
 def price_basis_lines(system: MachineInFull) -> Iterator[str]:
-    """The basis of a machine's prices, what they do not model, and tests to calibrate them."""
+    """Yield the basis of a machine's prices, effects not modelled, and tests to calibrate them."""
     yield price_basis(system.prices)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
@@ -118,7 +118,7 @@ def price_basis_lines(system: MachineInFull) -> Iterator[str]:
 
 
 def test_advice(test: TellingTest) -> str:
-    """The test that distinguishes levels."""
+    """Return the test that distinguishes levels."""
     levels = " and ".join(map(repr, test.levels))
     return (
         f"to distinguish levels {levels}, run on {test.where} "
@@ -128,7 +128,7 @@ def test_advice(test: TellingTest) -> str:
 
 
 def interval_text(interval: Sequence[float]) -> str:
-    """An interval: ``3 ms to 4 ms``."""
+    """Return an interval: ``3 ms to 4 ms``."""
     return " to ".join(format_duration(end) for end in interval)
 
 
@@ -139,7 +139,7 @@ def request_text(request: Goal, over: Sequence[str], *sizes_bytes: int) -> str:
 
 
 def algorithm_text(step: StepPricePart) -> str:
-    """The algorithm of a step, with its protocol unless it is Simple."""
+    """Return the algorithm of a step, with its protocol unless it is Simple."""
     return algorithm_name(step.algorithm.value if step.algorithm else "-", step.protocol)
 
 
@@ -151,7 +151,7 @@ def algorithm_name(name: str, protocol: Protocol | None) -> str:
 
 
 def port_loads(step: StepPricePart) -> list[str]:
-    """The bytes of the busiest port of each level: ``12 MiB on node``."""
+    """Return the bytes of the busiest port of each level: ``12 MiB on node``."""
     return [f"{format_bytes(size)} on {name}" for name, size in step.bytes_per_port.items()]
 
 
@@ -183,6 +183,6 @@ def faults_text(exceptions: Sequence[MachineException]) -> str:
 
 
 def stopped_warning(complete: bool) -> str | None:
-    """A warning where the search was stopped."""
+    """Return a warning where the search was stopped."""
     warning = "PARTIAL: the search was stopped early; a better answer may be missing"
     return None if complete else warning

@@ -211,7 +211,7 @@ _RENDERERS: Mapping[str, Callable[[Any], RenderableType]] = {
 
 
 def _render(verb: str, body: Json) -> RenderableType:
-    """The table of an answer as JSON."""
+    """Return the table of an answer as JSON."""
     return _RENDERERS[verb](judge(verb).validate_python(body))
 
 

@@ -1,8 +1,8 @@
 """Verdicts of answers: keep the default, measure, or set or paste something.
 
-Whoever asks has a decision to make. So the verdict stands before the rows that it is drawn from,
-and takes of them only what prices can tell, z3 proved and a runtime offers. Where prices leave it
-open, and a gain is expected, the default is kept until a run decides.
+Users have a decision to make. Therefore the verdict precedes the rows on which it is based, and
+considers only rows whose gain exceeds prediction error, which z3 proved and a runtime offers. If
+prices do not decide, and a gain is expected, the default is kept until a run decides.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def verdict(reply: Ranking) -> Verdict | None:
-    """The verdict of an answer; None where nothing was found."""
+    """Return the verdict of an answer; None where nothing was found."""
     found = rows(reply)
     if not found:
         return None
@@ -93,10 +93,10 @@ def verdict(reply: Ranking) -> Verdict | None:
 
 
 def render_decision(reply: Ranking) -> Iterator[RenderableType]:
-    """What to do, in a terminal; nothing where the default is kept.
+    """Yield what to do, in a terminal; nothing where the default is kept.
 
-    What a job waits stands there before its entries, and what these surely gain with what else it
-    touches; what prices follow stands below all.
+    For a job, its exposed communication precedes its entries and their certain gains with side
+    effects. The basis of prices comes last.
     """
     told, job = verdict(reply), isinstance(reply, PlanReply)
     if told and (told.decides or (told.to_do and not job)):
@@ -109,7 +109,7 @@ def render_decision(reply: Ranking) -> Iterator[RenderableType]:
 def row_to_do(
     told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
-    """The action for any row: the verdict's, else that of the row alone."""
+    """Return the action for any row: the verdict's, else that of the row alone."""
     for choice in told.to_do if told else ():
         if choice.row == row:
             return choice
@@ -156,9 +156,9 @@ def _measuring_verdict(
     first: Sequence[str] = (),
     of: str = "row",
 ) -> Verdict:
-    """Keep the default until something is measured: what, by how much it may gain, what decides.
+    """Return the verdict to keep the default until a measurement, with its gain and its rule.
 
-    ``first`` is said before all of that: what the default is depends on it.
+    ``first`` has the sentences before it, on which the default depends.
     """
     most = max(run.worth.speedup for run in runs)
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
@@ -169,7 +169,7 @@ def _measuring_verdict(
 
 
 def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str:
-    """The reason to keep the default: a faster row is not available, or there is none."""
+    """Return the reason to keep the default: a faster row is not available, or there is none."""
     first = min(answers, key=lambda answer: answer.seconds)
     at = f"{row_name(first, answers)}, {format_duration(first.seconds)}"
     if first.against_best in (DefaultComparison.FASTER, DefaultComparison.NOT_OFFERED):
@@ -182,10 +182,10 @@ def _keep_reason(answers: Sequence[RankedAnswer], default_seconds: float) -> str
 def later_default_lines(
     request: str, plain: PlacedAnswer, best: RankedAnswer | None = None
 ) -> Iterator[str]:
-    """The NCCL version of the default's price, and the default of later versions if it differs.
+    """Yield the NCCL version of the default's price, and a different default of later versions.
 
-    These have NVLS and the one priced has not. So what is left of a gain, or the line that keeps
-    the default that is priced, where that is the faster.
+    Later versions have NVLS, unlike the version priced. The lines state the remaining gain, or the
+    setting that keeps the priced default if it is faster.
     """
     if not (later := plain.later_default):
         return
@@ -223,7 +223,7 @@ def _is_later_slower(plain: PlacedAnswer) -> bool:
 
 
 def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
-    """The same for a range, at the first size where it differs.
+    """Yield the same for a range, at the first size where it differs.
 
     A line that keeps what is priced names no protocol, as that changes with the size.
     """
@@ -245,7 +245,7 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
 
 
 def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
-    """The placement among several, with a note if only this collective prefers it."""
+    """Yield the placement among several, with a note if only this collective prefers it."""
     if has_multiple_placements(reply.answers):
         left_over = any(size > 1 and name not in reply.reduce for name, size in answer.axes.items())
         alone = " for this collective alone" if left_over else ""
@@ -261,7 +261,7 @@ def _placement_text(levels: Levels, answer: PlacedAnswer | PlacementOption) -> s
 def _orders(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
 ) -> Sequence[tuple[str, str]]:
-    """The settings of frameworks whose default order it is not."""
+    """Return the settings of frameworks whose default order it is not."""
     with suppress(InputError):  # the same
         found = summarize_conventions(find_conventions(levels, axes, matrix))
         return [line for line in found if line[1] != ALREADY_DEFAULT]
@@ -269,7 +269,7 @@ def _orders(
 
 
 def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, speedup: str) -> ToDo:
-    """The action of an answer: an environment variable, or a file and the lines that use it."""
+    """Return an answer's action: an environment variable, or a file and the lines that use it."""
     before = "" if name.startswith("row ") else f"{name}, {speedup}. "
     line = answer.advice.text
     if answer.advice.by is AdviceKind.ENVIRONMENT:
@@ -287,7 +287,7 @@ def to_do_of_answer(answer: PlacedAnswer, row: int, name: str, request: str, spe
 
 
 def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
-    """The verdict of a range of sizes: the stretches that gain, and what to do for each."""
+    """Return the verdict of a range of sizes: the stretches that gain, and what to do for each."""
     to_do, most = list[ToDo](), 1.0
     for at, stretch in enumerate(reply.stretches):
         ends = (stretch.first, stretch.last)
@@ -319,7 +319,7 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
 
 
 def _narrow_lines(reply: SweepReply) -> Iterator[str]:
-    """The number of stretches that may gain and are too narrow for a rule."""
+    """Yield the number of stretches that may gain and are too narrow for a rule."""
     may_gain = (
         stretch.trial or stretch.first.against_default is DefaultComparison.FASTER
         for stretch in reply.stretches
@@ -333,7 +333,7 @@ def _narrow_lines(reply: SweepReply) -> Iterator[str]:
 
 
 def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
-    """The verdict of a machine that lacks devices; the default is a single all-reduce."""
+    """Return the verdict of a machine that lacks devices; the default is a single all-reduce."""
     first, follow = reply.answers[0], price_basis(reply.system.prices)
     default = f"a single all-reduce takes {format_duration(reply.flat_seconds)}"
     if not groups_gain(reply):
@@ -349,7 +349,7 @@ def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
 
 
 def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
-    """The verdict of a job: what its entries gain over the defaults on the best placement."""
+    """Return the verdict of a job: its entries' gains over the defaults on the best placement."""
     best, levels = reply.ranking[0], reply.system.levels
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     to_do = [

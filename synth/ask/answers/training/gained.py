@@ -1,4 +1,4 @@
-"""Collectives of a plan: what each takes, and which gain by a program of ours."""
+"""Collectives of a plan: their times, and the gains of our programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verb ``plan`` answers for a model: plans of a whole step, the fastest first."""
+"""The answer of the verb ``plan`` for a model: plans of a whole step, the fastest first."""
 
 from __future__ import annotations
 

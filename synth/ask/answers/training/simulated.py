@@ -1,4 +1,4 @@
-"""What the verb answers that puts a training step on the clock."""
+"""The answer of the verb that simulates a training step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 def share_of(part: float, whole: float) -> float:
-    """A part of a whole, from 0 to 1."""
+    """Return a part of a whole as a share, from 0 to 1."""
     return min(1.0, max(0.0, part / whole)) if whole else 0.0
 
 

@@ -49,9 +49,9 @@ async def show_comparison(
 async def _likely_other(
     request: Request, caller: PageCaller, viewed: ViewedAnswer, others: Sequence[StoredJob]
 ) -> str | None:
-    """Return the key of the answer most likely to be compared with one.
+    """Return the key of the answer that is most likely to be compared with ``viewed``.
 
-    The latest on the same machine with the same kind of lines: one size, a range, or a job.
+    It is the latest on the same machine with the same kind of lines: one size, a range, or a job.
     """
     on_it = re.compile(rf"(^| ){re.escape(machine_in(viewed.question))}(,|$)")
     near = [job for job in others if on_it.search(job.name)]
@@ -63,7 +63,7 @@ async def _likely_other(
 
 
 def _kind(question: Mapping[str, Any]) -> tuple[bool, ...]:
-    """The properties of a question that decide which lines its answer has."""
+    """Return the properties of a question that decide which lines its answer has."""
     collectives, model = bool(question.get("collectives")), bool(question.get("model"))
     return collectives, model, isinstance(question.get("bytes"), list)
 

@@ -43,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two answers with their names; ``why_not``: why their lines cannot be compared.
+    """Two answers with their names; ``why_not`` is the reason if their lines are not comparable.
 
     ``plans`` replaces lines for answers that plan a whole step.
     """
@@ -87,12 +87,12 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
 
 
 def _size_text(key: str, text: str) -> str:
-    """A value of a key for use in a name: bytes with their unit."""
+    """Return the value of a key as a name spells it: bytes have a unit."""
     return format_bytes(int(text)) if key == "bytes" and text.isdecimal() else text
 
 
 def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Cells:
-    """Return the keys of two questions that differ, with both values; a text by its name."""
+    """Return the keys that differ between two questions, with both values; a text by its name."""
     rows = [
         [key, *(_words(_value_in_units(key, question.get(key))) for question in (first, second))]
         for key in dict.fromkeys((*first, *second))
@@ -102,7 +102,7 @@ def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) ->
 
 
 def _value_in_units(key: str, value: Any) -> Any:
-    """A size or range of sizes with units; any other value unchanged."""
+    """Return a size or range of sizes with units; any other value unchanged."""
     match key, value:
         case "bytes", int():
             return format_bytes(value)
@@ -158,7 +158,7 @@ def _changes(changes: Sequence[ValueDifference], names: tuple[str, str]) -> Cell
 
 
 def _lines(lines: Sequence[LineDifference], names: tuple[str, str]) -> Cells:
-    """The lines by rank, size, or entry, as in the terminal."""
+    """Return the lines by rank, size, or entry, as in the terminal."""
     figures = [False, False, True, False, True, True]
     rows = [[*line_cells(line)] for line in lines]
     return Cells(line_headings(names), figures, [False, True, False, True, False, False], rows)

@@ -1,4 +1,4 @@
-"""The forms of questions: each is a row of a table, and its boxes are its question's flags.
+"""The forms of questions. Each is a row of a table, and its boxes are the flags of its question.
 
 >>> from synth.service.page.forms import FORMS
 >>> [form.address for form in FORMS.values()][:4]

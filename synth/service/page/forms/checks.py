@@ -1,4 +1,4 @@
-"""Quick checks of the questions of forms: no program is searched for.
+"""Quick checks of the questions of forms, without a search for programs.
 
 They use the same models and functions as the answer, so the errors are the same.
 """
@@ -69,7 +69,7 @@ def check(
 
 
 def _drop_wrong_fields(form: QuestionForm, parsed: dict[str, Any], checked: FormFindings) -> Any:
-    """Parse a question without its wrong fields, which are noted; required ones become stubs."""
+    """Parse a question without its invalid fields, which are noted; stubs replace required ones."""
     while True:
         try:
             return parse_question(form.model, parsed)
@@ -89,7 +89,7 @@ def _drop_wrong_fields(form: QuestionForm, parsed: dict[str, Any], checked: Form
 
 
 def _key(error: InputError) -> str:
-    """The key of a question that an error is about."""
+    """Return the key of a question that an error is about."""
     if error.where.startswith(OWN_SYSTEM):
         return "system"
     if error.where.startswith(OWN_JOB):
@@ -98,7 +98,7 @@ def _key(error: InputError) -> str:
 
 
 def _field(form: QuestionForm, error: InputError) -> str:
-    """The field of a form that an error is about."""
+    """Return the field of a form that an error is about."""
     key = _key(error)
     if key == "collectives":
         _, number, place = (*error.where.split(".", 2), "", "")[:3]
@@ -113,7 +113,7 @@ def _check_machine(sound: TopQuestion, system: System, checked: FormFindings) ->
     if "axes" in checked.wrong:
         return
     product = prod(sound.axes.values())
-    if product in (remaining, system.devices):  # else a problem is noted instead
+    if product in (remaining, system.devices):  # otherwise a problem is noted
         checked.tell("axes", f"product {product} of {remaining} devices")
     with checked.noting("axes"):
         axes = axes_of(sound.axes)
@@ -220,7 +220,7 @@ def _check_logs(sound: LogsQuestion, system: System, checked: FormFindings) -> N
 
 
 def _tell_logs(logs: Sequence[CheckedLog], system: System, checked: FormFindings) -> None:
-    """Note what the logs contain, and suggest their machine if another one is chosen."""
+    """Note the contents of the logs, and suggest their machine if another machine is chosen."""
     rows = sum(len(log.rows) for log in logs)
     checked.tell("logs", f"{pluralize(len(logs), 'table')}, {pluralize(rows, 'row')}")
     devices = dict.fromkeys(name for log in logs for name in log.devices)

@@ -1,6 +1,6 @@
 """The form's rows for further collectives of a training step, and their list in the question.
 
-The form's own request is the first of the list; without further rows the question has no list.
+The form's own request is the first in the list. Without further rows, the question has no list.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from synth.ask.questions.fields import Flag, flag_of
 from synth.service.page.forms.fields import Fields, first_value
 
 WEIGHTS = ("times", "hidden")
-"""Fields that a collective has only among others."""
+"""Fields that a collective has only if there are several."""
 
 
 @dataclass(frozen=True)
 class CollectiveRow:
-    """One further collective as typed: its axes, then its figures."""
+    """One further collective as typed: its axes, then its numbers."""
 
     reduce: str = ""
     bytes: str = ""
@@ -30,7 +30,7 @@ class CollectiveRow:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is typed; ``request`` always has a choice."""
+        """Whether nothing is typed, disregarding ``request``, which always has a choice."""
         return not any(astuple(self)[:-1])
 
 
@@ -50,7 +50,7 @@ def rows_of(form: Fields) -> list[CollectiveRow]:
 
 
 def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the first collective with its weight and the non-empty rows; [] if it is alone.
+    """Return the first collective with its weight, and the non-empty rows; [] if there are none.
 
     Raises InputError for invalid texts, and for a weight without further collectives.
     """
@@ -69,7 +69,7 @@ def collectives_of(form: Fields, first: Mapping[str, Any]) -> list[dict[str, Any
 
 
 def row_of(collective: CollectiveRequest) -> CollectiveRow:
-    """Return the row that asks for a collective again."""
+    """Return the row that represents a collective."""
     return CollectiveRow(
         **{field.name: text_of(collective, field.name) for field in fields(CollectiveRow)}
     )

@@ -1,4 +1,4 @@
-"""The fields of a form as a browser sends them, and what is found in them."""
+"""The fields of a form as a browser sends them, and the findings about them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OWN_JOB = "own-job.toml"
 class FormFindings:
     """Findings by field: problems (``wrong``) and ``facts``, as ``4 node × 8 gpu: 32 devices``.
 
-    ``where``: the field of each flag and key that an error may name; ``own``: the names of the
-    user's own texts; ``suits``: values for fields that the user did not choose, which suit the
-    others.
+    ``where`` maps each flag and key that an error may name to its field. ``own`` has the names of
+    the user's own texts. ``suits`` has values for fields that the user did not choose, which match
+    the other fields.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class FormFindings:
             self.note(self.where.get(error.where.split(",")[0], name), error)
 
     def tell(self, name: str, fact: str) -> None:
-        """Append a fact to those shown beside a field."""
+        """Append a fact to the facts shown next to a field."""
         self.facts[name] = self.facts.get(name, "") + fact
 
 

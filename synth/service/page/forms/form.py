@@ -28,9 +28,10 @@ _TEXTS: Mapping[File | None, str] = {
 class QuestionForm:
     """A form: its texts, its inputs, and the boxes that are always visible or folded.
 
-    ``menu`` is its entry of the menu; ``stubs`` replace required keys that are wrong, so that the
-    others can be checked; ``fixed`` are keys of every question that it asks; ``example`` and
-    ``typed`` are the inputs and boxes of an example; ``shown`` is further context of its template.
+    ``menu`` is its entry in the menu. ``stubs`` replace required keys with invalid values, so that
+    the other keys can be checked. ``fixed`` has the keys that all its questions share. ``example``
+    and ``typed`` are the inputs and boxes of an example. ``shown`` is further context of its
+    template.
     """
 
     name: str
@@ -72,7 +73,7 @@ class QuestionForm:
 
     @cached_property
     def usual(self) -> Mapping[str, str]:
-        """The texts in all other boxes of an empty form: the defaults of a question."""
+        """The texts in all other boxes of an empty form, which are a question's defaults."""
         texts = {
             name: "" if entry.default is None else str(entry.default)
             for name, entry in self.boxes.items()
@@ -132,7 +133,7 @@ class QuestionForm:
 
 
 def _choices(annotation: Any) -> Sequence[str]:
-    """The values of an enumeration or literal type; empty for other types."""
+    """Return the values of an enumeration or literal type; empty for other types."""
     if get_origin(annotation) is Annotated:
         return _choices(get_args(annotation)[0])
     if get_origin(annotation) is Literal:

@@ -84,7 +84,7 @@ for _form in FORMS.values():
 
 
 def _values_on(form: QuestionForm, answer: ViewedAnswer) -> FormValues:
-    """The values for a question about the machine of an answer, and its other keys of the form."""
+    """Return the values for a question about an answer's machine, with its other form keys."""
     carried = keys_for_next(answer.verb, answer.question, answer.body)
     if issubclass(form.model, LogsQuestion):
         own = {key: value for key, value in carried.items() if key in form.model.model_fields}

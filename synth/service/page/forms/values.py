@@ -59,12 +59,12 @@ class FormValues:
 
 
 def example(form: QuestionForm) -> FormValues:
-    """Return the values of a form that could be sent as they are, except for logs."""
+    """Return the values of a form's example, which can be sent unchanged, except for logs."""
     return FormValues(**form.example, texts={**form.usual, **form.typed})
 
 
 def reduce_over_all(values: FormValues, devices: int) -> FormValues:
-    """Return the values with one axis, of all devices, that is reduced over."""
+    """Return the values with a single axis over all devices, which is reduced."""
     return replace(values, axes=_pad_rows([AxisRow("data", str(devices), True)]))
 
 
@@ -81,7 +81,7 @@ def values_of_fields(form: QuestionForm, fields: Fields) -> FormValues:
 
 
 def values_of_question(form: QuestionForm, question: Any) -> FormValues:
-    """Return the values with which the form asks a question again."""
+    """Return the values with which the form repeats a question."""
     values: dict[str, Any] = {"axes": _pad_rows([])}
     answers = {name: getattr(question, entry.name) for name, entry in form.boxes.items()}
     texts = {
@@ -145,7 +145,7 @@ def question(form: QuestionForm, fields: Fields) -> tuple[dict[str, Any], FormFi
 def _with_collectives(
     parsed: dict[str, Any], fields: Fields, checked: FormFindings
 ) -> dict[str, Any]:
-    """The question with further collectives, whose list begins with the form's own."""
+    """Return the question with further collectives, whose list begins with the form's own."""
     first: dict[str, Any] = {
         key: parsed[key] for key in ("reduce", "bytes", "request") if key in parsed
     }
@@ -157,7 +157,7 @@ def _with_collectives(
 
 
 def _axes(fields: Fields, checked: FormFindings) -> tuple[dict[str, int], list[str]]:
-    """The axes by name, and the ticked ones."""
+    """Return the axes by name, and the ticked ones."""
     axes: dict[str, int] = {}
     over: list[str] = []
     for row in axis_rows(fields):
@@ -179,7 +179,7 @@ def _axes(fields: Fields, checked: FormFindings) -> tuple[dict[str, int], list[s
 
 
 def _pad_rows(rows: list[AxisRow]) -> tuple[AxisRow, ...]:
-    """The rows and at least one empty one, which is needed without a script."""
+    """Return the rows and at least one empty row, because without a script none can be added."""
     return tuple(rows) + (AxisRow(),) * max(1, _LEAST_ROWS - len(rows))
 
 

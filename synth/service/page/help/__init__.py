@@ -1,4 +1,4 @@
-"""Help: the meanings of the page's terms, on a page of their own and where each first appears.
+"""Help: the meanings of the page's terms, on a separate page and where each term first appears.
 
 >>> from synth.service.page.help import link_term
 >>> str(link_term("bound")).partition(" title")[0]

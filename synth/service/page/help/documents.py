@@ -39,7 +39,7 @@ def files() -> Mapping[str, Traversable]:
 
 
 def files_below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    """Yield the files of a folder and its folders by path."""
+    """Yield the files of a folder and its subfolders by path."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from files_below(entry, f"{prefix}{entry.name}/")
@@ -60,13 +60,13 @@ def document(path: str) -> HelpDocument:
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading, as links in the pages name it."""
+    """Return the anchor of a heading, as links in the documentation spell it."""
     return _NO_WORD.sub("", heading.lower().replace("`", "")).strip().replace(" ", "-")
 
 
 @cache
 def _markdown() -> MarkdownIt:
-    """A Markdown parser whose tables scroll in boxes of their own."""
+    """Return a Markdown parser whose tables scroll in boxes of their own."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("table_open", _box_table)
     markdown.add_render_rule("table_close", _box_table)

@@ -22,8 +22,9 @@ _RUNS_IT = "launch.sh"
 class Folder:
     """The files of one framework.
 
-    ``title`` is the tab's; ``written_for`` includes the full version, ``who`` none. ``first`` is
-    the file that contains the plan; ``files`` are the answer's by their path in the folder.
+    ``title`` is the title of the tab. ``written_for`` includes the full version, ``who`` none.
+    ``first`` is the file that contains the plan; ``files`` are the answer's files by their path in
+    the folder.
     """
 
     name: str
@@ -62,8 +63,8 @@ def files_question(
 ) -> dict[str, Any] | None:
     """Return the question of ``train`` that writes a plan of an answer for a framework.
 
-    ``question`` is the answer's; plans count from 0, the ``why_not`` one is last. None if there is
-    no such plan or framework.
+    ``question`` is the question of the answer. Plans count from 0, and the ``why_not`` plan is
+    last. Returns None if there is no such plan or framework.
     """
     plans = [*answer["plans"], *filter(None, [answer["why_not"]])]
     if framework not in FRAMEWORKS or index >= len(plans):

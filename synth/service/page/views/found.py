@@ -43,7 +43,7 @@ _CALIBRATED_LINKS = (
 class AnswerView:
     """A headline, the lines below it, and drawings, each under a heading.
 
-    ``onward``: links to the next questions on the same machine.
+    ``onward`` has links to the next questions about the same machine.
     """
 
     headline: str
@@ -71,7 +71,7 @@ def view_of_answer(verb: str, body: Any) -> AnswerView | None:
 
 
 def _systems(ranked: SystemsRankedReply) -> AnswerView:
-    """The fastest system; then the best answer of each over the sizes, or at the one size."""
+    """Return the fastest system, then the best answer of each over the sizes or at the one size."""
     if ranges := ranges_of(ranked):
         lines = "the best answer of each system by size"
         return AnswerView(headline_of(ranked), (lines,), draw_over_sizes(ranges))
@@ -172,6 +172,6 @@ def _calibration_view(answer: CalibratedReply) -> AnswerView:
 
 
 def _count_lines(lines: Sequence[str], singular: str, plural: str) -> Iterator[str]:
-    """The number of lines listed below; nothing if there are none."""
+    """Yield a line with the number of lines listed below; nothing if there are none."""
     if lines:
         yield f"{len(lines)} {singular if len(lines) == 1 else plural}: see below"

@@ -59,7 +59,7 @@ class Figure:
     points: bool = False
 
     def cells(self, first: PlanOfStep, others: Sequence[PlanOfStep]) -> Iterator[str]:
-        """The text of the first plan; of each other plan, with the difference."""
+        """Yield the text of the first plan; of each other plan, with the difference."""
         base = self.of(first)
         yield self.text(base)
         for other in others:
@@ -67,7 +67,7 @@ class Figure:
             yield self._more(base, self.of(other) - base)
 
     def _more(self, base: float, more: float) -> str:
-        """A difference with its sign and its share of the base; empty without one."""
+        """Return a difference with its sign and its share of the base; empty without one."""
         if self.points:
             return f"{100 * more:+.1f} points" if round(abs(100 * more), 1) else ""
         if not more:
@@ -77,7 +77,7 @@ class Figure:
 
 
 def _part(share: float) -> str:
-    """A share with its sign, with a decimal where it would round to zero.
+    """Return a share with its sign, with a decimal where it would round to zero.
 
     >>> _part(0.25), _part(-0.0013), _part(1e-5)
     ('+25%', '-0.1%', 'below 0.1%')
@@ -139,7 +139,7 @@ def _programs(plan: PlanOfStep) -> str:
 
 
 def clauses(plan: str) -> Mapping[str, str]:
-    """The decisions of a plan, by name."""
+    """Return the decisions of a plan, by name."""
     recipe = parse_recipe(plan)
     cuts = [CLAUSES[clause][0].format(AND.join(axes)) for clause, axes in recipe.clauses.items()]
     chunks = f", {recipe.chunks} chunks" if recipe.chunks > 1 else ""
@@ -159,12 +159,12 @@ def clauses(plan: str) -> Mapping[str, str]:
 
 
 def layout_clauses(plan: PlanOfStep) -> Mapping[str, str]:
-    """The decisions of a plan of an answer, with its placement."""
+    """Return the decisions of a plan of an answer, with its placement."""
     return {**clauses(plan.recipe), "placement": str(plan.placement)}
 
 
 def differing_clauses(plans: Sequence[PlanOfStep]) -> Mapping[str, Sequence[str]]:
-    """The decisions besides axes in which plans differ, by name.
+    """Return the decisions besides axes in which plans differ, by name.
 
     The placement is among that, where it says more than the axes do.
     """

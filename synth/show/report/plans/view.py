@@ -1,8 +1,8 @@
 """Plans of a whole step for pages: the verdict first, then figures and drawings.
 
-The page of the service and reports show the same; only on the page somebody chooses which plans
-are looked at. The first of these is drawn on the clock, in memory and on the machine, and all of
-them side by side.
+The page of the service and reports show the same, but only on the page do users choose plans. The
+first chosen plan is drawn on the clock, in memory and on the machine, and all chosen plans are
+compared.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class AxisPicture:
 
 @dataclass(frozen=True)
 class DetailedPlans:
-    """All that is shown of the plans that are looked at; ``seen`` are those, the first in full.
+    """The details of the chosen plans, which are ``seen``, the first in full.
 
-    ``looked``: the device that is looked for by its rank.
+    ``looked`` is the device found by its rank.
     """
 
     seen: Sequence[ListedPlan]
@@ -93,11 +93,11 @@ class DetailedPlans:
 
 @dataclass(frozen=True)
 class PlansView:
-    """What is shown of an answer; if nothing fits there is nothing ``detailed``.
+    """The view of an answer; if no plan fits, ``detailed`` is empty.
 
-    ``written``: the plan that is to be taken, whose files the answer has; ``index``: the number of
-    the one that is looked at, in ``listed``, ``numbers`` of that and the one beside it, as the
-    address has them.
+    ``written`` is the recommended plan, whose files the answer contains; ``index`` the number of
+    the chosen plan in ``listed``; ``numbers`` has its number and that of the plan compared with it,
+    as in the address.
     """
 
     title: str
@@ -149,7 +149,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
 
 
 def _title(answer: StepPlanReply) -> str:
-    """The model, its step, the machine (with its counts) and the pins."""
+    """Return the model, its step, the machine (with its counts) and the pins."""
     each = f" of {answer.tokens // answer.samples:,} tokens" if answer.tokens else ""
     step = f"{pluralize(answer.samples, 'sample')}{each}"
     machine = answer.system
@@ -186,7 +186,7 @@ def _headline(answer: StepPlanReply) -> str:
 
 
 def _verdict(answer: StepPlanReply) -> Iterator[str]:
-    """The figures of the recommended plan, compared with bounds and other plans."""
+    """Yield the figures of the recommended plan, compared with bounds and other plans."""
     if not answer.plans:
         return
     if asked := ": ".join(why_not_lines(answer)):
@@ -213,7 +213,7 @@ def _sentence(line: str) -> str:
 
 
 def _decisions(answer: StepPlanReply) -> Iterator[str]:
-    """The recommended plan in words, with its placement."""
+    """Yield the recommended plan in words, with its placement."""
     if answer.plans:
         best = answer.best
         if best.rows:
@@ -260,7 +260,7 @@ def _detail_plans(answer: StepPlanReply, seen: Sequence[ListedPlan], rank: str) 
 
 
 def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
-    """The memory of each rank of the first plan, and of the fullest rank of others."""
+    """Yield the memory of each rank of the first plan, and of the fullest rank of others."""
     first, *others = seen
     ranks = first.plan.ranks
     for number, rank in enumerate(ranks[:MOST_RANKS]):
@@ -272,7 +272,7 @@ def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
 
 
 def _kinds(bars: Sequence[StackedBar]) -> Cells:
-    """The same as a table."""
+    """Return the same as a table."""
     kinds = dict.fromkeys(kind for bar in bars for kind in bar.parts)
     rows = [[kind, *(format_bytes(bar.parts.get(kind, 0)) for bar in bars)] for kind in kinds]
     rows.append(["all", *(format_bytes(sum(bar.parts.values())) for bar in bars)])
@@ -280,7 +280,7 @@ def _kinds(bars: Sequence[StackedBar]) -> Cells:
 
 
 def _difference_text(seen: Sequence[ListedPlan]) -> str:
-    """The difference of step times to the answer's first plan."""
+    """Return the difference of step times to the answer's first plan."""
     several = []
     for listed in seen:
         low, high = listed.plan.more.interval

@@ -30,7 +30,7 @@ _ZERO = (
 
 
 def describe_plan(plan: str, samples: int) -> Iterator[str]:
-    """A plan in words, a line for each decision; ``samples`` are those of a step."""
+    """Yield a plan in words, a line for each decision; ``samples`` are those of a step."""
     recipe = parse_recipe(plan)
     sizes = {name: size for name, size in recipe.axes if size > 1}
     if PIPE in sizes:
@@ -52,12 +52,12 @@ def describe_plan(plan: str, samples: int) -> Iterator[str]:
 
 
 def stage_layers(recipe: Recipe) -> str:
-    """How many layers each stage has, where the numbers differ."""
+    """Return how many layers each stage has, where the numbers differ."""
     return f", of {spell_shares(recipe.layers)} layers" if recipe.layers else ""
 
 
 def _cut_text(recipe: Recipe, sizes: Mapping[str, int]) -> Iterator[str]:
-    """The shardings inside a stage."""
+    """Yield the shardings inside a stage."""
     for axis in dict.fromkeys(chain(*recipe.clauses.values())):
         what = {
             "layer weights": recipe.megatron,

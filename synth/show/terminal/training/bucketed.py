@@ -16,7 +16,7 @@ _MOST_BUCKETS = 40
 
 
 def render_buckets(answer: BucketsReply) -> RenderableType:
-    """The time of a step by each policy, and the best buckets."""
+    """Return the time of a step by each policy, and the best buckets."""
     each = f"{answer.samples // answer.devices:,} on each of {pluralize(answer.devices, 'device')}"
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",

@@ -21,7 +21,7 @@ _HEADING = "communication of a step"
 
 
 def render_collectives(sent: Sequence[CollectiveOfStep]) -> Iterator[RenderableType]:
-    """A row for each collective, one for those that take least, and the sums."""
+    """Yield a row for each collective, one for those that take least, and the sums."""
     if not sent:
         return
     right = "times,per call,total,hidden,exposed"
@@ -52,7 +52,7 @@ def _figures(calls: Sequence[CollectiveOfStep], each: str = "") -> tuple[str, ..
 
 
 def hidden_share(exposed_seconds: float, all_seconds: float) -> str:
-    """The hidden share as text; below ``100%`` where anything is exposed.
+    """Return the hidden share as text; below ``100%`` where anything is exposed.
 
     >>> hidden_share(0.0, 0.05), hidden_share(106e-6, 54.2e-3), hidden_share(85.5e-3, 96.7e-3)
     ('100%', '99.8%', '12%')
@@ -66,7 +66,7 @@ def hidden_share(exposed_seconds: float, all_seconds: float) -> str:
 
 
 def render_program_gains(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """The collectives of the best plan that other programs make faster, and the time saved."""
+    """Yield the best plan's collectives that other programs make faster, and the time saved."""
     step_seconds = answer.best.seconds
     yield ""
     if answer.programs:
@@ -85,7 +85,7 @@ def render_program_gains(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The calls that an environment variable affects besides those that it is meant for."""
+    """Yield the calls that an environment variable affects besides those that it is meant for."""
     meant: dict[tuple[str, GoalName], set[tuple[str, int]]] = {}
     for program in answer.programs:
         if program.environment:
@@ -106,7 +106,7 @@ def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def render_programs(programs: Sequence[ProgramOfPlan]) -> Iterator[RenderableType]:
-    """The collectives that are faster by another program, and how to use it."""
+    """Yield the collectives that are faster by another program, and how to use it."""
     if not programs:
         yield (
             "no program gains 0.1% of a step over the runtime's defaults within the prediction's"

@@ -17,7 +17,7 @@ _WIDTH = 80
 
 
 def render_schedule(answer: OrderReply) -> RenderableType:
-    """The timeline of each rank, its bubble and its activations."""
+    """Return the timeline of each rank, its bubble and its activations."""
     ranks = len(answer.ranks)
     stages = "" if answer.stages == ranks else f"{pluralize(answer.stages, 'stage')}, "
     halves = any(rank.waiting for rank in answer.ranks)
@@ -35,12 +35,12 @@ def render_schedule(answer: OrderReply) -> RenderableType:
 
 
 def _form(answer: OrderReply) -> str:
-    """The argument that names the format, where it is not PyTorch's default."""
+    """Return the argument that names the format, where it is not PyTorch's default."""
     return ', format="compute_comms"' if answer.communication else ""
 
 
 def _durations(answer: OrderReply) -> str:
-    """The assumed durations: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
+    """Return the assumed durations: ``forward 1 s, backward 2 s, eager transfers of 400 ms``."""
     forward, backward = (
         format_duration(answer.forward_seconds),
         format_duration(answer.backward_seconds),
@@ -67,10 +67,10 @@ _WAITING_CELLS: Columns[_Row] = {"pending W": lambda row: str(row[1].waiting)}
 
 
 def _grid(answer: OrderReply) -> str:
-    """The timeline in characters: each pass begins with its name, dots are bubble.
+    """Return the timeline in characters: each pass begins with its name, dots are bubble.
 
-    Of one stage a rank names are without it; those of several stand apart. What is wider than a
-    narrow screen goes on below; what would be many screens is not drawn.
+    With one stage per rank, names omit the stage; with several, names are separated. A timeline
+    wider than a narrow screen continues below; a timeline of many screens is not drawn.
     """
     plain = answer.stages == len(answer.ranks)
     rows = [_passes(rank, plain) for rank in answer.ranks]
@@ -108,7 +108,7 @@ def _passes(rank: RankOfOrder, plain: bool) -> list[_Pass]:
 
 
 def _characters_per_second(rows: Sequence[Sequence[_Pass]], apart: int) -> float:
-    """The scale at which the name of the shortest pass fits; 0 if a pass takes no time."""
+    """Return the scale at which the name of the shortest pass fits; 0 if a pass takes no time."""
     passes = [pass_ for row in rows for pass_ in row]
     if any(end <= begin for _, begin, end in passes):
         return 0.0

@@ -91,7 +91,7 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
 def plan_table(
     answer: StepPlanReply, differing: Mapping[str, Sequence[str]] | None = None
 ) -> Table:
-    """The table of plans; with samples instead of tokens where samples are not text.
+    """Return the table of plans; with samples instead of tokens where samples are not text.
 
     ``differing``: texts of the plans in the place of their placements, by the headings of columns.
     """
@@ -130,7 +130,7 @@ _PLANS: Columns[_Row] = {
 
 
 def _extra_time_text(number: int, plan: PlanOfStep) -> str:
-    """The share of the first plan's time by which a plan is slower, as an interval."""
+    """Return the share of the first plan's time by which a plan is slower, as an interval."""
     if plan.tied:
         return "tie" if number > 1 else ""
     first = plan.seconds - plan.more.seconds
@@ -139,7 +139,7 @@ def _extra_time_text(number: int, plan: PlanOfStep) -> str:
 
 
 def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The plans that leave less than a tenth of the memory free."""
+    """Yield the plans that leave less than a tenth of the memory free."""
     most = FULL_SHARE * answer.device_bytes
     full = [number for number, plan in enumerate(answer.plans, 1) if plan.memory.bytes > most]
     if full:
@@ -151,7 +151,7 @@ def nearly_full_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The time that plans save by their gradient buckets."""
+    """Yield the time that plans save by their gradient buckets."""
     saved = [
         f"plan {number} {format_duration(plan.bucket_saved_seconds)}"
         for number, plan in enumerate(answer.plans, 1)
@@ -162,7 +162,7 @@ def bucket_gain_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def rows_lines(answer: StepPlanReply) -> Iterator[str]:
-    """What was chosen operation by operation, and how near to the best that is."""
+    """Yield the decisions made operation by operation, and their distance from the best."""
     for number, plan in enumerate(answer.plans, 1):
         if rows := plan.rows:
             yield (
@@ -178,7 +178,7 @@ def rows_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def by_profile(answer: StepPlanReply) -> Iterator[str]:
-    """The share of each plan's local seconds that a profile measured."""
+    """Yield the share of each plan's local seconds that a profile measured."""
     found = {number: plan.measured for number, plan in enumerate(answer.plans, 1) if plan.measured}
     if not found:
         return
@@ -202,7 +202,7 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The plans that tie with the first, and why one of them is recommended."""
+    """Yield the plans that tie with the first, and why one of them is recommended."""
     tied = [number for number, plan in enumerate(answer.plans, 1) if plan.tied and number > 1]
     if not tied or answer.advised is None:
         return
@@ -216,7 +216,7 @@ def tie_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _preference_lines(answer: StepPlanReply, left: Sequence[PlanOfStep]) -> Iterator[str]:
-    """The advantages of the recommended plan, criterion by criterion.
+    """Yield the advantages of the recommended plan, criterion by criterion.
 
     Those are the answer's own (``advised``); one that all have alike is not said.
     """
@@ -251,7 +251,7 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
 
 
 def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
-    """The command that shows a plan on the clock."""
+    """Return the command that shows a plan on the clock."""
     sizes = ",".join(f"{name}={size}" for name, size in answer.sizes.items())
     return "".join(
         (
@@ -266,7 +266,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
 
 
 def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
-    """The gain of the placement over frameworks' default order of axes."""
+    """Yield the gain of the placement over frameworks' default order of axes."""
     more = answer.usual_more
     if answer.usual_seconds is None:
         yield "no plan in frameworks' default order of axes fits"
@@ -303,7 +303,7 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
-    """The best plan that ``--explain`` asks about, and its time compared with the first."""
+    """Yield the best plan that ``--explain`` asks about, and its time compared with the first."""
     if not answer.asked_why_not:
         return
     other = answer.why_not
@@ -327,7 +327,7 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
 
 
 def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
-    """The plan that ``--explain`` asks about, compared with the first part by part."""
+    """Yield the plan that ``--explain`` asks about, compared with the first part by part."""
     said, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
         yield from ["", *said] if said else ()
@@ -350,7 +350,7 @@ def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 
 def difference_text(seconds: float) -> str:
-    """A difference as text."""
+    """Return a difference as text."""
     return f"{format_duration(abs(seconds))} {'more' if seconds >= 0 else 'less'}"
 
 

@@ -13,7 +13,7 @@ MOST_EVENTS = 12
 
 
 def render_profile(answer: ProfileReply) -> RenderableType:
-    """The longest events, and where and how they were measured."""
+    """Return the longest events, and where and how they were measured."""
     rest = len(answer.events) - MOST_EVENTS
     shown: Columns[EventRow] = _COUNT_CELLS if answer.where is None else _TIME_CELLS
     return paragraphs(

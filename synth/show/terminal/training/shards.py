@@ -38,7 +38,7 @@ _MOST_LINES = 3
 
 
 def render_shard(answer: ShardReply) -> RenderableType:
-    """The shardings of inputs, the memory and work of a device, and the communication of a step."""
+    """Return the shardings of inputs, a device's memory and work, and a step's communication."""
     machine = answer.machine
     return paragraphs(
         f"{answer.name} over {axes_text(answer.axes)}: {pluralize(answer.devices, 'device')}"
@@ -96,7 +96,7 @@ def _inputs(answer: ShardReply) -> RenderableType:
 
 
 def _split_stage(label: str) -> tuple[str, str]:
-    """The stage ``1/`` of a label such as ``1/layers/mlp/up``, and the rest."""
+    """Return the stage ``1/`` of a label such as ``1/layers/mlp/up``, and the rest."""
     stage, slash, rest = label.partition("/")
     return (stage + slash, rest) if stage.isdecimal() else ("", label)
 
@@ -164,7 +164,7 @@ def _transfers(answer: ShardReply) -> RenderableType:
 
 
 def _requests(answer: ShardReply) -> Iterator[RenderableType]:
-    """The largest requests by seconds or bytes; then the totals by kind and axes."""
+    """Yield the largest requests by seconds or bytes; then the totals by kind and axes."""
     shares = list(map(_share, answer.requests))
     shown = [request for request in answer.requests if _share(request) > LEAST_SHARE * sum(shares)]
     rest = [request for request in answer.requests if request not in shown]
@@ -182,7 +182,7 @@ def _requests(answer: ShardReply) -> Iterator[RenderableType]:
 
 
 def _share(request: RequestOfStep) -> float:
-    """The weight of a request: seconds on a machine, else bytes."""
+    """Return the weight of a request: seconds on a machine, else bytes."""
     return request.times * (request.least_bytes if request.seconds is None else request.seconds)
 
 

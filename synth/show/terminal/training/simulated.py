@@ -42,7 +42,7 @@ _TENTH = 0.1
 
 
 def render_simulation(answer: SimulateReply) -> RenderableType:
-    """The time of a step by part, its collectives, its memory, and possible gains."""
+    """Return the time of a step by part, its collectives, its memory, and possible gains."""
     return paragraphs(
         *_head(answer),
         "",
@@ -84,7 +84,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 def measured_share(found: MeasuredOfStep) -> str:
-    """The share of the local seconds that a profile measured."""
+    """Return the share of the local seconds that a profile measured."""
     rest = "; the rest is by the roofline" if found.share < 1 else ""
     return (
         f"{found.share:.0%} of the local seconds are measured ({found.measured_kinds} of"

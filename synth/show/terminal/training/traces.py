@@ -13,7 +13,7 @@ LEAST_SHARE = 0.0005
 
 
 def render_trace(answer: TraceReply) -> RenderableType:
-    """The sizes, memory, operations and loops of a step."""
+    """Return the sizes, memory, operations and loops of a step."""
     sizes = ", ".join(f"{name} {size}" for name, size in answer.sizes.items())
     most = [work for work in answer.work if work.flops > LEAST_SHARE * answer.flops]
     rest = [work for work in answer.work if work not in most]

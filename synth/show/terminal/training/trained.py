@@ -16,7 +16,7 @@ MOST_UNLIKE = 5
 
 
 def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
-    """The plan, the memory and communication of a device, and the comparison with one device."""
+    """Return the plan, a device's memory and communication, and the comparison with one device."""
     if isinstance(answer, ConfiguredReply):
         return _render_configured(answer)
     held = answer.held
@@ -39,7 +39,7 @@ def render_train(answer: TrainReply | ConfiguredReply) -> RenderableType:
 
 
 def _render_configured(answer: ConfiguredReply) -> RenderableType:
-    """The configuration of a framework, and the programs that make collectives faster."""
+    """Return the configuration of a framework, and the programs that make collectives faster."""
     return paragraphs(
         f"{answer.model} on {answer.system}, for {answer.framework}: {answer.plan}",
         f"placement {answer.placement}: rows {', '.join(answer.axes)}",

@@ -1,4 +1,4 @@
-"""All tables: keys and sessions, systems, answers and who saw them, servers, jobs."""
+"""All tables: keys and sessions, systems, answers and the teams that saw them, servers, jobs."""
 
 import sqlalchemy as sa
 from alembic import op
