@@ -314,7 +314,7 @@ def _statement(runtime: str, seen: TrialReport) -> str:
     processes = f"{seen.processes} process{'es' if seen.processes > 1 else ''}"
     compared_with = f"compared with {seen.alone}"
     result = (
-        "equal, as far as rounding allows" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
+        "equal within rounding" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
     )
     return (
         f"Executed when it was written, at its own sizes: {steps} by {processes} of {runtime}"

@@ -49,7 +49,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "job": ("plan", {"system": "dgx-h100:1", "job": "gpt-18b-3d", "segments": 1}),
     "count": ("count", {"digits": 3, "max_steps": 4}),
-    "step": ("plan", {**STEP, "explain": "zero=3", "rows": True}),
+    "step": ("plan", {**STEP, "explain": "zero=3"}),
     "step of which one plan fits": ("plan", {**STEP, "sizes": {"vocabulary": 2**25}}),
     NOWHERE: ("plan", {**STEP, "pin": "data=8 remat=no zero=1", "sizes": {"vocabulary": 2**30}}),
 }

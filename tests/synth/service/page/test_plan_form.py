@@ -242,7 +242,7 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     scales = re.findall(r'class="timeline step".*?data-seconds="(.*?)"', shown)
     assert [*map(float, scales)] == [max(one["seconds"], two["seconds"])] * 2
     again = server.ask.get(f"/compare?of={answer[9:]}&of={answer[9:]}").text
-    assert "The same for all: step time, tokens per second, " in again
+    assert "The same for all plans: step time, tokens per second, " in again
     assert ">difference</th>" not in again
 
 
