@@ -159,7 +159,8 @@ V_SHAPED = tuple(name for name, schedule in SCHEDULES.items() if schedule.folded
 
 def chunks_of(schedule: str, chunks: int = 1) -> int:
     """Returns the number of stages per rank in a schedule, for the given chunks."""
-    return SCHEDULES[schedule].stages or chunks
+    known = SCHEDULES.get(schedule)  # recipes ask before they refuse an unknown name
+    return (known and known.stages) or chunks
 
 
 def check_sizes(schedule: str, ranks: int, microbatches: int, chunks: int) -> None:
