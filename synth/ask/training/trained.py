@@ -313,9 +313,7 @@ def _statement(runtime: str, seen: TrialReport) -> str:
     steps = f"{len(seen.steps)} step{'s' if len(seen.steps) > 1 else ''}"
     processes = f"{seen.processes} process{'es' if seen.processes > 1 else ''}"
     compared_with = f"compared with {seen.alone}"
-    result = (
-        "equal within rounding" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
-    )
+    result = "equal within rounding" if seen.equal else f"NOT equal: {', '.join(seen.unlike)}"
     return (
         f"Executed when it was written, at its own sizes: {steps} by {processes} of {runtime}"
         f" {version(runtime)}, {compared_with}: {result}."
