@@ -70,6 +70,7 @@ wheel: .venv/dev  ## build wheel and sdist, and try the wheel far from the check
 	test "$$($(BIN)/python -c '$(EDITION)')" = "$$(cd build/wheel && venv/bin/python -c '$(EDITION)')"
 	cd build/wheel && venv/bin/collsynth top dgx-h100:2 --axes data=16 --reduce data -k 1
 	cd build/wheel && venv/bin/collsynth check "all-reduce root inside" --tree 2,8
+	cd build/wheel && venv/bin/python -c "import synth; print(synth.place('dgx-h100:1', axes={'data': 8}).count)"
 
 pictures: .venv/dev  ## take the pictures of the page for the docs, with Debian's Chromium
 	PYTHONPATH=tests $(BIN)/python tests/shoot_pages.py

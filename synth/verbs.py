@@ -12,16 +12,16 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from hierarchies import InputError
+from hierarchies.files.named_texts import to_sendable
 from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flags_of
 from synth.ask.questions.question import Question, parse_question
 from synth.ask.table import VERBS, judge
-from synth.client.texts import to_sendable
 from synth.collective.ranking.request import Watcher
 
 
-def _verb_function(verb: str) -> Callable[..., Any]:
-    """Returns the function that asks a verb.
+def _verb_function(verb: str, name: str) -> Callable[..., Any]:
+    """Returns the function that asks a verb, under its name in ``synth``.
 
     Its parameters are the keys of the question as in ``docs/json.md``; those without a flag's
     dashes on the command line may be given by place. A ``Path`` stands for the text of its file.
@@ -37,7 +37,7 @@ def _verb_function(verb: str) -> Callable[..., Any]:
             arguments = signature.bind(*values, **fields).arguments
         except TypeError as error:
             keys = ", ".join(signature.parameters)
-            raise InputError(f"synth.{verb}: {error}", hint=f"its keys are {keys}") from None
+            raise InputError(f"synth.{name}: {error}", hint=f"its keys are {keys}") from None
         # ``from`` is a word of Python, so the key of that name is known by its field's name here.
         keys_of = {name: entry.question.model_fields[name].alias or name for name in arguments}
         given = {keys_of[name]: value for name, value in arguments.items()}
@@ -46,7 +46,7 @@ def _verb_function(verb: str) -> Callable[..., Any]:
             reply = entry.answer(question, watcher or Watcher())
         return judge(verb).validate_python(reply.body)
 
-    ask.__name__ = ask.__qualname__ = verb
+    ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = (entry.answer.__doc__ or "").strip()
     ask.__signature__ = signature  # type: ignore[attr-defined]
     return ask
@@ -72,9 +72,10 @@ def _parameter(question: type[Question], name: str, kind: Any) -> Parameter:
     return Parameter(name, kind, default=default, annotation=field.annotation)
 
 
+_NAMES = {verb: verb for verb in VERBS if verb != "top"} | {"import": "import_topology"}
+"""Names of the functions by verb. ``synth.top`` returns domain types instead."""
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "import_topology" if verb == "import" else verb: _verb_function(verb)
-    for verb in VERBS
-    if verb != "top"  # ``synth.top`` returns domain types
+    name: _verb_function(verb, name) for verb, name in _NAMES.items()
 }
 """The functions by their names in ``synth``."""

@@ -19,9 +19,9 @@ too many questions 429 ask again in 2 s
 """
 
 try:
+    from hierarchies.files.named_texts import named_text
     from synth.client.client import Client, Job, StillRunningError
     from synth.client.replies import Event, ServiceError
-    from synth.client.texts import named_text
 except ModuleNotFoundError as error:
     if error.name != "httpx":
         raise

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import httpx
 
+from hierarchies.files.named_texts import text_of, to_sendable
 from synth.client.replies import (
     Event,
     JobNow,
@@ -25,7 +26,6 @@ from synth.client.replies import (
     refusal,
     retry_after,
 )
-from synth.client.texts import text_of, to_sendable
 
 OnProgress = Callable[[Json], None]
 ENDED_STATUSES = frozenset({"done", "partial", "failed", "cancelled"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,22 @@ def test_an_unknown_key_and_a_missing_one_are_told() -> None:
         synth.place("dgx-h100:1", axes={}, axis={})
     with pytest.raises(InputError, match=r"synth.place: missing a required argument: 'axes'"):
         synth.place("dgx-h100:1")
+
+
+def test_the_functions_need_no_extra() -> None:
+    """They once imported the client's package, and with it httpx."""
+    extras = ("httpx", "fastapi", "sqlalchemy", "distributed", "torch", "mpi4py")
+    program = f"""
+import sys
+sys.modules |= dict.fromkeys({extras})
+import synth
+print(synth.place("dgx-h100:1", axes={{"data": 8}}).count)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
+
+
+def test_a_function_has_its_name_in_synth() -> None:
+    assert {function.__name__ for function in FUNCTIONS.values()} == {*FUNCTIONS}
+    with pytest.raises(InputError, match=r"synth\.import_topology: .*'kind'"):
+        synth.import_topology()

@@ -105,8 +105,10 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
 
 
 def check_configured(question: StepOnMachineQuestion, runtime: str) -> None:
-    """Raises InputError as ``configure_framework``, but for JAX's specs: those are of a step's "
-    "inputs."""
+    """Raises InputError as ``configure_framework`` does, except for JAX.
+
+    JAX's partition specs are those of a traced step's inputs, and this check does not trace.
+    """
     if runtime not in _RUNTIME_NAMES:
         _write_files(question, runtime, _read_recipe(question), None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd, prod
 from typing import Annotated, Literal, assert_never
 
@@ -157,12 +158,13 @@ def plan_step(
         both = Pins({**others.said, **pins.said, **others.said})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     profiled = question.profile.name if question.profile else ""
-    plans = _FoundPlans(planner, flops, dtype, size_of(job.step)[1], profiled, found, why_not)
+    samples, tokens = size_of(job.step)
+    plans = _FoundPlans(planner, flops, dtype, tokens, profiled, found, why_not)
     answer = StepPlanReply.like(
         **plans.keys,
         **_keys_of_outputs(planner, plans.best, found.finalists),
         system=name,
-        samples=size_of(job.step)[0],
+        samples=samples,
         pins=str(pins),
         asked_why_not=str(others),
         nearest=LeastMemory.of(
@@ -186,20 +188,20 @@ class _FoundPlans:
     found: PlanningResult
     why_not: PlanningResult | None
 
-    @property
+    @cached_property
     def advised(self) -> int | None:
-        """The number of the plan to be taken; None if nothing fits."""
+        """Index of the advised plan; None if nothing fits."""
         memory = self.planner.job.device.memory_bytes
         return self.found.advised(memory) if self.found.finalists else None
 
     @property
     def best(self) -> Finalist | None:
-        """The plan to be taken; None if nothing fits."""
+        """The advised plan; None if nothing fits."""
         return None if self.advised is None else self.found.finalists[self.advised]
 
     @property
     def keys(self) -> Json:
-        """What an answer says of the step, the machine and all plans."""
+        """The keys of an answer about the step, the machine and all plans."""
         job, found, why_not = self.planner.job, self.found, self.why_not
         device = job.device
         proved, above = _search_verdict(found.verdict(device.memory_bytes))
@@ -248,9 +250,9 @@ class _FoundPlans:
     def _plan(
         self, plan: Finalist, among: PlanningResult, than_first: Difference, most: int
     ) -> PlanOfStep:
-        """A plan, with what the search had expected of it, and how much longer it takes.
+        """Returns a plan with the search's estimate and its difference from the first plan.
 
-        Its timeline has at most so many rows.
+        Its timeline has at most ``most`` rows.
         """
         job, run, recipe = self.planner.job, plan.found, plan.candidate.recipe
         busiest, alone = run.ranks[run.busiest], plan.candidate.alone
@@ -282,13 +284,13 @@ class _FoundPlans:
 
 
 def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Finalist]) -> Json:
-    """The best plan as files, with programs for what gains by them, and all that it sends.
+    """Returns the keys of the advised plan's files, its gaining programs and its collectives.
 
-    Frameworks take recipes only. A plan that was chosen operation by operation is a file in full.
+    Frameworks accept only recipes, so a plan chosen operation by operation is one file in full.
     """
     keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "not_said": []}
-    texts = [plan_text(planner.job.step, plan.plan) for plan in plans if plan.rows]
-    files: Files = {ROWS: texts[0]} if texts else {}
+    in_full = next((plan.plan for plan in plans if plan.rows), None)
+    files: Files = {ROWS: plan_text(planner.job.step, in_full)} if in_full else {}
     if best is not None:
         sent = planner.sending(best)
         keys["sent"] = sent
