@@ -47,13 +47,13 @@ _ROWS = (
         "plan",
         PlanQuestion,
         "How should this model be trained on this machine?",
-        "Say which model, how many samples a step has, and where it runs. All sizes of the axes, "
-        "ZeRO stages, schedules, microbatches and placements are searched; the fastest that fit "
-        "in memory are simulated.",
+        "Choose a model, the samples of a step and a machine. All sizes of the axes, ZeRO stages, "
+        "schedules, microbatches and placements are searched; the fastest plans that fit in "
+        "memory are simulated.",
         "Plan the step",
         ("system", "model"),
         ("model", "batch", "sequence", "dtype", "pin", "explain"),
-        ("k", "optimizer", "device", "sizes", "profile", "rows"),
+        ("k", "optimizer", "device", "sizes", "profile"),
         {"system": "dgx-h100", "model": "llama3-8b"},
         {"count": "2"},
         {"model": "llama3-8b", "batch": "64", "sequence": "8192"},
@@ -80,9 +80,9 @@ _ROWS = (
         "cost",
         "cost",
         CostQuestion,
-        "What does it cost that something is missing or slower?",
-        "The best on the whole machine beside the best on the one at hand, and what else could "
-        "be done.",
+        "What do missing or slow parts cost?",
+        "Compares the best programs on the healthy machine and on the damaged one, and lists the "
+        "alternatives.",
         "Compute the cost",
         ("system",),
         ("without", "slow", *_COLLECTIVE),
