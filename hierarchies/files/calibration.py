@@ -1,12 +1,11 @@
-"""The ``[calibration]`` part of a description, read from and written to TOML."""
+"""The ``[calibration]`` part of a machine: its schema, in files and in answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from hierarchies.calibration import (
     ANY,
@@ -20,13 +19,20 @@ from hierarchies.calibration import (
     UndeterminedLevels,
 )
 from hierarchies.errors import InputError
+from hierarchies.files.schema import (
+    MICROSECOND,
+    MachinePart,
+    NonEmptyText,
+    Number,
+    Positive,
+    PositiveNumber,
+    Share,
+    Whole,
+    optional_key,
+)
 from hierarchies.files.values import quote, scale_exactly, spell_pairs
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Wide = Annotated[float, Field(gt=0, le=1)]
 Loss = Annotated[float, Field(ge=0, lt=1)]
-MICROSECOND = 1e-6
 _NUMBERS = {
     "hop_us": ("hop_seconds", MICROSECOND),
     "gap_us": ("gap_seconds", MICROSECOND),
@@ -37,122 +43,243 @@ _NUMBERS = {
 }
 """The numbers of a level's links by key: the name in Python, and the unit in the file."""
 _ABSENT = {"peer_us": 0.0, "wide": 1.0, "loss": 0.0}
-"""Optional numbers of a fit, with their values for all levels if a file omits them."""
+"""Optional numbers of a fit, with their values for all levels if they are omitted."""
+_LOW = "Lower end of the range of 9 in 10 ratios of measured to fitted."
+_HIGH = "Upper end of that range."
 
 
-class _CalibrationPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _CalibrationPart(MachinePart):
+    @classmethod
+    def of_row(cls, row: Any, **others: Any) -> Self:
+        """Return the part of values with the same names; empty values are omitted."""
+        values = {"from_bytes": vars(row).get("smallest_bytes")} | vars(row) | others
+        return cls(**{key: values[key] for key in cls.model_fields if values.get(key, ANY) != ANY})
 
 
-class _WayTable(_CalibrationPart):
-    collective: str = ANY
-    algorithm: str = ANY
-    protocol: str = ANY
+class _FitScopePart(_CalibrationPart):
+    """What a fitted number is of; a key that is left out stands for all of them."""
+
+    collective: NonEmptyText = optional_key("The only collective it holds for.", ANY)
+    algorithm: NonEmptyText = optional_key("The only algorithm it holds for.", ANY)
+    protocol: NonEmptyText = optional_key("The only protocol it holds for.", ANY)
 
 
-class FitTable(_WayTable):
-    """One ``[[calibration.fit]]``: the numbers of a fit, by level."""
+class FitPart(_FitScopePart):
+    """Fitted numbers of one way, by level."""
 
-    launch_us: Duration
-    hop_us: dict[str, Duration]
-    gap_us: dict[str, Duration]
-    share: dict[str, Positive]
-    peer_us: dict[str, Duration] = {}
-    wide: dict[str, Wide] = {}
-    loss: dict[str, Loss] = {}
-    rows: int = Field(default=0, ge=0)
+    usual: ClassVar = {"rows": 0}
 
+    launch_us: Number = Field(description="Cost of a call, whatever its size.")
+    hop_us: dict[str, Number] = Field(description="Latency of every message.")
+    gap_us: dict[str, Number] = Field(description="Minimal gap between two messages.")
+    share: dict[str, PositiveNumber] = Field(
+        description="Share of the described bandwidth that is reached."
+    )
+    peer_us: dict[str, Number] = optional_key(
+        "Cost of each member that a device exchanges with at once.", {}
+    )
+    wide: dict[str, Share] = optional_key("Factor on that share for more than two children.", {})
+    loss: dict[str, Loss] = optional_key("Loss of that share per doubling of children.", {})
+    rows: Whole = Field(description="Number of measured rows attributed to this algorithm.")
 
-class ResidualTable(_WayTable):
-    """One ``[[calibration.residual]]``: measured over fitted seconds in a class of sizes."""
+    @classmethod
+    def of(cls, fit: Fit, levels: Sequence[str]) -> Self:
+        named = list(zip(levels, fit.levels, strict=True))
+        by_level = {
+            key: {name: scale_exactly(getattr(level, field), unit) for name, level in named}
+            for key, (field, unit) in _NUMBERS.items()
+        }
+        given = {
+            key: numbers
+            for key, numbers in by_level.items()
+            if key not in _ABSENT or {*numbers.values()} != {_ABSENT[key]}
+        }
+        return cls.of_row(fit, launch_us=scale_exactly(fit.launch_seconds, MICROSECOND), **given)
 
-    from_bytes: int = Field(ge=0)
-    rows: int = Field(ge=1)
-    low: Positive
-    median: Positive
-    high: Positive
-
-
-class MeasuredRangeTable(_CalibrationPart):
-    """One ``[[calibration.measured]]``; a way is written "algorithm protocol"."""
-
-    collective: str
-    members: dict[str, Annotated[int, Field(ge=1)]]
-    ways: list[Annotated[str, Field(pattern=r"^\S+ \S+$")]]
-    from_bytes: int = Field(ge=1)
-    to_bytes: int = Field(ge=1)
-    forced: bool
-
-
-class StrayTable(_CalibrationPart):
-    """One ``[[calibration.stray]]``: measured over fitted seconds of tables that were left out."""
-
-    collective: str = ANY
-    from_bytes: int = Field(ge=0)
-    tables: int = Field(ge=0)
-    low: Positive
-    high: Positive
-
-
-class UndeterminedTable(_CalibrationPart):
-    """One ``[[calibration.untold]]``: levels, one of which is slow, and the one assumed to be."""
-
-    levels: list[str] = Field(min_length=2)
-    taken: str
-
-
-class CalibrationTable(_CalibrationPart):
-    """The whole ``[calibration]`` part."""
-
-    runtime: str = FASTEST
-    families: int = Field(default=0, ge=0)
-    sources: list[str] = []
-    undetermined: list[str] = []
-    dropped: list[str] = []
-    fit: list[FitTable] = Field(min_length=1)
-    residual: list[ResidualTable] = []
-    measured: list[MeasuredRangeTable] = []
-    stray: list[StrayTable] = []
-    machines: list[ResidualTable] = []
-    untold: list[UndeterminedTable] = []
+    def fit(self, levels: Sequence[str]) -> Fit:
+        """Return the fit. Raises InputError for missing or unknown levels."""
+        by_key: dict[str, dict[str, float]] = {key: getattr(self, key) for key in _NUMBERS}
+        for key, given in by_key.items():
+            if given or key not in _ABSENT:
+                _check_levels(f"fit, {key}", given, levels)
+        crossings = tuple(
+            Crossing(
+                **{
+                    field: by_key[key].get(name, _ABSENT.get(key, 0.0)) * unit
+                    for key, (field, unit) in _NUMBERS.items()
+                }
+            )
+            for name in levels
+        )
+        launch = self.launch_us * MICROSECOND
+        return Fit(self.protocol, crossings, launch, self.algorithm, self.collective, self.rows)
 
 
-def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibration:
-    """Return the calibration of a table. Raises InputError for missing or unknown levels."""
-    return Calibration(
-        tuple(_fit(row, levels) for row in table.fit),
-        tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.residual),
-        tuple(table.sources),
-        tuple(table.undetermined),
-        tuple(table.dropped),
-        table.runtime,
-        tuple(_measured_range(row, levels) for row in table.measured),
-        tuple(TableResidual(row.from_bytes, **_same_fields(row)) for row in table.stray),
-        table.families,
-        tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.machines),
-        tuple(_undetermined_levels(row, levels) for row in table.untold),
+class ResidualPart(_FitScopePart):
+    """How far measured times lay from fitted ones, in one class of sizes."""
+
+    from_bytes: Whole = Field(description="Size at which the class begins.")
+    rows: Positive = Field(description="Number of its rows.")
+    low: PositiveNumber = Field(description=_LOW)
+    median: PositiveNumber = Field(description="Median ratio.")
+    high: PositiveNumber = Field(description=_HIGH)
+
+
+class MeasuredTablePart(_CalibrationPart):
+    """What measured rows were of."""
+
+    collective: str = Field(description="Of this collective.")
+    members: dict[str, Positive] = Field(
+        description="By level: number of children in which a group has ranks."
+    )
+    ways: list[Annotated[str, Field(pattern=r"^\S+ \S+$")]] = Field(
+        description="Algorithm and protocol, with a space between."
+    )
+    from_bytes: Positive = Field(description="The smallest size.")
+    to_bytes: Positive = Field(description="The largest size.")
+    forced: bool = Field(
+        description="Whether the algorithm is known to have run, or else was assigned."
     )
 
+    @classmethod
+    def of(cls, row: MeasuredRange, levels: Sequence[str]) -> Self:
+        return cls.of_row(
+            row,
+            members=dict(zip(levels, row.members, strict=True)),
+            ways=[" ".join(way) for way in row.ways],
+            to_bytes=row.largest_bytes,
+        )
 
-def _undetermined_levels(table: UndeterminedTable, levels: Sequence[str]) -> UndeterminedLevels:
-    for name in table.levels:
-        if name not in levels:
-            hint = f"levels of the system: {', '.join(levels)}"
-            raise InputError(f"no level {name!r}", where="calibration, untold", hint=hint)
-    return UndeterminedLevels(tuple(table.levels), table.taken)
+    def measured(self, levels: Sequence[str]) -> MeasuredRange:
+        """Return the range. Raises InputError for missing or unknown levels."""
+        _check_levels("measured, members", self.members, levels)
+        members = tuple(self.members[name] for name in levels)
+        ways = ((algorithm, protocol) for algorithm, protocol in map(str.split, self.ways))
+        sizes = self.from_bytes, self.to_bytes
+        return MeasuredRange(self.collective, members, tuple(ways), *sizes, self.forced)
 
 
-def _same_fields(table: ResidualTable | StrayTable) -> dict[str, Any]:
+class StrayPart(_CalibrationPart):
+    """How far tables lay from fits without them, in one class of sizes."""
+
+    collective: NonEmptyText = optional_key("The only collective it holds for.", ANY)
+    from_bytes: Whole = Field(description="Size at which the class begins.")
+    tables: Whole = Field(description="Number of tables left out in turn.")
+    low: PositiveNumber = Field(description=_LOW)
+    high: PositiveNumber = Field(description=_HIGH)
+
+
+class AmbiguityPart(_CalibrationPart):
+    """Levels of which one is slower than expected, and no row tells which."""
+
+    levels: Annotated[list[str], Field(min_length=2)] = Field(
+        description="Levels of which one is slow."
+    )
+    taken: str = Field(description="The one that is taken to be.")
+
+    def undetermined(self, levels: Sequence[str]) -> UndeterminedLevels:
+        """Return the levels. Raises InputError for unknown levels."""
+        for name in self.levels:
+            if name not in levels:
+                hint = f"levels of the system: {', '.join(levels)}"
+                raise InputError(f"no level {name!r}", where="calibration, untold", hint=hint)
+        return UndeterminedLevels(tuple(self.levels), self.taken)
+
+
+class CalibrationPart(_CalibrationPart):
+    """What was measured on a machine: the ``[calibration]`` of its description."""
+
+    usual: ClassVar = {
+        "runtime": FASTEST,
+        "families": 0,
+        "sources": [],
+        "undetermined": [],
+        "dropped": [],
+    }
+
+    runtime: Literal["fastest", "model"] = Field(description="Observed choices of the runtime.")
+    families: Whole = Field(
+        description="Number of other machines it is taken from, if none is this one."
+    )
+    sources: list[str] = Field(description="Measurements used.")
+    undetermined: list[str] = Field(description="Numbers that they do not determine.")
+    dropped: list[str] = Field(description="Rows that the fit did not follow.")
+    fit: list[FitPart] = Field(min_length=1, description="The fitted numbers.")
+    residual: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
+        "Residuals of the fit.", []
+    )
+    measured: Annotated[list[MeasuredTablePart], Field(min_length=1)] = optional_key("Of what.", [])
+    stray: Annotated[list[StrayPart], Field(min_length=1)] = optional_key(
+        "Residuals where tables were left out.", []
+    )
+    machines: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
+        "Spread of machines with such links.", []
+    )
+    untold: Annotated[list[AmbiguityPart], Field(min_length=1)] = optional_key(
+        "Levels that cannot be distinguished.", []
+    )
+
+    @classmethod
+    def of(cls, known: Calibration, levels: Sequence[str]) -> Self:
+        """Return the part of a calibration of these levels."""
+        tables: dict[str, Any] = {
+            "residual": list(map(ResidualPart.of_row, known.residuals)),
+            "measured": [MeasuredTablePart.of(row, levels) for row in known.measured],
+            "stray": list(map(StrayPart.of_row, known.strays)),
+            "machines": list(map(ResidualPart.of_row, known.machines)),
+            "untold": [
+                AmbiguityPart(levels=list(row.levels), taken=row.taken)
+                for row in known.undetermined_levels
+            ],
+        }
+        keys: dict[str, Any] = {
+            "runtime": known.runtime,
+            "families": known.families,
+            "sources": list(known.sources),
+            "undetermined": list(known.undetermined),
+            "dropped": list(known.dropped),
+            "fit": [FitPart.of(fit, levels) for fit in known.fits],
+        }
+        return cls(**keys, **{key: rows for key, rows in tables.items() if rows})
+
+    def calibration(self, levels: Sequence[str]) -> Calibration:
+        """Return the calibration. Raises InputError for missing or unknown levels."""
+        return Calibration(
+            tuple(row.fit(levels) for row in self.fit),
+            tuple(map(_residual, self.residual)),
+            tuple(self.sources),
+            tuple(self.undetermined),
+            tuple(self.dropped),
+            self.runtime,
+            tuple(row.measured(levels) for row in self.measured),
+            tuple(TableResidual(row.from_bytes, **_ratios(row)) for row in self.stray),
+            self.families,
+            tuple(map(_residual, self.machines)),
+            tuple(row.undetermined(levels) for row in self.untold),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of TOML, which read back as exactly the same numbers."""
+        yield "[calibration]"
+        for key, value in self.model_dump(exclude_unset=True).items():
+            if isinstance(value, str) or value == []:
+                yield from spell_pairs({key: value})
+            elif isinstance(value, int):
+                yield from spell_pairs({key: value or None})
+            elif isinstance(value[0], str):
+                yield from (f"{key} = [", *(f"  {quote(sentence)}," for sentence in value), "]")
+            else:
+                for row in value:
+                    yield from ("", f"[[calibration.{key}]]", *spell_pairs(row))
+
+
+def _ratios(part: ResidualPart | StrayPart) -> dict[str, Any]:
     """Return the fields with the same name in the file and in Python."""
-    return table.model_dump(exclude={"from_bytes"})
+    return part.model_dump(exclude={"from_bytes"})
 
 
-def _measured_range(table: MeasuredRangeTable, levels: Sequence[str]) -> MeasuredRange:
-    _check_levels("measured, members", table.members, levels)
-    members = tuple(table.members[name] for name in levels)
-    ways = ((algorithm, protocol) for algorithm, protocol in map(str.split, table.ways))
-    sizes = table.from_bytes, table.to_bytes
-    return MeasuredRange(table.collective, members, tuple(ways), *sizes, table.forced)
+def _residual(part: ResidualPart) -> Residual:
+    return Residual(part.from_bytes, **_ratios(part))
 
 
 def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str]) -> None:
@@ -162,92 +289,3 @@ def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str])
             where=f"calibration, {where}",
             hint=f"one number for each: {', '.join(levels)}",
         )
-
-
-def _fit(table: FitTable, levels: Sequence[str]) -> Fit:
-    by_key: dict[str, dict[str, float]] = {key: getattr(table, key) for key in _NUMBERS}
-    for key, given in by_key.items():
-        if given or key not in _ABSENT:
-            _check_levels(f"fit, {key}", given, levels)
-    crossings = tuple(
-        Crossing(
-            **{
-                field: by_key[key].get(name, _ABSENT.get(key, 0.0)) * unit
-                for key, (field, unit) in _NUMBERS.items()
-            }
-        )
-        for name in levels
-    )
-    launch = table.launch_us * MICROSECOND
-    return Fit(table.protocol, crossings, launch, table.algorithm, table.collective, table.rows)
-
-
-def calibration_to_toml(calibration: Calibration, levels: Sequence[str]) -> str:
-    """Return the calibration as TOML text, which reads back as exactly the same numbers."""
-    return "\n".join(_lines(table_of(calibration, levels))) + "\n"
-
-
-def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
-    """Return the calibration as plain data, as TOML gives it to ``CalibrationTable``."""
-    tables = {
-        "fit": [_fit_table(fit, levels) for fit in calibration.fits],
-        "residual": [_residual_table(row) for row in calibration.residuals],
-        "measured": [
-            {
-                "collective": row.collective,
-                "members": dict(zip(levels, row.members, strict=True)),
-                "ways": [" ".join(way) for way in row.ways],
-                "from_bytes": row.smallest_bytes,
-                "to_bytes": row.largest_bytes,
-                "forced": row.forced,
-            }
-            for row in calibration.measured
-        ],
-        "stray": [_residual_table(row) for row in calibration.strays],
-        "machines": [_residual_table(row) for row in calibration.machines],
-        "untold": [
-            {"levels": list(row.levels), "taken": row.taken}
-            for row in calibration.undetermined_levels
-        ],
-    }
-    sentences = {
-        key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")
-    }
-    present = {key: rows for key, rows in tables.items() if rows}
-    optional = {"families": calibration.families} if calibration.families else {}
-    return {"runtime": calibration.runtime, **optional, **sentences, **present}
-
-
-def _fit_table(fit: Fit, levels: Sequence[str]) -> dict[str, Any]:
-    named = list(zip(levels, fit.levels, strict=True))
-    by_level = {
-        key: {name: scale_exactly(getattr(level, field), unit) for name, level in named}
-        for key, (field, unit) in _NUMBERS.items()
-    }
-    given = {
-        key: numbers
-        for key, numbers in by_level.items()
-        if key not in _ABSENT or {*numbers.values()} != {_ABSENT[key]}
-    }
-    launch = {"launch_us": scale_exactly(fit.launch_seconds, MICROSECOND)}
-    names = zip(("collective", "algorithm", "protocol"), fit.key, strict=True)
-    return {name: value for name, value in names if value} | launch | given | {"rows": fit.rows}
-
-
-def _residual_table(row: Residual | TableResidual) -> dict[str, Any]:
-    values = {"from_bytes": row.smallest_bytes, **asdict(row)}
-    keys = ("collective", "algorithm", "protocol", "from_bytes", "rows", "tables")
-    given = {key: values[key] for key in (*keys, "low", "median", "high") if key in values}
-    return {key: value for key, value in given.items() if value != ANY}
-
-
-def _lines(table: Mapping[str, Any]) -> Iterator[str]:
-    yield "[calibration]"
-    for key, value in table.items():
-        if isinstance(value, (str, int)) or not value:
-            yield from spell_pairs({key: value})
-        elif isinstance(value[0], str):
-            yield from (f"{key} = [", *(f"  {quote(sentence)}," for sentence in value), "]")
-        else:
-            for row in value:
-                yield from ("", f"[[calibration.{key}]]", *spell_pairs(row))

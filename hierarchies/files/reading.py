@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from hierarchies.errors import InputError, error_context, suggest_nearest
-from hierarchies.faults import Fault, find_first_refused, parse_fault
-from hierarchies.files.calibration import CalibrationTable, calibration_of
+from hierarchies.faults import Fault, find_first_refused
+from hierarchies.files.machine import Machine
+from hierarchies.files.schema import (
+    FILE,
+    NO_NUMBERS,
+    DevicePart,
+    LevelInFull,
+    MachineException,
+)
 from hierarchies.files.values import check_sources
-from hierarchies.hierarchy import MOST_LEVELS, Hierarchy, Level
+from hierarchies.hierarchy import MOST_LEVELS
 from hierarchies.parts import reshape_system
 from hierarchies.system import Domain, Link, System
 
@@ -22,99 +29,33 @@ BLANK = "?"
 MOST_CHARACTERS = 2**20
 MOST_EXCEPTIONS = 4096
 MOST_DOTS = 100
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Latency = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Source = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_NO_NUMBERS = ("name", "domain", "medium", "through", "source", "unconfirmed")
-"""Keys of a level whose values need no source."""
+_MISSING = {
+    "count": "say how many children each unit above has: count = 8",
+    "through": "through = [] if its ports hang on the devices beside the inner links, "
+    "else the inner levels its traffic crosses too",
+}
+"""Hints for missing keys."""
 _EXCEPTION = re.compile(r"[ \t]*\[\[[ \t]*(exception|'exception'|\"exception\")[ \t]*\]\]")
 _GIGABITS = re.compile(r"Gb|[Gg]bps|[Gg]bit")
 
 
-class _StrictTable(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _DeviceTable(_StrictTable):
+class _DeviceTable(DevicePart):
     name: str
-    memory_GB_per_s: Positive  # noqa: N815 - the unit in its usual spelling
     source: Source
-    unconfirmed: list[str] = []
 
 
-class _LevelTable(_StrictTable):
-    name: str
-    count: int | None = Field(default=None, ge=1)
-    domain: str
-    medium: str = ""
-    bandwidth_GB_per_s: Positive  # noqa: N815
-    latency_us: Latency
-    ll_latency_us: Latency | None = None
-    ll128_latency_us: Latency | None = None
-    ports: int = Field(default=1, ge=1)
-    reduces: bool = False
-    wraps: bool | Annotated[int, Field(ge=1)] = True
-    through: list[str] | None = None
-    source: Source | dict[str, Source]
-    unconfirmed: list[str] = []
-
-    def sources(self) -> dict[str, str]:
-        """Return the source of each number given here, and of ``reduces``.
-
-        Raises InputError if one is missing.
-        """
-        fields = type(self).model_fields
-        stated = [name for name in fields if name in self.model_fields_set]
-        given = [name for name in stated if name not in _NO_NUMBERS]
-        sources = self.source
-        if isinstance(sources, str):
-            sources = dict.fromkeys(given, sources)
-        check_sources(sources, self.unconfirmed, given)
-        return sources
-
-    @property
-    def joined_at(self) -> int | None:
-        """The number whose multiples are the counts at which the ends are joined, if stated.
-
-        The ends are joined only if the counts of all levels that state a number are multiples.
-        """
-        return None if isinstance(self.wraps, bool) else self.wraps
+class _LevelTable(LevelInFull):
+    sources: dict[str, Source] = Field(alias="source")
 
 
-class _ExceptionTable(_StrictTable):
-    """A missing or slower unit, port or cable."""
-
-    unit: Source
-    missing: bool = False
-    bandwidth_share: float | None = None
-    source: Source | None = None
-
-    def fault(self, hierarchy: Hierarchy) -> Fault:
-        share = self.bandwidth_share
-        if self.missing is (share is not None):
-            problem = "both missing and slower" if self.missing else "as it should be"
-            raise InputError(
-                f"{self.unit} is {problem}",
-                hint="either missing = true or bandwidth_share = ...",
-            )
-        if share is not None and not 0 < share <= 1:
-            raise InputError(
-                f"bandwidth_share = {share}", hint="above 0 and at most 1; else missing = true"
-            )
-        if share is not None and self.source is None:
-            raise InputError("no 'source'", hint="say where the number is from")
-        return parse_fault(self.unit, hierarchy, share or 0.0, self.source or "")
-
-
-class _Description(_StrictTable):
-    name: str = Field(min_length=1)
-    title: str = ""
+class _Description(Machine):
     default_count: int = Field(default=1, ge=1)
-    launches: bool = True
     device: _DeviceTable
-    level: list[_LevelTable] = Field(min_length=1, max_length=MOST_LEVELS)
-    exception: list[_ExceptionTable] = Field(default=[], max_length=MOST_EXCEPTIONS)
-    calibration: CalibrationTable | None = None
+    levels: Sequence[_LevelTable] = Field(alias="level", min_length=1, max_length=MOST_LEVELS)
+    exceptions: list[MachineException] = Field(
+        default=[], alias="exception", max_length=MOST_EXCEPTIONS
+    )
 
 
 def read(text: str, *, where: str = "description", shape: Sequence[int] = ()) -> System:
@@ -135,7 +76,8 @@ def read(text: str, *, where: str = "description", shape: Sequence[int] = ()) ->
         raise InputError(f"not a TOML file: {error}", where=where) from None
     try:
         _check_blanks(raw)
-        return _system(_Description.model_validate(raw), shape, _exception_lines(text))
+        description = _Description.model_validate(_complete(raw), context=FILE)
+        return _system(description, raw["level"], shape, _exception_lines(text))
     except ValidationError as error:
         raise _first_error(error, raw, where, _exception_lines(text)) from None
     except InputError as error:
@@ -188,47 +130,73 @@ def _exception_place(lines: list[int], number: int) -> str:
     return f"{line}exception {number + 1}"
 
 
-def _system(description: _Description, shape: Sequence[int], lines: list[int]) -> System:
-    levels, links = [], []
-    for position, level in enumerate(description.level):
-        innermost = position == len(description.level) - 1
+def _complete(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables with what only some levels may omit, and a source of each number."""
+    tables = raw.get("level")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return raw
+    levels = [dict(table) for table in tables]
+    for level in levels:
+        if isinstance(level.get("source"), str):
+            level["source"] = dict.fromkeys(_stated_numbers(level), level["source"])
+        if _joined_at(level):
+            level["wraps"] = True
+    for level in levels[:1]:
+        usual = raw.get("default_count")
+        level.setdefault("count", usual if type(usual) is int and usual > 0 else 1)
+    for level in levels[-1:]:
+        level.setdefault("through", [])
+    return raw | {"level": levels}
+
+
+def _stated_numbers(level: Mapping[str, Any]) -> list[str]:
+    """Return the numbers that a level's table gives, and ``reduces``: each needs a source."""
+    return [key for key in _LevelTable.model_fields if key in level and key not in NO_NUMBERS]
+
+
+def _joined_at(level: Mapping[str, Any]) -> int:
+    """Return the number whose multiples are the counts at which the ends are joined, 0 if none.
+
+    The ends are joined only if the counts of all levels that state a number are multiples.
+    """
+    wraps = level.get("wraps")
+    return max(0, wraps) if type(wraps) is int else 0
+
+
+def _system(
+    description: _Description,
+    tables: Sequence[Mapping[str, Any]],
+    shape: Sequence[int],
+    lines: list[int],
+) -> System:
+    for level, table in zip(description.levels, tables, strict=True):
         with error_context(f"level {level.name!r}"):
-            levels.append(Level(level.name, _cardinality(description, position, shape)))
-            links.append(_link(level, innermost))
+            check_sources(level.sources, level.unconfirmed, _stated_numbers(table))
     with error_context("device"):
         memory = {"memory_GB_per_s": description.device.source}
         check_sources(memory, description.device.unconfirmed, list(memory))
-    hierarchy, table = Hierarchy(tuple(levels)), description.calibration
-    system = System(
-        description.name,
-        description.title,
-        hierarchy,
-        tuple(links),
-        description.device.memory_GB_per_s * 1e9,
-        description.device.source,
-        tuple(description.device.unconfirmed),
-        calibration_of(table, hierarchy.names) if table else None,
-        launches=description.launches,
-        device=description.device.name,
-    )
+    if len(shape) == 1:
+        description.levels[0].count = shape[0]
+    system = replace(description.healthy_system(), device=description.device.name)
     if len(shape) > 1:
         system = reshape_system(system, shape)
-    system = replace(system, links=_open_partial_torus(system, description))
-    return _add_exceptions(system, description.exception, lines)
+    system = replace(system, links=_open_partial_torus(system, tables))
+    return _add_exceptions(system, description.exceptions, lines)
 
 
-def _open_partial_torus(system: System, description: _Description) -> tuple[Link, ...]:
+def _open_partial_torus(system: System, tables: Sequence[Mapping[str, Any]]) -> tuple[Link, ...]:
     """Return the links; those of a torus are open unless its counts allow its ends to be joined."""
-    pairs = list(zip(description.level, system.hierarchy.cardinalities, strict=True))
-    joined = all(count % rule == 0 for level, count in pairs if (rule := level.joined_at))
+    rules = [_joined_at(table) for table in tables]
+    pairs = zip(rules, system.hierarchy.cardinalities, strict=True)
+    joined = all(count % rule == 0 for rule, count in pairs if rule)
     return tuple(
-        link if level.joined_at is None else replace(link, wraps=joined)
-        for link, level in zip(system.links, description.level, strict=True)
+        replace(link, wraps=joined) if rule else link
+        for link, rule in zip(system.links, rules, strict=True)
     )
 
 
 def _add_exceptions(
-    system: System, exceptions: Sequence[_ExceptionTable], lines: list[int]
+    system: System, exceptions: Sequence[MachineException], lines: list[int]
 ) -> System:
     """Return the system with all exceptions.
 
@@ -237,6 +205,8 @@ def _add_exceptions(
     faults: list[Fault] = []
     for number, exception in enumerate(exceptions):
         with error_context(_exception_place(lines, number)):
+            if exception.bandwidth_share is not None and not exception.source.strip():
+                raise InputError("no 'source'", hint="say where the number is from")
             faults.append(exception.fault(system.hierarchy))
 
     def check(count: int) -> None:
@@ -249,51 +219,6 @@ def _add_exceptions(
         with error_context(_exception_place(lines, count - 1)):
             check(count)
     return system.with_faults(faults) if faults else system
-
-
-def _cardinality(description: _Description, position: int, shape: Sequence[int]) -> int:
-    count = description.level[position].count
-    if position == 0:
-        only = shape[0] if len(shape) == 1 else None
-        return only or count or description.default_count
-    if count is None:
-        raise InputError("no count", hint="say how many children each unit above has: count = 8")
-    return count
-
-
-def _link(level: _LevelTable, innermost: bool) -> Link:
-    if level.through is None and not innermost:
-        raise InputError(
-            "no 'through'",
-            hint="through = [] if its ports hang on the devices beside the inner links, "
-            "else the inner levels its traffic crosses too",
-        )
-    try:
-        domain = Domain(level.domain)
-    except ValueError:
-        known = [known.value for known in Domain]
-        raise InputError(
-            f"no domain {level.domain!r}", hint=suggest_nearest(level.domain, known)
-        ) from None
-    sources = level.sources()
-    return Link(
-        domain,
-        level.bandwidth_GB_per_s * 1e9,
-        level.latency_us * 1e-6,
-        level.ports,
-        tuple(level.through or ()),
-        sources,
-        tuple(level.unconfirmed),
-        level.reduces,
-        _seconds(level.ll_latency_us),
-        _seconds(level.ll128_latency_us),
-        level.medium,
-        level.wraps is not False,
-    )
-
-
-def _seconds(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds * 1e-6
 
 
 def _first_error(
@@ -314,7 +239,8 @@ def _first_error(
     elif part == "calibration" and inner:
         place, key = ", ".join([where, "calibration", *map(str, inner[:-1])]), inner[-1]
     if first["type"] == "extra_forbidden":
-        known = list(_model_at(first["loc"]).model_fields)
+        fields = _model_at(first["loc"]).model_fields
+        known = [field.alias or name for name, field in fields.items()]
         with_unit = [name for name in known if name.startswith(f"{key}_")]
         hint = (
             f"a unit is missing: {with_unit[0]}" if with_unit else suggest_nearest(str(key), known)
@@ -323,7 +249,12 @@ def _first_error(
             hint = "GB are 10^9 bytes: divide gigabits by 8 and write bandwidth_GB_per_s"
         return InputError(f"unknown key {key!r}", where=place, hint=hint)
     if first["type"] == "missing":
-        return InputError(f"no {key!r}", where=place, hint=f"add {key} = ...")
+        return InputError(
+            f"no {key!r}", where=place, hint=_MISSING.get(str(key), f"add {key} = ...")
+        )
+    if first["type"] == "enum":
+        hint = suggest_nearest(str(first["input"]), [domain.value for domain in Domain])
+        return InputError(f"no {key} {first['input']!r}", where=place, hint=hint)
     return InputError(f"{key} = {_shorten(first['input'])}", where=place, hint=first["msg"].lower())
 
 
@@ -332,7 +263,9 @@ def _model_at(place: Sequence[int | str]) -> type[BaseModel]:
     model: type[BaseModel] = _Description
     for key in place[:-1]:
         if isinstance(key, str):
-            annotation = model.model_fields[key].annotation
+            fields = model.model_fields
+            by_key = {field.alias or name: field for name, field in fields.items()}
+            annotation = by_key[key].annotation
             [model] = [
                 part
                 for part in (annotation, *get_args(annotation))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from hierarchies.files.calibration import MICROSECOND, calibration_to_toml
-from hierarchies.files.values import scale_exactly, spell_pairs
-from hierarchies.system import Link, System
+from hierarchies.files.calibration import CalibrationPart
+from hierarchies.files.schema import (
+    NO_NUMBERS,
+    DevicePart,
+    LevelInFull,
+    MachineException,
+    MachinePart,
+)
+from hierarchies.files.values import spell_pairs
+from hierarchies.system import System
 
-_GIGA, _NOT_STATED = 1e9, "not stated"
+_NOT_STATED = "not stated"
 
 
 def describe_system(system: System, device: str = "") -> str:
@@ -18,65 +26,39 @@ def describe_system(system: System, device: str = "") -> str:
     system built in Python has none. Optional keys without a value are omitted, so a description
     that was read is written unchanged. ``device`` names its devices if the system does not.
     """
-    return "\n".join(_lines(system, device)) + "\n" + _calibration(system)
+    return "\n".join(_lines(system, device)) + "\n"
 
 
 def _lines(system: System, device: str) -> Iterator[str]:
-    first, *inner = system.hierarchy.levels
-    counted = _is_stated(system.links[0], "count")
-    usual = None if counted else first.cardinality
+    first, *inner = LevelInFull.of_all(system)
+    counted = "count" in (*first.sources, *first.unconfirmed)
+    usual = None if counted else first.count
     named = {"name": system.name, "title": system.title or None, "default_count": usual}
     yield from spell_pairs(named | {"launches": None if system.launches else False})
-    about = {
-        "name": system.device or device or "device",
-        "memory_GB_per_s": scale_exactly(system.memory_bytes_per_second, _GIGA),
-        "source": system.memory_source or _NOT_STATED,
-        "unconfirmed": system.unconfirmed or None,
-    }
-    yield from ("", "[device]", *spell_pairs(about))
-    counts = (first.cardinality if counted else None, *(level.cardinality for level in inner))
-    for name, count, link in zip(system.hierarchy.names, counts, system.links, strict=True):
-        yield from ("", "[[level]]", *spell_pairs({"name": name, "count": count}))
-        yield from _link(link, count is not None)
-    for fault in system.faults:
-        entries = {
-            "unit": fault.name(system.hierarchy),
-            "missing": fault.missing or None,
-            "bandwidth_share": None if fault.missing else fault.share,
-            "source": fault.source or _NOT_STATED,
-        }
-        yield from ("", "[[exception]]", *spell_pairs(entries))
+    yield from ("", "[device]", *spell_pairs({"name": system.device or device or "device"}))
+    yield from spell_pairs(_unusual(DevicePart.of(system)))
+    yield from _level(first, set() if counted else {"count"})
+    for level in inner:
+        yield from _level(level, set())
+    for exception in MachineException.all_of(system):
+        yield from ("", "[[exception]]", *spell_pairs(_unusual(exception)))
+    if system.calibration is not None:
+        yield from ("", *CalibrationPart.of(system.calibration, system.hierarchy.names).lines())
 
 
-def _is_stated(link: Link, key: str) -> bool:
-    return bool(link.source(key)) or key in link.unconfirmed
+def _unusual(part: MachinePart, stated: Collection[str] = ()) -> dict[str, Any]:
+    """Return the keys of a part that its file cannot omit, with a source."""
+    keys = part.model_dump(mode="json")
+    if "source" in keys:
+        keys["source"] = keys["source"] or _NOT_STATED
+    usual = part.usual
+    return {k: v for k, v in keys.items() if k in stated or k not in usual or v != usual[k]}
 
 
-def _link(link: Link, counted: bool) -> Iterator[str]:
-    latencies = {
-        "latency_us": link.latency_seconds,
-        "ll_latency_us": link.ll_latency_seconds,
-        "ll128_latency_us": link.ll128_latency_seconds,
-    }
-    numbers = {
-        "bandwidth_GB_per_s": scale_exactly(link.bandwidth_bytes_per_second, _GIGA),
-        **{
-            k: scale_exactly(seconds, MICROSECOND)
-            for k, seconds in latencies.items()
-            if seconds is not None
-        },
-        **({"ports": link.ports} if link.ports > 1 or _is_stated(link, "ports") else {}),
-        **({"reduces": True} if link.reduces else {}),
-        **({} if link.wraps and not _is_stated(link, "wraps") else {"wraps": link.wraps}),
-    }
-    kind = {"domain": link.domain.value, "medium": link.medium or None}
-    yield from spell_pairs({**kind, **numbers, "through": link.through})
-    yield from spell_pairs({"unconfirmed": link.unconfirmed or None})
-    sources = {key: link.source(key, _NOT_STATED) for key in (*["count"] * counted, *numbers)}
+def _level(level: LevelInFull, omitted: set[str]) -> Iterator[str]:
+    keys = _unusual(level, (*level.sources, *level.unconfirmed))
+    keys = {key: value for key, value in keys.items() if key not in {"sources", *omitted}}
+    yield from ("", "[[level]]", *spell_pairs(keys))
+    numbers = [key for key, value in keys.items() if key not in NO_NUMBERS and value is not None]
+    sources = {key: level.sources.get(key, _NOT_STATED) for key in numbers}
     yield from ("", "[level.source]", *spell_pairs(sources))
-
-
-def _calibration(system: System) -> str:
-    if system.calibration is None:
-        return ""
-    return "\n" + calibration_to_toml(system.calibration, system.hierarchy.names)

@@ -21,9 +21,9 @@ from hierarchies.importers import (
 )
 from hierarchies.importers.draft import Value
 from hierarchies.importers.models import MODELS
-from synth.ask.answers.machine_parts import DomainName
 from synth.ask.answers.parts import (
     AnswerPart,
+    DomainName,
     Number,
     OneFile,
     Positive,

@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag
 
 from grammar import Goal, list_instructions
 from hierarchies import (
+    MachineException,
     Placement,
     System,
     catalogue,
@@ -20,14 +21,10 @@ from hierarchies import (
     placements,
 )
 from hierarchies.graphs import Join, MachineGraph, NodeKind, graph_of
-from synth.ask.answers.machine_parts import (
-    DomainName,
-    MachineException,
-    MachineInBrief,
-    MachineInFull,
-)
+from synth.ask.answers.machine_parts import MachineInBrief, MachineInFull
 from synth.ask.answers.parts import (
     AnswerPart,
+    DomainName,
     GoalName,
     Matrix,
     Number,

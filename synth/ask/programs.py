@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from grammar import Goal, Program, canonicalize, instructions, parse
-from hierarchies import Digit, InputError, Reduction, System, Tree
-from synth.ask.answers.machine_parts import LevelInBrief, MachineException, PricesName
+from hierarchies import Digit, InputError, MachineException, Reduction, System, Tree
+from synth.ask.answers.machine_parts import LevelInBrief, PricesName
 from synth.ask.answers.parts import (
     DEFAULTS,
     SCHEMA_VERSION,

@@ -9,24 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from grammar import Collective, Goal
 from grammar.tensors.sharding import ReductionKind
-from hierarchies import (
-    Axis,
-    CalibrationTable,
-    Hierarchy,
-    InputError,
-    Level,
-    Placement,
-    Reduction,
-    System,
-    calibration_of,
-    error_context,
-)
+from hierarchies import Axis, InputError, Machine, Placement, Reduction, System, error_context
+from hierarchies.files.schema import EARLIER
 from hierarchies.units import format_bytes
-from synth.ask.answers.machine_parts import DevicePart, LevelInFull, MachineException
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
 from synth.collective.degraded.handing import PricedGroupProgram
@@ -35,49 +24,6 @@ from synth.collective.verify.concrete import GroupStep
 Matrix = list[list[int]]
 Segments = Annotated[int, Field(ge=1, le=4096)]
 Payload = Annotated[int, Field(ge=1)]
-
-
-_LENIENT = ConfigDict(extra="ignore", strict=False)
-"""Files of other versions may have more keys."""
-
-
-class _EarlierLevel(LevelInFull):
-    model_config = _LENIENT
-
-
-class _EarlierException(MachineException):
-    model_config = _LENIENT
-
-
-class _EarlierDevice(DevicePart):
-    model_config = _LENIENT
-
-
-class _JsonMachine(BaseModel):
-    name: str
-    title: str
-    levels: list[_EarlierLevel]
-    exceptions: list[_EarlierException]
-    device: _EarlierDevice
-    launches: bool
-    calibration: CalibrationTable | None
-
-    def system(self) -> System:
-        """The machine that is described. Raises InputError for one that cannot be."""
-        hierarchy = Hierarchy(tuple(Level(level.name, level.count) for level in self.levels))
-        healthy = System(
-            self.name,
-            self.title,
-            hierarchy,
-            tuple(level.link() for level in self.levels),
-            self.device.memory_GB_per_s * 1e9,
-            self.device.source,
-            tuple(self.device.unconfirmed),
-            calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
-            launches=self.launches,
-        )
-        faults = [exception.fault(hierarchy) for exception in self.exceptions]
-        return healthy.with_faults(faults) if faults else healthy
 
 
 class _JsonStripe(BaseModel):
@@ -98,7 +44,7 @@ class _JsonAnswer(BaseModel):
 class _JsonRanking(BaseModel):
     """What ``top`` printed: the request, and its answers."""
 
-    system: _JsonMachine
+    system: Machine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: Payload
@@ -121,7 +67,7 @@ class _JsonStretch(BaseModel):
 class _JsonSweep(BaseModel):
     """What ``top`` printed of a range of sizes: one answer for each size."""
 
-    system: _JsonMachine
+    system: Machine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: tuple[Payload, Payload]
@@ -157,7 +103,7 @@ class _JsonEntry(BaseModel):
 class _JsonPlan(BaseModel):
     """What ``plan`` printed: each entry is a request with one answer."""
 
-    system: _JsonMachine
+    system: Machine
     algorithm: Choice
     collapse: bool
     entries: list[_JsonEntry]
@@ -305,7 +251,7 @@ M = TypeVar("M", bound=BaseModel)
 
 def _read(model: type[M], given: Mapping[str, Any], hint: str) -> M:
     try:
-        return model.model_validate(given)
+        return model.model_validate(given, context=EARLIER)
     except ValidationError as error:
         found = error.errors()[0]
         where = ".".join(("from", *(str(part) for part in found["loc"])))

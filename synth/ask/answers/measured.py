@@ -9,7 +9,8 @@ from pydantic import Discriminator, Field, Tag
 
 import hierarchies
 from hierarchies import System
-from synth.ask.answers.machine_parts import AmbiguityPart, MachineInBrief, PricesName, TellingTest
+from hierarchies.files.calibration import AmbiguityPart
+from synth.ask.answers.machine_parts import MachineInBrief, PricesName, TellingTest
 from synth.ask.answers.parts import (
     AnswerPart,
     Number,
@@ -151,7 +152,7 @@ class CarriedLevel(AnswerPart):
         return cls.like(carried, GB_per_s=rate, tests=more)
 
 
-class AmbiguousLevels(AmbiguityPart):
+class AmbiguousLevels(AmbiguityPart, AnswerPart):
     """The same, and the tests that tell."""
 
     text: str = Field(min_length=1, description="In words.")

@@ -19,11 +19,17 @@ from pydantic import (
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis
+from hierarchies.files.schema import DomainName as DomainName
+from hierarchies.files.schema import NonEmptyText as NonEmptyText
+from hierarchies.files.schema import Number as Number
+from hierarchies.files.schema import Positive as Positive
+from hierarchies.files.schema import Share as Share
+from hierarchies.files.schema import Whole as Whole
+from hierarchies.files.schema import optional_key as optional_key
 from synth.ask.answers.spelling import AnswerPart as AnswerPart
 from synth.ask.answers.spelling import KeySpelling
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.emit.document.schema import Positive as Positive
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
 from synth.collective.price.steps import InstructionPrice as PricedStep
@@ -35,10 +41,7 @@ from synth.collective.verify.verdict import Violation
 Json = dict[str, Any]
 SCHEMA_VERSION = 1
 Version = Annotated[int, Field(ge=1, le=1, description="The version of these keys.")]
-Whole = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Seconds = Number
 
 
 def axes_of(axes: Mapping[str, int] | Sequence[Axis] | Sequence[tuple[str, int]]) -> dict[str, int]:
@@ -88,18 +91,6 @@ DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
 def to_json(answer: BaseModel) -> Json:
     """Return the JSON of an answer: keys in the order of the model, without keys never set."""
     return answer.model_dump(mode="json", exclude_unset=True)
-
-
-def _drop_default(schema: Json) -> None:
-    schema.pop("default", None)
-
-
-def optional_key(description: str, default: Any = None) -> Any:
-    """Return a key that may be omitted; the default is a value that it never has, or null."""
-    return Field(default=default, description=description, json_schema_extra=_drop_default)
-
-
-NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
 LimitedBy = Annotated[str, Field(description="A level, memory or latency; empty: nothing to do.")]

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any, Self
 
-from synth.collective.emit.document import schema
+from hierarchies.files.schema import DocumentPart
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _OTHER_WORDS: Mapping[str, Sequence[str]] = {
 """Keys of answers whose attributes in the domain have other names."""
 
 
-class AnswerPart(schema.DocumentPart):
+class AnswerPart(DocumentPart):
     """What all parts of answers have in common: how one is made of values of the domain."""
 
     @classmethod

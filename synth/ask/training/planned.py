@@ -10,8 +10,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from hierarchies import InputError, System
-from synth.ask.answers.machine_parts import LevelInFull
+from hierarchies import InputError, LevelInFull, System
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
 from synth.ask.answers.training.planned import (

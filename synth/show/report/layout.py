@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import product
 from math import ceil, prod, sqrt
 
-from hierarchies import Domain
-from synth.ask.answers.machine_parts import LevelInFull
+from hierarchies import Domain, LevelInFull
 
 MOST_DEVICES, MOST_NARROW = 128, 32
 DEVICE, GAP, PAD, HUB, HUB_WIDTH = 46, 12, 26, 64, 150

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hierarchies import InputError, format_ranges
+from hierarchies import InputError, LevelInFull, format_ranges
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import PlacedAnswer
 from synth.show.report.details import DrawnDevice, answer_at, axes_at
 from synth.show.report.topology import Path, coordinates, digits_of, peers, unit_name

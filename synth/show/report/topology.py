@@ -14,8 +14,7 @@ from itertools import combinations, pairwise
 from math import log10, prod
 from typing import Any
 
-from hierarchies import Domain, first_group
-from synth.ask.answers.machine_parts import LevelInFull, MachineException
+from hierarchies import Domain, LevelInFull, MachineException, first_group
 from synth.show.report.layout import (
     ARC,
     DEVICE,

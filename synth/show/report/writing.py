@@ -11,10 +11,9 @@ from typing import Any
 from jinja2 import Template
 from markupsafe import Markup
 
-from hierarchies import InputError
+from hierarchies import InputError, LevelInFull
 from hierarchies.units import format_bytes
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json, StepPricePart
 from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply

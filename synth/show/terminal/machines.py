@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
 from rich.console import RenderableType
 
-from hierarchies import Domain
-from synth.ask.answers.machine_parts import (
-    CalibrationPart,
-    LevelInFull,
-    MachineInBrief,
-    MachineInFull,
-)
+from hierarchies import CalibrationPart, Domain, LevelInFull
+from synth.ask.answers.machine_parts import MachineInBrief, MachineInFull
 from synth.ask.importing import BlankPart, ImportReply
 from synth.ask.machines import CatalogueReply, GraphReply, LevelOfGraph, PlaceReply, SystemReply
 from synth.show.terminal.placements import PLACEMENT_HEADING, legend, order_table
@@ -62,7 +57,7 @@ def _render_system(system: MachineInFull) -> RenderableType:
     )
 
 
-def _inside(levels: list[LevelInFull], at: int) -> int:
+def _inside(levels: Sequence[LevelInFull], at: int) -> int:
     """Return the number of devices in each child of a level."""
     return prod(level.count for level in levels[at + 1 :])
 

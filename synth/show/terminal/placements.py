@@ -10,15 +10,23 @@ from math import prod
 
 from rich.console import RenderableType
 
-from hierarchies import Axis, Domain, Hierarchy, Level, Placement, describe_axes
-from synth.ask.answers.machine_parts import LevelInBrief, LevelInFull
+from hierarchies import (
+    Axis,
+    Domain,
+    Hierarchy,
+    Level,
+    LevelInFull,
+    LevelPart,
+    Placement,
+    describe_axes,
+)
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.collective.emit.conventions import ConventionText, conventions, summarize_conventions
 from synth.show.terminal.rows import elsewhere_rows, ranked_table
 from synth.show.terminal.style import table
 
-Levels = Sequence[LevelInBrief]
+Levels = Sequence[LevelPart]
 Matrix = Sequence[Sequence[int]]
 LAYOUT_TEXT = "in frameworks' default order (JAX, torch): the last axis innermost"
 PLACEMENT_HEADING = "placement (ranks of each axis's first group)"

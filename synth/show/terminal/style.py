@@ -11,13 +11,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from grammar import Goal
+from hierarchies import LevelPart, MachineException
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.machine_parts import (
-    LevelInBrief,
-    MachineException,
-    MachineInFull,
-    TellingTest,
-)
+from synth.ask.answers.machine_parts import MachineInFull, TellingTest
 from synth.ask.answers.parts import StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
@@ -168,7 +164,7 @@ def axes_text(axes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in axes.items())
 
 
-def shape(levels: Sequence[LevelInBrief]) -> str:
+def shape(levels: Sequence[LevelPart]) -> str:
     """``4 node x 8 gpu``."""
     return " x ".join(f"{level.count} {level.name}" for level in levels)
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from hierarchies import InputError
+from hierarchies import InputError, LevelInFull
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
-from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains

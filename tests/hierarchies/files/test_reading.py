@@ -261,7 +261,7 @@ REFUSALS = {
     "not a number": ("300.5", "nan", "bandwidth_GB_per_s = nan"),
     "a number in quotes": ("300.5", '"300.5"', "bandwidth_GB_per_s = '300.5'"),
     "half a port": ("ports = 4", "ports = 2.5", "ports = 2.5"),
-    "no count inside": ("count = 4\n", "", "level 'gpu': no count"),
+    "no count inside": ("count = 4\n", "", "level 'gpu': no 'count'"),
     "a count of 0": ("count = 4", "count = 0", "count = 0"),
     "no through outside": ('through = ["gpu"]\n', "", "level 'node': no 'through'"),
     "an unknown domain": ('"switch"', '"swich"', "no domain 'swich'; did you mean switch?"),

@@ -7,7 +7,8 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field
 
-from synth.ask.answers.machine_parts import LevelInFull, PricesName
+from hierarchies import LevelInFull
+from synth.ask.answers.machine_parts import PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,

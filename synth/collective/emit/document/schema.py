@@ -8,29 +8,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag, TypeAdapter
+
+from hierarchies.files.schema import DocumentPart as DocumentPart
+from hierarchies.files.schema import LevelPart as LevelPart
+from hierarchies.files.schema import Positive as Positive
 
 Json = dict[str, Any]
 
 FORMAT = "collsynth.schedule"
 VERSION = 1
 
-Positive = Annotated[int, Field(ge=1)]
 Device = Annotated[int, Field(ge=0)]
 Group = Annotated[list[Device], Field(min_length=1)]
-
-
-class DocumentPart(BaseModel):
-    """What all parts of a document have in common: nothing is guessed, nothing is unknown."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
-
-
-class LevelPart(DocumentPart):
-    """One level of the machine."""
-
-    name: str = Field(description="What its units are called.")
-    count: Positive = Field(description="How many of them each unit of the level above has.")
 
 
 class ExchangePart(DocumentPart):

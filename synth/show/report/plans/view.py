@@ -13,9 +13,8 @@ from functools import partial
 
 from markupsafe import Markup
 
-from hierarchies import InputError, describe_axes, spell_machine
+from hierarchies import InputError, LevelInFull, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.planned import PlanOfFront, PlanOfStep, StepPlanReply
 from synth.show.report import placement

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hierarchies import catalogue, load
+from hierarchies import LevelInFull, catalogue, load
 from hierarchies.units import format_bytes, format_duration
 from strategies import reductions
-from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, judge

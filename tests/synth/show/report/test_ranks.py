@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hierarchies import Axis, Domain, InputError, Placement, Reduction, format_ranges, load
-from synth.ask.answers.machine_parts import LevelInFull
+from hierarchies import (
+    Axis,
+    Domain,
+    InputError,
+    LevelInFull,
+    Placement,
+    Reduction,
+    format_ranges,
+    load,
+)
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
