@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from hierarchies.errors import InputError, suggest_nearest
+from hierarchies.files.named_texts import text_of
 from hierarchies.files.reading import MOST_CHARACTERS, read
 from hierarchies.parts import is_x_first, spell_shape
 from hierarchies.system import System
@@ -87,23 +88,7 @@ def file_text(spec: str) -> str | None:
         return None
     if not is_path(name):
         raise _unknown_machine_error(name, _A_FILE)
-    return text_of_file(name, MOST_CHARACTERS + 1)
-
-
-def text_of_file(path: str, most_characters: int) -> str:
-    """Return the first ``most_characters`` of a file.
-
-    Raises InputError if it cannot be read as text.
-    """
-    try:
-        with Path(path).open(encoding="utf-8-sig") as file:
-            return file.read(most_characters)
-    except OSError as error:
-        raise InputError(f"cannot read the file: {error.strerror}", where=path) from None
-    except UnicodeDecodeError:
-        raise InputError("the file is not text in UTF-8", where=path) from None
-    except ValueError as error:
-        raise InputError(f"cannot read the file: {error}", where=repr(path)) from None
+    return text_of(name, MOST_CHARACTERS + 1)
 
 
 def _split(spec: str) -> tuple[str, tuple[int, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hierarchies import InputError
+from hierarchies.errors import InputError
 
 
 def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
@@ -19,14 +19,20 @@ def named_text(path: str | Path, name: str | None = None) -> dict[str, str]:
     return {"name": name or path.name, "text": text_of(path)}
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a file. Raises InputError if it cannot be read as text."""
+def text_of(path: str | Path, most_characters: int = -1) -> str:
+    """Return the text of a file, or its first characters.
+
+    Raises InputError if it cannot be read as text.
+    """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with Path(path).open(encoding="utf-8-sig") as file:
+            return file.read(most_characters)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise InputError(f"cannot read the file: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError:
-        raise InputError("is no text in UTF-8", where=str(path)) from None
+        raise InputError("the file is not text in UTF-8", where=str(path)) from None
+    except ValueError as error:
+        raise InputError(f"cannot read the file: {error}", where=repr(path)) from None
 
 
 def to_sendable(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from hierarchies.errors import InputError
-from hierarchies.faults import Fault, parse_fault
+from hierarchies.faults import MISSING, Fault, parse_fault
 from hierarchies.files.values import scale_exactly
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
@@ -187,17 +187,17 @@ class MachineException(MachinePart):
     source: str = Field(description="Source of the information.")
 
     @classmethod
+    def of(cls, unit: str, source: str, share: float = MISSING) -> Self:
+        """Return the part of a unit with a remaining share of its bandwidth, 0 if it is missing."""
+        left = None if share == MISSING else share
+        return cls(unit=unit, missing=left is None, bandwidth_share=left, source=source)
+
+    @classmethod
     def all_of(cls, system: System) -> list[Self]:
         """Return what of a machine is missing or slower."""
-        return [
-            cls(
-                unit=fault.name(system.hierarchy),
-                missing=fault.missing,
-                bandwidth_share=None if fault.missing else fault.share,
-                source=fault.source,
-            )
-            for fault in system.faults
-        ]
+        names = [fault.name(system.hierarchy) for fault in system.faults]
+        faults = zip(names, system.faults, strict=True)
+        return [cls.of(name, fault.source, fault.share) for name, fault in faults]
 
     def fault(self, hierarchy: Hierarchy) -> Fault:
         """Return the same of a machine. Raises InputError for what is not there, or not at all."""
@@ -205,4 +205,4 @@ class MachineException(MachinePart):
             problem = "both missing and slower" if self.missing else "as it should be"
             hint = "either missing = true or bandwidth_share = ..."
             raise InputError(f"{self.unit} is {problem}", hint=hint)
-        return parse_fault(self.unit, hierarchy, self.bandwidth_share or 0.0, self.source)
+        return parse_fault(self.unit, hierarchy, self.bandwidth_share or MISSING, self.source)

@@ -36,17 +36,17 @@ def _lines(system: System, device: str) -> Iterator[str]:
     named = {"name": system.name, "title": system.title or None, "default_count": usual}
     yield from spell_pairs(named | {"launches": None if system.launches else False})
     yield from ("", "[device]", *spell_pairs({"name": system.device or device or "device"}))
-    yield from spell_pairs(_unusual(DevicePart.of(system)))
+    yield from spell_pairs(unusual_keys(DevicePart.of(system)))
     yield from _level(first, set() if counted else {"count"})
     for level in inner:
         yield from _level(level, set())
     for exception in MachineException.all_of(system):
-        yield from ("", "[[exception]]", *spell_pairs(_unusual(exception)))
+        yield from ("", "[[exception]]", *spell_pairs(unusual_keys(exception)))
     if system.calibration is not None:
         yield from ("", *CalibrationPart.of(system.calibration, system.hierarchy.names).lines())
 
 
-def _unusual(part: MachinePart, stated: Collection[str] = ()) -> dict[str, Any]:
+def unusual_keys(part: MachinePart, stated: Collection[str] = ()) -> dict[str, Any]:
     """Return the keys of a part that its file cannot omit, with a source."""
     keys = part.model_dump(mode="json")
     if "source" in keys:
@@ -56,7 +56,7 @@ def _unusual(part: MachinePart, stated: Collection[str] = ()) -> dict[str, Any]:
 
 
 def _level(level: LevelInFull, omitted: set[str]) -> Iterator[str]:
-    keys = _unusual(level, (*level.sources, *level.unconfirmed))
+    keys = unusual_keys(level, (*level.sources, *level.unconfirmed))
     keys = {key: value for key, value in keys.items() if key not in {"sources", *omitted}}
     yield from ("", "[[level]]", *spell_pairs(keys))
     numbers = [key for key, value in keys.items() if key not in NO_NUMBERS and value is not None]

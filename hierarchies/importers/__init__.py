@@ -18,7 +18,6 @@ from hierarchies.importers.draft import Blank as Blank
 from hierarchies.importers.draft import Draft as Draft
 from hierarchies.importers.draft import DraftLevel as DraftLevel
 from hierarchies.importers.draft import ImportOptions as ImportOptions
-from hierarchies.importers.draft import Lack as Lack
 from hierarchies.importers.draft import StatedValue as StatedValue
 from hierarchies.importers.inside import wrap_network as wrap_network
 from hierarchies.importers.kinds import KINDS as KINDS

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hierarchies.errors import InputError
+from hierarchies.files.schema import LevelInFull, MachineException
 from hierarchies.importers.claims import Claim, settle
 from hierarchies.importers.contents import Contents
 from hierarchies.system import System
@@ -93,18 +94,6 @@ class DraftLevel:
 
 
 @dataclass(frozen=True)
-class Lack:
-    """A unit that is missing, or has only a ``share`` of the bandwidth to its siblings.
-
-    ``unit`` is a path like ``leaf3/node14``, with numbers from 0.
-    """
-
-    unit: str
-    source: str
-    share: float = 0.0
-
-
-@dataclass(frozen=True)
 class Draft:
     """The part of a system that files describe; ``draft_to_toml`` writes it as a description.
 
@@ -127,7 +116,7 @@ class Draft:
     memory_bytes_per_second: Entry = UNKNOWN
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = field(default_factory=dict)
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[MachineException, ...] = ()
     claims: tuple[Claim, ...] = ()
     warnings: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -198,22 +187,13 @@ def draft_level_of(system: System, position: int) -> DraftLevel:
     """Return a level of a known system as a draft level, with its sources."""
     link, level = system.links[position], system.hierarchy.levels[position]
 
-    values: dict[str, Value | None] = {
-        "domain": link.domain.value,
-        "bandwidth_GB_per_s": link.bandwidth_bytes_per_second,
-        "latency_us": link.latency_seconds,
-        "count": level.cardinality,
-        "ports": link.ports,
-        "reduces": link.reduces or None,
-        "ll_latency_us": link.ll_latency_seconds,
-        "ll128_latency_us": link.ll128_latency_seconds,
-        "wraps": None if link.wraps else False,
-    }
+    values = {key: getattr(link, field, None) for key, field in _FIELDS.items()}
+    values |= {"domain": link.domain.value, "count": level.cardinality}
     origin = f"the description of {system.name}"
     stated = {
         key: StatedValue(value, link.source(key, origin), key in link.unconfirmed)
         for key, value in values.items()
-        if value is not None
+        if value is not None and (key == "ports" or value != LevelInFull.usual.get(key))
     }
     blank = DraftLevel(level.name, UNKNOWN, UNKNOWN, through=link.through, medium=link.medium)
     return blank.having(stated)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hierarchies.errors import InputError
+from hierarchies.files.schema import MachineException
 from hierarchies.importers.claims import Claim, NumberRange, settle
-from hierarchies.importers.draft import Draft, DraftLevel, Lack, StatedValue, draft_level_of
+from hierarchies.importers.draft import Draft, DraftLevel, StatedValue, draft_level_of
 from hierarchies.importers.models import claims_of_device
 from hierarchies.importers.writing import scale_to_unit
 from hierarchies.system import System
@@ -103,7 +104,7 @@ def _claim(topic: str, key: str, entry: StatedValue, place: str) -> Claim:
     return Claim(topic, "", place, words, values)
 
 
-def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
+def _lacks(draft: Draft, inner: System) -> tuple[tuple[MachineException, ...], tuple[str, ...]]:
     """Return the exceptions of the draft, and one for each device that a unit lacks."""
     if draft.contents is None:
         return draft.lacks, ()
@@ -114,7 +115,8 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[Lack, ...], tuple[str, ..
         f"{len(missing)} devices of {inner.name} are missing, as some units of {source} have fewer "
         "than the fullest; which ones a machine lacks is not in the file: the last ones are taken."
     )
-    lacks = (Lack(path, f"{source}: fewer devices than in other units") for path in missing)
+    why = f"{source}: fewer devices than in other units"
+    lacks = (MachineException.of(path, why) for path in missing)
     return (*draft.lacks, *lacks), (note,)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from hierarchies.files.reading import BLANK
 from hierarchies.files.values import quote, spell_pairs, spell_value
-from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, Lack, StatedValue, Value
+from hierarchies.files.writing import unusual_keys
+from hierarchies.importers.draft import Blank, Draft, DraftLevel, Entry, StatedValue, Value
 
 _WIDTH = 100
 _PER_SECOND, _MICROSECONDS = "_GB_per_s", "_us"
@@ -39,7 +40,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     for level in draft.levels:
         yield from _level(level, innermost=level is draft.levels[-1])
     for lack in draft.lacks:
-        yield from _lack(lack)
+        yield from ("", "[[exception]]", *spell_pairs(unusual_keys(lack)))
 
 
 def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
@@ -59,12 +60,6 @@ def _level(level: DraftLevel, innermost: bool) -> Iterator[str]:
     yield from spell_pairs({"through": crossed, "unconfirmed": doubted or None})
     given = {k: _source(e) for k, e in numbers.items() if isinstance(e, StatedValue) or e.needed}
     yield from ("", "[level.source]", *spell_pairs(given))
-
-
-def _lack(lack: Lack) -> Iterator[str]:
-    short = {"bandwidth_share": lack.share} if lack.share else {"missing": True}
-    entries = {"unit": lack.unit, **short, "source": lack.source}
-    yield from ("", "[[exception]]", *spell_pairs(entries))
 
 
 def _entry(key: str, entry: Entry) -> str:

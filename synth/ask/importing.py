@@ -19,7 +19,7 @@ from hierarchies.importers import (
     scale_to_unit,
     wrap_network,
 )
-from hierarchies.importers.draft import Value
+from hierarchies.importers.draft import Entry, Value
 from hierarchies.importers.models import MODELS
 from synth.ask.answers.parts import (
     AnswerPart,
@@ -110,14 +110,17 @@ class DraftedLevel(AnswerPart):
     @classmethod
     def of(cls, level: DraftLevel) -> Self:
         entries = level.entries()
-        known = {key: entry for key, entry in entries.items() if isinstance(entry, StatedValue)}
-        stated = {key: scale_to_unit(key, entry.value) for key, entry in known.items()}
         return cls.like(
             name=level.name,
             through=level.through,
-            sources={key: entry.source for key, entry in known.items()},
-            **dict.fromkeys(entries) | stated,
+            sources={k: e.source for k, e in entries.items() if isinstance(e, StatedValue)},
+            **{key: _stated_value(key, entry) for key, entry in entries.items()},
         )
+
+
+def _stated_value(key: str, entry: Entry) -> Value | None:
+    """Return the value that the files state, in its key's unit; None for a blank."""
+    return scale_to_unit(key, entry.value) if isinstance(entry, StatedValue) else None
 
 
 class DraftPart(AnswerPart):
@@ -136,12 +139,7 @@ class DraftPart(AnswerPart):
 
     @classmethod
     def of(cls, draft: Draft) -> Self:
-        memory = draft.memory_bytes_per_second
-        rate = (
-            scale_to_unit("memory_GB_per_s", memory.value)
-            if isinstance(memory, StatedValue)
-            else None
-        )
+        rate = _stated_value("memory_GB_per_s", draft.memory_bytes_per_second)
         return cls.like(draft, memory_GB_per_s=rate)
 
 

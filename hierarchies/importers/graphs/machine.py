@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from hierarchies.errors import InputError
-from hierarchies.faults import parse_fault
+from hierarchies.files.schema import MachineException
 from hierarchies.graphs.machine import NodeKind, graph_of
 from hierarchies.hierarchy import NAME, RESERVED, Hierarchy, Level, is_numbered
 from hierarchies.importers.draft import (
@@ -19,7 +19,6 @@ from hierarchies.importers.draft import (
     Blank,
     Draft,
     DraftLevel,
-    Lack,
     StatedValue,
 )
 from hierarchies.importers.graphs.arcs import SourceGraph
@@ -45,7 +44,7 @@ class _LevelFacts:
     rate: float | None = None
     latency_seconds: float | None = None
     through: tuple[str, ...] = ()
-    lacks: list[Lack] = field(default_factory=list)
+    lacks: list[MachineException] = field(default_factory=list)
 
 
 def draft_of(source_graph: SourceGraph) -> Draft:
@@ -63,7 +62,7 @@ def draft_of(source_graph: SourceGraph) -> Draft:
     facts = _facts(places)
     lacks = [lack for fact in facts for lack in fact.lacks]
     lacks += [
-        Lack(_spell_unit(facts, digits), f"{source_graph.source}: it is not there")
+        MachineException.of(_spell_unit(facts, digits), f"{source_graph.source}: it is not there")
         for digits in places.missing()
     ]
     if len(lacks) > MOST_LACKS:
@@ -158,7 +157,7 @@ def _slow_ports(
     path: tuple[int, ...],
     terminals: Sequence[Terminal],
     places: DevicePlaces,
-) -> Iterator[Lack]:
+) -> Iterator[MachineException]:
     """Yield a unit's ports with less bandwidth than others, by their numbers in faults."""
     inside = prod(inner.level.count for inner in facts[fact.position + 1 :])
     block = max(1, inside // fact.ports)
@@ -172,7 +171,7 @@ def _slow_ports(
             name = _spell_unit(facts, path)
             if fact.ports > 1:
                 name = f"{name}/port{number}"
-            yield Lack(name, "the graph", terminal.rate / fact.rate)
+            yield MachineException.of(name, "the graph", terminal.rate / fact.rate)
 
 
 def _number(facts: Sequence[_LevelFacts], digits: Iterable[int]) -> int:
@@ -209,7 +208,7 @@ def _read_cables(fact: _LevelFacts, facts: Sequence[_LevelFacts], places: Device
             parent = _spell_unit(facts, ends[0][:-1])
             cable = f"{fact.name}{low}-{fact.name}{high}"
             name = f"{parent}/{cable}" if parent else cable
-            fact.lacks.append(Lack(name, "the graph", first.rate / fact.rate))
+            fact.lacks.append(MachineException.of(name, "the graph", first.rate / fact.rate))
 
 
 def _read_torus(fact: _LevelFacts, places: DevicePlaces) -> None:
@@ -258,7 +257,7 @@ def _check_exact(
     source_graph: SourceGraph,
     domains: Sequence[GraphDomain],
     facts: Sequence[_LevelFacts],
-    lacks: Sequence[Lack],
+    lacks: Sequence[MachineException],
     places: DevicePlaces,
 ) -> None:
     """Raise InputError unless the draft's own graph equals the input."""
@@ -277,7 +276,7 @@ def _check_exact(
         for fact in facts
     ]
     system = System("graph", "", hierarchy, tuple(links), 1e12)
-    faults = [parse_fault(lack.unit, hierarchy, lack.share) for lack in lacks]
+    faults = [lack.fault(hierarchy) for lack in lacks]
     built = graph_of(replace(system, faults=tuple(faults)))
     names = {hierarchy.device(digits): device for device, digits in places.devices.items()}
     rename = {n.name: names[n.number or 0] for n in built.nodes if n.kind is NodeKind.DEVICE}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from hierarchies.errors import InputError
+from hierarchies.files.schema import MachineException
 from hierarchies.importers.claims import Claim
 from hierarchies.importers.contents import Contents, Unit
 from hierarchies.importers.draft import (
@@ -16,7 +17,6 @@ from hierarchies.importers.draft import (
     DraftLevel,
     Entry,
     ImportOptions,
-    Lack,
     StatedValue,
 )
 from hierarchies.importers.hostlist import shorten_list
@@ -163,14 +163,16 @@ def _path(names: Sequence[str], digits: Sequence[int]) -> str:
     return "/".join(f"{name}{digit}" for name, digit in zip(names, digits, strict=False))
 
 
-def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[Lack, ...]:
+def _lacks(tiers: Tiers, names: Sequence[str], facts: NetworkFacts) -> tuple[MachineException, ...]:
     """Return missing or slower units, by the numbers of the draft's units."""
     if not tiers.uneven and not facts.slower:
         return ()
-    missing = [Lack(_path(names, digits), facts.source) for digits in tiers.missing()]
+    missing = [
+        MachineException.of(_path(names, digits), facts.source) for digits in tiers.missing()
+    ]
     labels = {(names[len(u) - 1], u[-1]): digits for u, digits in tiers.numbers().items() if u}
     slower = [
-        Lack(_path(names, labels[slow.level, slow.unit]), slow.source, slow.share)
+        MachineException.of(_path(names, labels[slow.level, slow.unit]), slow.source, slow.share)
         for slow in facts.slower
         if (slow.level, slow.unit) in labels
     ]

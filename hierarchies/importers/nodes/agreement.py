@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hierarchies.files.schema import MachineException
 from hierarchies.importers.claims import Claim, NumberRange, exact_claim
 from hierarchies.importers.contents import devices_of_machine
-from hierarchies.importers.draft import DraftLevel, Lack
+from hierarchies.importers.draft import DraftLevel
 from hierarchies.importers.models import (
     GpuModel,
     claim_of_architecture,
@@ -88,7 +89,7 @@ def hint_of(picture: NodePicture) -> str:
 
 def degraded_gpus(
     picture: NodePicture, off: Sequence[int], order: Sequence[int], levels: Sequence[DraftLevel]
-) -> tuple[tuple[Lack, ...], tuple[str, ...]]:
+) -> tuple[tuple[MachineException, ...], tuple[str, ...]]:
     """Return exceptions and warnings for GPUs that have lost links, by the numbers of the levels.
 
     ``levels`` are those of the whole system; the file describes its first node.
@@ -100,7 +101,8 @@ def degraded_gpus(
         name, whole = picture.gpus[gpu], picture.links.switched or 0
         has = f"{count} of {whole}" if count else "no"
         fault = f"{name} has {has} {picture.link_name}s, unlike the others"
-        lacks.append(Lack(unit, f"{picture.source}: {fault}", count / whole if count else 0.0))
+        share = count / whole if count else 0.0
+        lacks.append(MachineException.of(unit, f"{picture.source}: {fault}", share))
         state = "is slower" if count else "is missing"
         warnings.append(
             f"{fault}, which is a fault: {_command(picture)} shows its links. The description "

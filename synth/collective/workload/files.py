@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from grammar import Goal
 from hierarchies import InputError, suggest_nearest
-from hierarchies.files.loading import is_path, text_of_file, toml_names
+from hierarchies.files.loading import is_path, toml_names
+from hierarchies.files.named_texts import text_of
 from hierarchies.files.toml_lines import Path as Keys
 from hierarchies.files.toml_lines import lines_of
 from hierarchies.files.values import quote, spell_pairs
@@ -77,7 +78,7 @@ def job_file_text(spec: str) -> str | None:
     if not is_path(spec):
         hint = f"{suggest_nearest(spec, shipped_jobs())} A file is named with its .toml or a path"
         raise InputError(f"no job {spec!r}", hint=hint)
-    return text_of_file(spec, _MOST_READ)
+    return text_of(spec, _MOST_READ)
 
 
 def job_text(name: str) -> str:

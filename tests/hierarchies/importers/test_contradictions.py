@@ -260,7 +260,7 @@ def test_gpus_that_lost_links_are_named_and_become_exceptions(
         return
     draft = of(NV, matrix(each), nodes=2)
     assert draft.counted["nvlinks"] == sum(each)
-    found = {lack.unit: lack.share for lack in draft.lacks}
+    found = {lack.unit: lack.bandwidth_share for lack in draft.lacks}
     assert found == {f"node0/gpu{gpu}": each[gpu] / links for gpu in faulty}
     for gpu in faulty:
         assert any(f"GPU{gpu} has" in w and "nvidia-smi nvlink -s" in w for w in draft.warnings)
@@ -398,7 +398,7 @@ def dump(each: list[int]) -> str:
 
 def test_links_that_a_dump_of_nccl_lacks_are_named() -> None:
     draft = of("nccl-xml", dump([18, 18, 9, 0, 18, 18]))
-    assert {lack.unit: lack.share for lack in draft.lacks} == {"gpu2": 0.5, "gpu3": 0.0}
+    assert {lack.unit: lack.bandwidth_share for lack in draft.lacks} == {"gpu2": 0.5, "gpu3": None}
     assert draft.counted["nvlinks"] == 4 * 18 + 9
     assert "GPU 2 has 9 of 18 NVLinks" in draft.warnings[0]
     with pytest.raises(InputError, match=r"by 18 links, but 0000:02:00.0 by 9, 0000:03:00.0 by 9"):

@@ -220,7 +220,7 @@ def test_a_ring_of_tacos() -> None:
 def test_a_slower_link_of_tacos_is_an_exception() -> None:
     slow = TACOS_RING.replace("0,1,500,50", "0,1,500,10").replace("1,0,500,50", "1,0,500,10")
     [lack] = imported(slow).lacks
-    assert (lack.unit, lack.share) == ("gpu0-gpu1", pytest.approx(0.2))
+    assert (lack.unit, lack.bandwidth_share) == ("gpu0-gpu1", pytest.approx(0.2))
     with pytest.raises(InputError, match="'0' to '1' has 1e\\+10, the other way 5e\\+10"):
         imported(TACOS_RING.replace("0,1,500,50", "0,1,500,10"))
 

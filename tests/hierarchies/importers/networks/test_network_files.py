@@ -139,11 +139,13 @@ def test_an_oracle_reads_the_fabric_in_its_own_way() -> None:
     rack = draft.levels[0].entries()
     assert rack["bandwidth_GB_per_s"].value == 50e9  # type: ignore[union-attr]
     assert rack["ports"].value == 72  # type: ignore[union-attr]
-    missing = [lack for lack in draft.lacks if not lack.share]
+    missing = [lack for lack in draft.lacks if not lack.bandwidth_share]
     assert len(missing) == 8 * 18 - 139
-    uplinks = {lack.source: lack.share for lack in draft.lacks if "uplinks" in lack.source}
+    uplinks = {
+        lack.source: lack.bandwidth_share for lack in draft.lacks if "uplinks" in lack.source
+    }
     assert uplinks["ibnetdiscover: 53 of 72 uplinks"] == 53 / 72  # rails of 17, 18 and 18
-    dead = [lack for lack in draft.lacks if lack.share == 3 / 4]
+    dead = [lack for lack in draft.lacks if lack.bandwidth_share == 3 / 4]
     assert {lack.unit.split("/")[0] for lack in dead} == {dead[0].unit.split("/")[0]}
 
 

@@ -295,7 +295,7 @@ def test_a_matrix_is_read_as_it_was_written(gpus: int, data: st.DataObject, gap:
         return
     draft = import_texts(NV, {"f": text})
     assert len(draft.lacks) >= (0 if even else alone)
-    assert sum(not lack.share for lack in draft.lacks) == (0 if even else alone)
+    assert sum(not lack.bandwidth_share for lack in draft.lacks) == (0 if even else alone)
     assert draft.counted == {"gpus": gpus, "nics": 0, "nvlinks": sum(count.values())}
     counts = [int(str(value(level.count))) for level in draft.levels]
     product = 1
