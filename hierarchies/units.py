@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def format_duration(seconds: float) -> str:
     """Format seconds with a readable unit and three digits, as prices are no more precise.
@@ -22,3 +24,8 @@ def format_bytes(size_bytes: float) -> str:
         if size_bytes >= 1024**power:
             return f"{size_bytes / 1024**power:.4g} {unit}"
     return f"{size_bytes:.4g} B"
+
+
+def describe_total(seconds: Iterable[float]) -> str:
+    """Return a total time in words: ``about 23.8 s in all``."""
+    return f"about {format_duration(sum(seconds))} in all"

@@ -74,6 +74,14 @@ class CollectiveEnum(Enum):
         """How often the whole payload is sent: an all-reduce reduces it, then copies it."""
         return self.facts.reducing + self.facts.copying
 
+    def busbw_factor(self, ranks: int) -> float:
+        """Return nccl-tests' factor from size/time to busbw (their doc/PERFORMANCE.md).
+
+        >>> [Goal(name).busbw_factor(8) for name in ("all-reduce", "all-gather", "broadcast")]
+        [1.75, 0.875, 1.0]
+        """
+        return 1.0 if self.rooted else self.rounds * (ranks - 1) / ranks
+
     @property
     def from_first(self) -> bool:
         """Whether only the first member's data is read."""

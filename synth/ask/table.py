@@ -65,7 +65,7 @@ from synth.ask.training.shards import ShardQuestion, ShardReply, shard
 from synth.ask.training.simulated import SimulateQuestion, simulate_step
 from synth.ask.training.traces import TraceQuestion, TraceReply, trace
 from synth.ask.training.trained import TrainAnswer, TrainQuestion, train_step
-from synth.collective.ranking.request import Watcher
+from synth.collective.ranking.request import Watcher as Watcher
 
 
 @dataclass(frozen=True)

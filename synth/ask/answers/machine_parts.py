@@ -18,7 +18,8 @@ from synth.ask.answers.parts import (
     Positive,
     optional_key,
 )
-from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
+from synth.collective.algorithms.runtimes import CollectiveRuntime as CollectiveRuntime
+from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.measure.calibration.experiments import isolating_experiment, launch_lines
 
 RuntimeName = Annotated[CollectiveRuntime, Field(strict=False)]

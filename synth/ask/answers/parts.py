@@ -28,13 +28,18 @@ from hierarchies.files.schema import Whole as Whole
 from hierarchies.files.schema import optional_key as optional_key
 from synth.ask.answers.spelling import AnswerPart as AnswerPart
 from synth.ask.answers.spelling import KeySpelling
-from synth.collective.algorithms.algorithms import Algorithm, Choice
-from synth.collective.algorithms.protocols import Protocol
+from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.algorithms import Choice as Choice
+from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
+from synth.collective.algorithms.protocols import Protocol as Protocol
+from synth.collective.price.defaults import ALGORITHMS
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
 from synth.collective.price.steps import InstructionPrice as PricedStep
 from synth.collective.ranking import how_to_get, settings
-from synth.collective.ranking.how_to_get import KEEP_DEFAULT, AdviceKind
+from synth.collective.ranking.how_to_get import ALTERNATE_RUNS as ALTERNATE_RUNS
+from synth.collective.ranking.how_to_get import KEEP_DEFAULT as KEEP_DEFAULT
+from synth.collective.ranking.how_to_get import AdviceKind as AdviceKind
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.collective.verify.verdict import Violation
 
@@ -263,9 +268,19 @@ class DefaultChoice(AnswerPart):
     )
     advice: AdvicePart = Field(description="How to get it: by setting nothing.")
 
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """The algorithm as in steps; None for XLA, which has one way."""
+        return ALGORITHMS.get(self.name)
+
 
 class LaterDefault(AnswerPart):
     """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
+
+    earlier: ClassVar = (
+        f"NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a node are in one "
+        "communicator"
+    )
 
     name: DefaultName = Field(description="Algorithm.")
     protocol: ProtocolName = Field(description="Protocol.")

@@ -43,7 +43,8 @@ from synth.collective.price.resolution import PriceEstimate
 from synth.collective.ranking import request as planned
 from synth.collective.ranking import sizes as by_size
 from synth.collective.ranking.explanation import explain_answer
-from synth.collective.ranking.how_to_get import advise, find_deciding_run
+from synth.collective.ranking.how_to_get import advise, default_notice, find_deciding_run
+from synth.collective.ranking.request import DefaultComparison as DefaultComparison
 
 
 class RankedStripe(VerdictPart):
@@ -69,7 +70,7 @@ class RankedStripe(VerdictPart):
         )
 
 
-Against = Annotated[planned.DefaultComparison, Field(strict=False)]
+Against = Annotated[DefaultComparison, Field(strict=False)]
 
 
 class PlacedAnswer(VerdictPart, DefaultsPart):
@@ -124,6 +125,11 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
     others: Whole = Field(description="Number of other programs that tie with it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
 
+    @property
+    def default_notice(self) -> str:
+        """The notice that the default is to be kept; empty if the answer is surely faster."""
+        return default_notice(self.against_default, self.runtime_seconds, self.baseline_seconds)
+
     @classmethod
     def of(cls, answer: planned.Answer, best: PriceEstimate | None = None, **more: Any) -> Self:
         """An answer; a run is worth it over the default on its placement, or over the ``best``."""
@@ -172,7 +178,7 @@ class RankedAnswer(PlacedAnswer):
         return cls.of(answer, best, tied=tied, against_best_default=answer.against(best))
 
     @property
-    def against_best(self) -> planned.DefaultComparison:
+    def against_best(self) -> DefaultComparison:
         """What prices can tell of it and the fastest default of all placements."""
         return self.against_best_default or self.against_default
 
@@ -290,8 +296,8 @@ class StretchPart(AnswerPart):
     def keeps_default(self) -> bool:
         """Whether there is nothing to set, to run or to know but that."""
         open_ = self.first.against_default in (
-            planned.DefaultComparison.SAME,
-            planned.DefaultComparison.SLOWER,
+            DefaultComparison.SAME,
+            DefaultComparison.SLOWER,
         )
         return open_ and self.trial is None
 

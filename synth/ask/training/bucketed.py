@@ -34,11 +34,11 @@ from synth.step.bucketing import (
     AXIS,
     SCRIPT_NAME,
     BucketComparison,
-    FillPolicy,
     PolicyResult,
     build_replica,
     compare_policies,
 )
+from synth.step.bucketing import FillPolicy as FillPolicy
 from synth.step.bucketing import write_script as script_of
 from synth.step.bucketing.clock import Bucket
 

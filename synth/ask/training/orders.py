@@ -29,7 +29,6 @@ from synth.step.schedules import (
     Durations,
     PipelineSchedule,
     ScheduleTimeline,
-    TransferProtocol,
     Transfers,
     check_sizes,
     chunks_of,
@@ -40,6 +39,7 @@ from synth.step.schedules import (
     to_csv,
     zero_bubble,
 )
+from synth.step.schedules import TransferProtocol as TransferProtocol
 
 MOST_ACTIONS = 2**15
 MOST_RANKS = 256

@@ -6,9 +6,8 @@ placements need no rank file: a framework produces them by default, or by one fl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from synth.collective.emit.mesh import RankOrder, mesh
 HOST_LEVELS = ("node", "host")
 BY_COORDINATES = "sorted(jax.devices(), key=lambda d: (*d.coords[::-1], d.core_on_chip))"
 """A TPU's chips in the order of levels z, y, x: JAX's ids count them in another order."""
-ALREADY_DEFAULT = "already the default"
-"""Shown for a framework whose own order it is."""
 _LAUNCHERS = "start the job by 'emit --target slurm' (or torchrun, rankfile) --rank-order"
 
 
@@ -37,19 +34,6 @@ class Convention:
     default: bool
     say: str
     possible: bool = True
-
-
-class ConventionText(Protocol):
-    """A convention's text, computed here or read back from an answer."""
-
-    @property
-    def framework(self) -> str: ...
-
-    @property
-    def default(self) -> bool: ...
-
-    @property
-    def say(self) -> str: ...
 
 
 def conventions(placement: Placement, torus: bool = False) -> tuple[Convention, ...]:
@@ -231,19 +215,3 @@ def _shape(axes: Sequence[Axis]) -> tuple[str, str]:
     names = ", ".join(f'"{axis.name}"' for axis in axes)
     comma = "," if len(axes) == 1 else ""
     return f"({inside}{comma})", f"({names}{comma})"
-
-
-def summarize_conventions(found: Iterable[ConventionText]) -> Iterator[tuple[str, str]]:
-    """Yields frameworks with the same convention, and its text."""
-    found = list(found)
-    if same := [each.framework for each in found if each.default]:
-        yield ", ".join(same), ALREADY_DEFAULT
-    lines: dict[str, list[str]] = {}
-    for convention in found:
-        if not convention.default:
-            # Lines that differ only in the framework's name at their end are merged into one.
-            say = convention.say.removesuffix(convention.framework.lower())
-            lines.setdefault(say, []).append(convention.framework)
-    for say, frameworks in lines.items():
-        order = "|".join(frameworks).lower() if say.endswith("--rank-order ") else ""
-        yield ", ".join(frameworks), say + order

@@ -237,8 +237,11 @@ def collective_settings(ways: Mapping[str, Way]) -> str:
 
 
 def algorithm_setting(what: str, name: str) -> str:
-    """Returns the setting for a collective's algorithm that leaves the protocol to the runtime."""
-    return f"NCCL_ALGO={nccl_function_name(what)}:{SPELLINGS[name]}"
+    """Returns the setting for the algorithm of a collective, or of all if ``what`` is empty.
+
+    It leaves the protocol to the runtime.
+    """
+    return f"NCCL_ALGO={f'{nccl_function_name(what)}:' * bool(what)}{SPELLINGS[name]}"
 
 
 def nccl_function_name(what: str) -> str:

@@ -8,14 +8,14 @@ groups (README of rccl-tests).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from shlex import quote
 
 from grammar import Collective, Goal
 from hierarchies import InputError, System
-from hierarchies.units import format_duration
+from hierarchies.units import describe_total
 from synth.collective.algorithms import nccl_tests
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import NVLS, RING, SPELLINGS, TREE, Ranks, has_algorithm
@@ -251,11 +251,6 @@ def log_command(command: str, experiment: Experiment) -> str:
 
 def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def describe_total(seconds: Iterable[float]) -> str:
-    """Returns the total time of tests in words: ``about 23.8 s in all``."""
-    return f"about {format_duration(sum(seconds))} in all"
 
 
 def script(

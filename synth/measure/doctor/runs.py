@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from statistics import median
 
+from grammar import Goal
 from hierarchies import System
 from hierarchies.calibration import NORMAL_MARGIN
 from synth.collective.price.bound import Bound
@@ -16,7 +17,6 @@ from synth.measure.calibration.candidates import Predictor, SizePrediction
 from synth.measure.calibration.prior import noise
 from synth.measure.calibration.slow_level import NINE_OF_TEN, SHORT
 from synth.measure.logs.matching import MatchedLog
-from synth.measure.logs.tables import busbw_factor
 
 ROUNDING = 0.001
 """Tolerance of a time below its bound: tests print three or four digits."""
@@ -126,7 +126,7 @@ class MeasuredRun:
     def factor(self) -> float:
         """The factor from size / seconds (algbw) to busbw."""
         measurement = self.matched.measurement
-        return busbw_factor(measurement.collective, prod(measurement.members))
+        return Goal(measurement.collective).busbw_factor(prod(measurement.members))
 
 
 def run_of(system: System, matched: MatchedLog) -> MeasuredRun:

@@ -4,8 +4,4 @@ Logs come from many versions, as text, JSON and CSV, mixed with a launcher's out
 checked for consistency: its bandwidths must follow from its sizes and times, else it is from
 another test, or torn. For example, ``busbw`` is size over time with a factor that depends on the
 collective: 2 (n - 1)/n for an all-reduce of n ranks.
-
->>> from synth.measure.logs.tables import busbw_factor
->>> busbw_factor("all-reduce", 8), busbw_factor("all-gather", 8), busbw_factor("broadcast", 8)
-(1.75, 0.875, 1.0)
 """

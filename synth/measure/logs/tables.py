@@ -36,13 +36,6 @@ WORD_BYTES = {
 """The bytes of each element type of the tests."""
 
 
-def busbw_factor(collective: str, ranks: int) -> float:
-    """Returns nccl-tests' factor from size/time to busbw (their doc/PERFORMANCE.md)."""
-    if collective == "all-reduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if collective in PIECES else 1.0
-
-
 @dataclass(frozen=True)
 class Timing:
     """One half of a row, in SI units (printed as microseconds and GB/s).

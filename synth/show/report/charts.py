@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.training.planned import PlanOfFront, PlanOfStep
-from synth.collective.emit.timeline.svg import ticks
+from synth.collective.emit.timeline.names import ticks
 from synth.show.report.colours import FEW_COLOURS
 from synth.show.report.curves import (
     BOTTOM,

@@ -15,10 +15,9 @@ from math import ceil, floor, log10, prod
 from markupsafe import Markup
 
 from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.parts import KEEP_DEFAULT
 from synth.ask.answers.ranked import SizeFigures, StretchPart, SweepReply
-from synth.collective.emit.timeline.svg import ticks
-from synth.collective.ranking.how_to_get import KEEP_DEFAULT
-from synth.measure.logs.tables import busbw_factor
+from synth.collective.emit.timeline.names import ticks
 from synth.show.report.colours import FEW_COLOURS
 from synth.show.report.rendering import Cells, cells_of
 from synth.show.terminal.rows import RankingRow, bus_bandwidth, default_by_size, rows, speedup_text
@@ -91,7 +90,7 @@ def draw_curves(answer: SweepReply) -> Curves:
     sizes = sorted(answer.sizes, key=lambda size: size.bytes)
     axes = answer.stretches[0].first.axes if answer.stretches else {}
     members = prod(axes.get(name, 1) for name in answer.reduce)
-    factor = busbw_factor(answer.request.value, members) / 1e9
+    factor = answer.request.busbw_factor(members) / 1e9
     times = {
         "best": [(size.bytes, size.seconds) for size in sizes],
         "default": [(size.bytes, size.baseline_seconds) for size in sizes],

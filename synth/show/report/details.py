@@ -11,17 +11,11 @@ from grammar import Goal
 from hierarchies import InputError, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.parts import StepPricePart, to_json
+from synth.ask.answers.machine_parts import CollectiveRuntime
+from synth.ask.answers.parts import AdviceKind, Choice, Protocol, StepPricePart, to_json
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
-from synth.collective.algorithms.algorithms import Choice
-from synth.collective.algorithms.nccl_model import SPELLINGS
-from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.runtimes import CollectiveRuntime
-from synth.collective.price.defaults import ALGORITHMS
-from synth.collective.ranking.how_to_get import AdviceKind, default_notice
-from synth.collective.ranking.request import DefaultComparison
-from synth.collective.ranking.settings import explain_scope, way_setting
+from synth.ask.answers.ranked import DefaultComparison, PlacedAnswer, RankingReply, SweepReply
+from synth.collective.ranking.settings import algorithm_setting, explain_scope, way_setting
 from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
@@ -168,7 +162,7 @@ def no_code_text(ranking: Ranking, index: int) -> str:
     answer = answer_at(ranking, index)
     if not isinstance(answer, PlacedAnswer) or no_code_advice(ranking, index) or not answer.steps:
         return ""
-    return default_notice(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
+    return answer.default_notice
 
 
 def _environment_text(answer: PlacedAnswer) -> str:
@@ -197,7 +191,7 @@ def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str
         return answer.advice.text
     if _is_default(answer):
         held = choice in (Choice.RING, Choice.TREE) and by.told
-        return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
+        return algorithm_setting("", answer.default.name) if held else ""
     [step] = answer.steps
     protocol = step.protocol or Protocol.SIMPLE
     return way_setting(step.collective, answer.defaults, step.algorithm, protocol, by)
@@ -205,7 +199,7 @@ def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str
 
 def _is_default(answer: PlacedAnswer) -> bool:
     """Whether it is the runtime's own choice, by the same algorithm and protocol."""
-    own = ALGORITHMS.get(answer.default.name), answer.default.protocol
+    own = answer.default.algorithm, answer.default.protocol
     return all((step.algorithm, step.protocol) == own for step in answer.steps)
 
 

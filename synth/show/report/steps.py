@@ -13,11 +13,8 @@ from html import escape
 from markupsafe import Markup
 
 from hierarchies.units import format_duration
-from synth.ask.answers.training.simulated import RankOfStep, RowOfStep
-from synth.collective.emit.timeline.names import bar_name_attributes, write_bar_name
-from synth.collective.emit.timeline.svg import ticks
-from synth.step.simulation.pipeline import PASSES
-from synth.step.simulation.simulation import Activity
+from synth.ask.answers.training.simulated import PASSES, Activity, RankOfStep, RowOfStep
+from synth.collective.emit.timeline.names import bar_name_attributes, ticks, write_bar_name
 
 _LEFT, _WIDTH, _RIGHT, _TOP = 170, 760, 70, 46
 _TALL, _GAP = 18, 6

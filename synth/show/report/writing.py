@@ -19,8 +19,7 @@ from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.questions.question import parse_question
-from synth.ask.table import VERBS, judge
-from synth.collective.ranking.request import Watcher
+from synth.ask.table import VERBS, Watcher, judge
 from synth.show.report.curves import Curves, draw_curves
 from synth.show.report.details import (
     DrawnDevice,

@@ -15,12 +15,16 @@ from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
-from synth.ask.answers.parts import DecidingRunPart
+from synth.ask.answers.parts import ALTERNATE_RUNS, AdviceKind, DecidingRunPart
 from synth.ask.answers.planning import PlanReply
-from synth.ask.answers.ranked import PlacedAnswer, RankingReply, StretchPart, SweepReply
+from synth.ask.answers.ranked import (
+    DefaultComparison,
+    PlacedAnswer,
+    RankingReply,
+    StretchPart,
+    SweepReply,
+)
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import ALTERNATE_RUNS, AdviceKind
-from synth.collective.ranking.request import DefaultComparison
 from synth.show.terminal.rows import Ranking, RankingRow
 from synth.show.terminal.style import Columns, table_of
 

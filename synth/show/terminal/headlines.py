@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from hierarchies.units import format_bytes, format_duration
+from hierarchies.units import describe_total, format_bytes, format_duration
 from synth.ask.answers.degraded import CostReply, UnevenReply
 from synth.ask.answers.measured import (
     SHORTFALLS,
@@ -21,8 +21,6 @@ from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
 from synth.ask.table import VERBS, judge
 from synth.collective.price.resolution import WORTH
-from synth.measure.calibration.experiments import describe_total
-from synth.measure.logs.tables import busbw_factor
 from synth.show.terminal.rows import Ranking
 from synth.show.terminal.style import axes_text, pluralize
 from synth.show.terminal.verdict import verdict
@@ -194,7 +192,7 @@ def seconds_of(several: SystemsRankedReply) -> Mapping[str, float]:
 def bandwidths_by_size(reply: SweepReply) -> Iterator[tuple[float, float]]:
     """Bus bandwidth of the best answer at each size, in GB/s."""
     axes: Mapping[str, int] = reply.stretches[0].first.axes if reply.stretches else {}
-    factor = busbw_factor(reply.request.value, prod(axes.get(name, 1) for name in reply.reduce))
+    factor = reply.request.busbw_factor(prod(axes.get(name, 1) for name in reply.reduce))
     for size in sorted(reply.sizes, key=lambda size: size.bytes):
         if size.seconds:
             yield float(size.bytes), factor * size.bytes / size.seconds / 1e9

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from hierarchies.units import format_bytes, format_duration
+from hierarchies.units import describe_total, format_bytes, format_duration
 from synth.ask.answers.measured import (
     CalibratedReply,
     ClassResidual,
@@ -18,7 +18,6 @@ from synth.ask.answers.measured import (
     RunRow,
     TestsReply,
 )
-from synth.measure.calibration.experiments import describe_total
 from synth.show.terminal.headlines import headline_of, shortfall_headline
 from synth.show.terminal.style import (
     Columns,

@@ -22,13 +22,15 @@ from hierarchies import (
 )
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
-from synth.collective.emit.conventions import ConventionText, conventions, summarize_conventions
+from synth.ask.machines import FrameworkOrder, PlacementInWords
 from synth.show.terminal.rows import elsewhere_rows, ranked_table
 from synth.show.terminal.style import table
 
 Levels = Sequence[LevelPart]
 Matrix = Sequence[Sequence[int]]
 LAYOUT_TEXT = "in frameworks' default order (JAX, torch): the last axis innermost"
+ALREADY_DEFAULT = "already the default"
+"""Shown for a framework whose own order it is."""
 PLACEMENT_HEADING = "placement (ranks of each axis's first group)"
 
 
@@ -84,16 +86,32 @@ def rank_orders(
 
 def find_conventions(
     levels: Sequence[LevelInFull], axes: Mapping[str, int], matrix: Matrix
-) -> Iterable[ConventionText]:
+) -> Iterable[FrameworkOrder]:
     """Return the rank order that a placement needs in each framework. Raises InputError."""
-    return conventions(placement_of(levels, axes, matrix), _is_torus(levels))
+    return PlacementInWords.of(placement_of(levels, axes, matrix), _is_torus(levels)).orders
 
 
 def _is_torus(levels: Sequence[LevelInFull]) -> bool:
     return all(level.domain is Domain.TORUS for level in levels)
 
 
-def order_table(found: Iterable[ConventionText]) -> Iterator[RenderableType]:
+def summarize_conventions(found: Iterable[FrameworkOrder]) -> Iterator[tuple[str, str]]:
+    """Yield frameworks with the same convention, and its text."""
+    found = list(found)
+    if same := [each.framework for each in found if each.default]:
+        yield ", ".join(same), ALREADY_DEFAULT
+    lines: dict[str, list[str]] = {}
+    for convention in found:
+        if not convention.default:
+            # Lines that differ only in the framework's name at their end are merged into one.
+            say = convention.say.removesuffix(convention.framework.lower())
+            lines.setdefault(say, []).append(convention.framework)
+    for say, frameworks in lines.items():
+        order = "|".join(frameworks).lower() if say.endswith("--rank-order ") else ""
+        yield ", ".join(frameworks), say + order
+
+
+def order_table(found: Iterable[FrameworkOrder]) -> Iterator[RenderableType]:
     """Yield the setting of each framework."""
     made = table("framework", "what to do", wraps="what to do")
     made.show_header = False

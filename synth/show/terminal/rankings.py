@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.parts import AdviceKind
 from synth.ask.answers.planning import (
     PlacementOption,
     PlannedEntry,
@@ -17,10 +18,14 @@ from synth.ask.answers.planning import (
     SystemsRankedReply,
     UnpricedEntry,
 )
-from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.answers.ranked import (
+    DefaultComparison,
+    PlacedAnswer,
+    RankedAnswer,
+    RankingReply,
+    SweepReply,
+)
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import AdviceKind
-from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.deciding import mark_lines
 from synth.show.terminal.degraded import render_uneven

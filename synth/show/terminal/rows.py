@@ -12,14 +12,16 @@ from rich.table import Table
 from grammar import Goal
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.parts import StepPricePart
+from synth.ask.answers.parts import KEEP_DEFAULT, StepPricePart
 from synth.ask.answers.planning import PlannedEntry, PlanReply
-from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
-from synth.collective.price.defaults import ALGORITHMS
+from synth.ask.answers.ranked import (
+    DefaultComparison,
+    PlacedAnswer,
+    RankedAnswer,
+    RankingReply,
+    SweepReply,
+)
 from synth.collective.price.resolution import FINEST, WORTH
-from synth.collective.ranking.how_to_get import KEEP_DEFAULT
-from synth.collective.ranking.request import DefaultComparison
-from synth.measure.logs.tables import busbw_factor
 from synth.show.terminal.style import (
     MARKS,
     Columns,
@@ -181,7 +183,7 @@ def bus_bandwidth(request: str, size_bytes: float, seconds: float, members: int)
     """Return nccl-tests' busbw: for an all-reduce of n devices 2(n-1)/n times bytes per second."""
     if not seconds:
         return "-"
-    return f"{busbw_factor(request, members) * size_bytes / seconds / 1e9:.4g} GB/s"
+    return f"{Goal(request).busbw_factor(members) * size_bytes / seconds / 1e9:.4g} GB/s"
 
 
 def _step_bandwidth(step: StepPricePart) -> str:
@@ -346,8 +348,8 @@ def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> s
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     own, [step] = answer.default, answer.steps
-    taken = own.name not in ALGORITHMS  # XLA has one way
-    taken |= (step.algorithm, step.protocol) == (ALGORITHMS.get(own.name), own.protocol)
+    taken = own.algorithm is None  # XLA has one way
+    taken |= (step.algorithm, step.protocol) == (own.algorithm, own.protocol)
     return (
         ""
         if taken and answer.against_default is DefaultComparison.SAME

@@ -14,10 +14,9 @@ from grammar import Goal
 from hierarchies import LevelPart, MachineException
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.machine_parts import MachineInFull, TellingTest
-from synth.ask.answers.parts import StepPricePart
+from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
-from synth.collective.algorithms.protocols import Protocol
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], str]]

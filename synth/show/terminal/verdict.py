@@ -16,14 +16,17 @@ from rich.console import RenderableType
 from hierarchies import InputError, LevelInFull
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
+from synth.ask.answers.parts import AdviceKind
 from synth.ask.answers.planning import PlacementOption, PlanReply
-from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.answers.ranked import (
+    DefaultComparison,
+    PlacedAnswer,
+    RankedAnswer,
+    RankingReply,
+    SweepReply,
+)
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
-from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
-from synth.collective.emit.conventions import ALREADY_DEFAULT, summarize_conventions
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.how_to_get import AdviceKind
-from synth.collective.ranking.request import DefaultComparison
 from synth.collective.ranking.settings import algorithm_setting, collective_settings, explain_scope
 from synth.show.terminal.deciding import (
     RowRun,
@@ -38,11 +41,13 @@ from synth.show.terminal.deciding import (
     to_do_of_run,
 )
 from synth.show.terminal.placements import (
+    ALREADY_DEFAULT,
     Levels,
     Matrix,
     describe_placement,
     find_conventions,
     placement_of,
+    summarize_conventions,
 )
 from synth.show.terminal.rows import Ranking, RankingRow, rows
 from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
@@ -210,8 +215,7 @@ def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
         format_duration(plain.baseline_seconds),
     )
     return (
-        f"The default is priced for NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} "
-        "GPUs of a node are in one communicator. "
+        f"The default is priced for {plain.later_default.earlier}. "
         f"In later NCCL it is {plain.later_default.name}: {then}{where}, not {now}"
     )
 

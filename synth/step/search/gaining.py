@@ -16,10 +16,8 @@ from synth.collective.ranking.how_to_get import KEEP_UNTIL_MEASURED, advise, sec
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Answer
 from synth.step.search.finalists import Finalist
+from synth.step.search.resolution import LEAST_GAIN
 from synth.step.simulation.collected import RankCollective, list_collectives
-
-LEAST_GAIN = 0.001
-"""The share of a step that a gain must exceed to be worth installing a program file."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ SNUG = 0.8
 """Share of a device's memory. In one of ten published runs, the predicted peak is off by a quarter
 or more, so plans above this share may not fit (``results/steps``, peak memory, p90)."""
 
+LEAST_GAIN = 0.001
+"""The share of a step that a gain must exceed to be worth installing a program file."""
+
 NO_ERROR = (0.0, 0.0)
 
 PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES, UNMODELLED = (

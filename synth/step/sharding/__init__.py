@@ -24,6 +24,7 @@ from synth.step.sharding.expansion import plan_of as plan_of
 from synth.step.sharding.full_text import parse_plan as parse_plan
 from synth.step.sharding.full_text import plan_text as plan_text
 from synth.step.sharding.layers.prepared import prepare_step as prepare_step
+from synth.step.sharding.plan import PIPE as PIPE
 from synth.step.sharding.plan import Cuts as Cuts
 from synth.step.sharding.plan import Plan as Plan
 from synth.step.sharding.plan import Rows as Rows
@@ -33,5 +34,8 @@ from synth.step.sharding.program import RedistributedValue as RedistributedValue
 from synth.step.sharding.program import SentValue as SentValue
 from synth.step.sharding.program import StepPhase as StepPhase
 from synth.step.sharding.program import StepProgram as StepProgram
+from synth.step.sharding.recipes import AND as AND
+from synth.step.sharding.recipes import CLAUSES as CLAUSES
 from synth.step.sharding.recipes import Recipe as Recipe
+from synth.step.sharding.recipes import spell_shares as spell_shares
 from synth.step.sharding.text import parse_recipe as parse_recipe

@@ -24,9 +24,12 @@ from synth.ask.answers.parts import (
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
 from synth.step.profiles import Kinds
 from synth.step.schedules import TransferProtocol
+from synth.step.simulation.kinds import BufferKind as BufferKind
 from synth.step.simulation.memory import MemorySnapshot
+from synth.step.simulation.pipeline import PASSES as PASSES
 from synth.step.simulation.predicting import PipelineRank, StepPrediction, local_seconds
-from synth.step.simulation.simulation import Activity, RequestSummary, StepTimelineRow
+from synth.step.simulation.simulation import Activity as Activity
+from synth.step.simulation.simulation import RequestSummary, StepTimelineRow
 
 SecondsSource = Literal["measured", "fitted", "roofline"]
 Limit = Literal["computing", "communication", "idle"]
@@ -59,7 +62,9 @@ class CollectiveOfRank(AnswerPart):
 class BytesOfKind(AnswerPart):
     """What some of the memory is used for."""
 
-    what: str = Field(description="Parameters, gradients, activations, and so on.")
+    what: Annotated[BufferKind, Field(strict=False)] = Field(
+        description="Parameters, gradients, activations, and so on."
+    )
     bytes: Whole = Field(description="At the largest moment.")
 
 
@@ -81,7 +86,7 @@ class MomentOfStep(AnswerPart):
     @classmethod
     def of(cls, snapshot: MemorySnapshot) -> Self:
         kinds = sorted(snapshot.by_kind, key=lambda pair: -pair[1])
-        return cls.like(snapshot, kinds=[(kind.value, size) for kind, size in kinds])
+        return cls.like(snapshot, kinds=kinds)
 
 
 class RowOfStep(AnswerPart):

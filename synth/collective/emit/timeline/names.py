@@ -1,4 +1,4 @@
-"""The names of bars, written on the bars that have room for them.
+"""The names of bars, written on the bars that have room for them, and the ticks of axes.
 
 A page with zoom writes them again, by the same rule, from ``bar_name_attributes``; so the rule is
 in its ``timeline.js``, too.
@@ -12,6 +12,7 @@ in its ``timeline.js``, too.
 from __future__ import annotations
 
 from html import escape
+from math import floor, log10
 
 LOWEST = 11
 """Bars below this height have no names."""
@@ -44,3 +45,14 @@ def write_bar_name(name: str, x: float, y: float, wide: float, tall: float, fill
         f'<text class="name" x="{round(x + _MARGIN, 2):g}" y="{y + tall / 2 + 4:g}" '
         f'font-size="10" fill="{ink}" pointer-events="none">{escape(text)}</text>'
     )
+
+
+def ticks(seconds: float) -> list[float]:
+    """Returns four to nine round moments from 0 on; only 0 if nothing takes time."""
+    if seconds <= 0:
+        return [0.0]
+    raw = seconds / 5
+    power = 10.0 ** floor(log10(raw))
+    # The 0.999 keeps a rounding error from skipping to the next step.
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]

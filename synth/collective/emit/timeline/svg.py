@@ -10,12 +10,11 @@ import json
 import re
 from collections.abc import Iterator
 from html import escape
-from math import floor, log10
 
 from hierarchies.units import format_duration
 from synth.collective.emit.source import EmitSource, Files
 from synth.collective.emit.timeline.chart import Chart, ChartBar, ChartRow, chart
-from synth.collective.emit.timeline.names import LOWEST, bar_name_attributes, write_bar_name
+from synth.collective.emit.timeline.names import LOWEST, bar_name_attributes, ticks, write_bar_name
 
 COLOURS = {
     "all-reduce": "#0072b2",
@@ -88,17 +87,6 @@ def _scale(seconds: float, height: int) -> Iterator[str]:
             f'<text x="{x}" y="{_TOP - 12}" text-anchor="middle" font-size="11">'
             f"{format_duration(moment)}</text></g>"
         )
-
-
-def ticks(seconds: float) -> list[float]:
-    """Returns four to nine round moments from 0 on; only 0 if nothing takes time."""
-    if seconds <= 0:
-        return [0.0]
-    raw = seconds / 5
-    power = 10.0 ** floor(log10(raw))
-    # The 0.999 keeps a rounding error from skipping to the next step.
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
-    return [float(f"{number * step:.6g}") for number in range(int(seconds / step + 1e-9) + 1)]
 
 
 def _row(

@@ -19,8 +19,7 @@ from synth.show.report.plans.words import stage_layers
 from synth.show.report.rendering import Cells
 from synth.show.report.steps import draw_timeline
 from synth.show.terminal.training.simulated import TIME_PARTS
-from synth.step.sharding import parse_recipe
-from synth.step.sharding.recipes import AND, CLAUSES
+from synth.step.sharding import AND, CLAUSES, parse_recipe
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hierarchies import InputError, LevelInFull, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.planned import PlanOfFront, PlanOfStep, StepPlanReply
+from synth.ask.answers.training.simulated import BufferKind
 from synth.show.report import placement
 from synth.show.report.charts import Limit, StackedBar, draw_bars, draw_front
 from synth.show.report.details import DrawnDevice
@@ -46,7 +47,6 @@ from synth.show.terminal.training.planned import (
     why_not_lines,
 )
 from synth.show.terminal.training.simulated import TIME_PARTS
-from synth.step.simulation.kinds import BufferKind
 
 _MOST_PICTURES = 3
 _FRONT: Columns[PlanOfFront] = {
@@ -264,10 +264,10 @@ def _memory(seen: Sequence[ListedPlan]) -> Iterator[StackedBar]:
     ranks = first.plan.ranks
     for number, rank in enumerate(ranks[:MOST_RANKS]):
         label = f"{first.label}, rank {number}" if len(ranks) > 1 else first.label
-        yield StackedBar(label, {kind.what: kind.bytes for kind in rank.memory.kinds})
+        yield StackedBar(label, {kind.what.value: kind.bytes for kind in rank.memory.kinds})
     for other in others:
         label = f"{other.label}, fullest" if len(other.plan.ranks) > 1 else other.label
-        yield StackedBar(label, {kind.what: kind.bytes for kind in other.plan.memory.kinds})
+        yield StackedBar(label, {kind.what.value: kind.bytes for kind in other.plan.memory.kinds})
 
 
 def _kinds(bars: Sequence[StackedBar]) -> Cells:

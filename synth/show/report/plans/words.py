@@ -17,9 +17,7 @@ from itertools import chain
 from math import prod
 
 from synth.show.terminal.style import pluralize
-from synth.step.sharding import Recipe, parse_recipe
-from synth.step.sharding.plan import PIPE
-from synth.step.sharding.recipes import AND, spell_shares
+from synth.step.sharding import AND, PIPE, Recipe, parse_recipe, spell_shares
 
 _ZERO = (
     "each replica keeps all parameters, gradients and optimizer state (no ZeRO)",

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.training.bucketed import BucketOfGradients, BucketsReply, WayToFill
+from synth.ask.training.bucketed import BucketOfGradients, BucketsReply, FillPolicy, WayToFill
 from synth.show.terminal.style import Columns, paragraphs, pluralize, price_basis, shape, table_of
-from synth.step.bucketing import FillPolicy
 from synth.step.search.resolution import CLOCK_ERROR
 
 _MOST_BUCKETS = 40

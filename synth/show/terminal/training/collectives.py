@@ -13,7 +13,7 @@ from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.style import Columns, pluralize, request_text, table, table_of
-from synth.step.search.gaining import LEAST_GAIN
+from synth.step.search.resolution import LEAST_GAIN
 
 _LEAST_SHARE = 0.01
 _HEADING = "communication of a step"

@@ -8,9 +8,8 @@ from math import ceil
 from rich.console import RenderableType
 
 from hierarchies.units import format_duration
-from synth.ask.training.orders import OrderReply, RankOfOrder
+from synth.ask.training.orders import OrderReply, RankOfOrder, TransferProtocol
 from synth.show.terminal.style import Columns, paragraphs, pluralize, table_of
-from synth.step.schedules import TransferProtocol
 
 _MOST_LINES = 64
 _WIDTH = 80

@@ -168,7 +168,7 @@ def _memory(answer: SimulateReply) -> Iterator[RenderableType]:
 
 
 _KINDS: Columns[BytesOfKind] = {
-    "what": lambda kind: kind.what,
+    "what": lambda kind: kind.what.value,
     "bytes": lambda kind: format_bytes(kind.bytes),
 }
 

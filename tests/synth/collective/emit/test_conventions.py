@@ -28,10 +28,10 @@ from synth.collective.emit.conventions import (
     conventions,
     plain_order,
     ranked_devices,
-    summarize_conventions,
 )
 from synth.collective.emit.frameworks import FRAMEWORKS, KINDS, kind_of
 from synth.collective.emit.mesh import mesh
+from synth.show.terminal.placements import summarize_conventions
 
 NAMES = ("pipeline", "data", "expert", "context", "tensor")
 MEGATRON = {"pipeline": "pp", "data": "dp", "expert": "ep", "context": "cp", "tensor": "tp"}
