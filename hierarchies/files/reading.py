@@ -52,7 +52,7 @@ class _LevelTable(LevelInFull):
 class _Description(Machine):
     default_count: int = Field(default=1, ge=1)
     device: _DeviceTable
-    levels: Sequence[_LevelTable] = Field(alias="level", min_length=1, max_length=MOST_LEVELS)
+    levels: Sequence[_LevelTable] = Field(alias="level", min_length=1)
     exceptions: list[MachineException] = Field(
         default=[], alias="exception", max_length=MOST_EXCEPTIONS
     )
@@ -135,6 +135,8 @@ def _complete(raw: dict[str, Any]) -> dict[str, Any]:
     tables = raw.get("level")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         return raw
+    if len(tables) > MOST_LEVELS:
+        raise InputError(f"{len(tables)} levels", hint=f"at most {MOST_LEVELS}")
     levels = [dict(table) for table in tables]
     for level in levels:
         if isinstance(level.get("source"), str):

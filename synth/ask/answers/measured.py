@@ -22,6 +22,8 @@ from synth.ask.answers.parts import (
     Whole,
     discriminate_by,
 )
+from synth.measure.calibration.experiments import FIT_HEADING as FIT_HEADING
+from synth.measure.calibration.experiments import LOOK_HEADING as LOOK_HEADING
 from synth.measure.calibration.experiments import (
     Experiment,
     isolating_experiment,

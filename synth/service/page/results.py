@@ -12,7 +12,7 @@ from markupsafe import Markup
 from grammar import Goal
 from hierarchies.units import format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.parts import StepPricePart
+from synth.ask.answers.parts import AdviceKind, StepPricePart
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import (
     BestSoFar,
@@ -28,8 +28,6 @@ from synth.ask.questions.notations import A_RANGE_BYTES
 from synth.ask.table import judge
 from synth.collective.emit import TARGETS, nccl_tuner
 from synth.collective.emit.mscclpp.homes import REFUSED
-from synth.collective.price.defaults import ALGORITHMS
-from synth.collective.ranking.how_to_get import AdviceKind
 from synth.show.report.curves import Curves, draw_curves
 from synth.show.report.details import (
     DrawnDevice,
@@ -229,7 +227,7 @@ def _tuner_gap(answer: PlacedAnswer) -> str:
     """Return why NCCL's tuner has no row for a step, or for the default if one call keeps it."""
     calls = [(step.collective, step.algorithm) for step in answer.steps]
     if len(calls) == 1 and answer.advice.by is AdviceKind.DEFAULT:
-        calls += [(calls[0][0], ALGORITHMS.get(answer.default.name))]
+        calls += [(calls[0][0], answer.default.algorithm)]
     return next(filter(None, (nccl_tuner.explain_missing_row(*call) for call in calls)), "")
 
 

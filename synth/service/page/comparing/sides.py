@@ -14,9 +14,8 @@ from synth.ask.answers.ranked import SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.comparing import DiffQuestion, DiffReply, LineDifference, ValueDifference, diff
 from synth.ask.questions.question import parse_question
-from synth.ask.table import judge
+from synth.ask.table import Watcher, judge
 from synth.ask.taking import recommend
-from synth.collective.ranking.request import Watcher
 from synth.service.page.answer_routes import ViewedAnswer
 from synth.service.page.results import plans_of
 from synth.service.page.views import draw_over_sizes, view_of_answer

@@ -10,11 +10,17 @@ from markupsafe import Markup
 
 from hierarchies.units import format_duration
 from synth.ask.answers.degraded import CostReply
-from synth.ask.answers.measured import CalibratedReply, DiagnosedRun, DoctorReply, TestsReply
+from synth.ask.answers.measured import (
+    FIT_HEADING,
+    LOOK_HEADING,
+    CalibratedReply,
+    DiagnosedRun,
+    DoctorReply,
+    TestsReply,
+)
 from synth.ask.answers.planning import SystemsRankedReply
 from synth.ask.answers.ranked import SweepReply
 from synth.ask.table import judge
-from synth.measure.calibration.experiments import FIT_HEADING, LOOK_HEADING
 from synth.show.report.charts import StackedBar, draw_bars
 from synth.show.report.curves import Lines, draw_bandwidths, draw_speedups
 from synth.show.terminal.headlines import bandwidths_by_size, headline_of, ranges_of, seconds_of

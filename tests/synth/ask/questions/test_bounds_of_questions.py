@@ -96,7 +96,11 @@ TOO_MUCH: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "files: .* at most 4096",
     ),
     "labels": ("import", {"kind": "jax", "files": [], "keys": ["a"] * 100}, "files|keys"),
-    "levels": ("systems", machine(TEXT + TEXT[TEXT.index("[[level]]") :] * 20), "level = "),
+    "levels": (
+        "systems",
+        machine(TEXT + TEXT[TEXT.index("[[level]]") :] * 20),
+        "levels; at most 16",
+    ),
     "dots": ("systems", machine(".".join("a" * 400_000) + " = 1"), "399999 dots in line 1"),
     "dots of a job": (
         "plan",
