@@ -251,6 +251,11 @@ REFUSALS = {
     "an empty source": (GPU_SOURCE, 'source = ""', "source"),
     "an empty device source": ('2000\nsource = "measured"', '2000\nsource = ""', "source = ''"),
     "a number without a source": ('latency_us = "a guess"\n', "", "latency_us"),
+    "a number for a source": (
+        'latency_us = "a guess"',
+        "latency_us = 5",
+        "level 'gpu', source: latency_us = 5",
+    ),
     "a source of nothing": ("another page", 'another page"\nspeed = "a page', "speed"),
     "a source that is no text": (GPU_SOURCE, "source = 5", "source = 5"),
     "a doubt about nothing": ('["count"]', '["cuont"]', "cuont"),
