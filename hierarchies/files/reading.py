@@ -234,7 +234,7 @@ def _first_error(
         entry = raw["level"][inner[0]]
         name = entry.get("name", inner[0]) if isinstance(entry, dict) else inner[0]
         place, key = f"{where}, level {name!r}", inner[1]
-        if key == "source" and isinstance(entry["source"], dict) and len(inner) > 2:
+        if key == "source" and len(inner) > 2 and isinstance(entry["source"], dict):
             place, key = f"{place}, source", inner[2]
     elif part == "exception" and len(inner) > 1:
         place, key = f"{where}, {_exception_place(exceptions, int(inner[0]))}", inner[1]
