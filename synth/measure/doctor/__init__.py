@@ -22,10 +22,12 @@ node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
 level 'gpu' falls short: 18% of what is described
 """
 
+from synth.measure.doctor.baseline import PastComparison as PastComparison
 from synth.measure.doctor.blame import Finding as Finding
 from synth.measure.doctor.blame import FindingKind as FindingKind
 from synth.measure.doctor.carried import CarriedShare as CarriedShare
 from synth.measure.doctor.carried import carried_shares as carried_shares
+from synth.measure.doctor.changes import Change as Change
 from synth.measure.doctor.findings import Diagnosis as Diagnosis
 from synth.measure.doctor.findings import diagnose as diagnose
 from synth.measure.doctor.findings import is_collective as is_collective

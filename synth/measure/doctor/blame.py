@@ -40,6 +40,11 @@ FindingKind = Literal[
     "below-bound",
     "latency",
     "middle",
+    "as-before",
+    "slower",
+    "faster",
+    "level-slower",
+    "other-settings",
 ]
 
 
