@@ -1,8 +1,8 @@
 """Does doctor find faults by comparing with an earlier run? ``python -m results.doctor``.
 
-Healthy runs are real second runs of the same test; faults are put into them (``faults``). Every pair
-is taken in both orders. Writes doctor.json and the page; without ../shared/data the pairs of
-published tables are left out, so the figures stay.
+Healthy runs are real second runs of the same test; faults are put into them (``faults``). Every
+pair is taken in both orders. Writes doctor.json and the page; without ../shared/data it does
+nothing, so the figures stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from results import pages, record
 from results.doctor.faults import FAULTS, MODELS, Fault, damage
-from results.doctor.pairs import Pair, published, repeated
+from results.doctor.pairs import Pair, crossed, published, repeated
 from results.fidelity.tables import SHARED
 from synth.measure.calibration.measurements import Measurement
 from synth.measure.doctor import Diagnosis, Finding, diagnose
@@ -64,11 +64,13 @@ def judge_healthy(pairs: Sequence[Pair]) -> dict[str, Any]:
             name: {f"p{q}": round(float(np.quantile(each, q / 100)), 4) for q in (50, 95, 100)}
             for name, each in off.items()
         },
-        "accused": sorted({
-            f"{pair.family}: {pair.second.source}"
-            for pair, diagnosis in found
-            if any(one and one.slower for one in diagnosis.past)
-        }),
+        "accused": sorted(
+            {
+                f"{pair.family}: {pair.second.source}"
+                for pair, diagnosis in found
+                if any(one and one.slower for one in diagnosis.past)
+            }
+        ),
     }
 
 
@@ -150,24 +152,27 @@ def judge_session(pairs: Sequence[Pair], fault: Fault, model: Any) -> dict[str, 
 def judged(pairs: Sequence[Pair]) -> dict[str, Any]:
     """All figures of some pairs."""
     known = [pair for pair in pairs if pair.known and pair.versions]
-    groups = {
-        "published tables": [pair for pair in known if pair.published],
-        "repeated tests": [pair for pair in known if not pair.published],
-        "other versions of NCCL": [pair for pair in pairs if not pair.versions],
-        "not known to be healthy": [pair for pair in pairs if not pair.known],
-    }
     across = [pair for pair in known if pair.nodes > 1]
     alone = [pair for pair in known if pair.nodes == 1]
-    network, inside = FAULTS[:2], FAULTS[2]
+    mixed = crossed(known)
+    groups = {
+        "tables of ../shared/data": [pair for pair in known if pair.published],
+        "tests that others repeated": [pair for pair in known if not pair.published],
+        "several nodes, noise of another pair": mixed,
+        "other versions of NCCL": [pair for pair in pairs if not pair.versions],
+        "Alps, not known to be healthy": [pair for pair in pairs if not pair.known],
+    }
+    places = {
+        "one node": (alone, FAULTS[2:]),
+        "several nodes": (across, FAULTS),
+        "several nodes, noise of another pair": (mixed, FAULTS),
+    }
     return {
         "healthy": {name: judge_healthy(some) for name, some in groups.items() if some},
         "faults": [
             {"where": where} | judge_fault(some, fault, model)
             for model in MODELS
-            for where, some, faults in (
-                ("several nodes", across, (*network, inside, FAULTS[3])),
-                ("one node", alone, (inside, FAULTS[3])),
-            )
+            for where, (some, faults) in places.items()
             for fault in faults
         ],
         "sessions": [

@@ -19,7 +19,7 @@ from synth.measure.calibration.measurements import Measurement
 Model = Literal["price", "table"]
 MODELS: tuple[Model, ...] = ("price", "table")
 FELT = 0.05
-"""A fault that lengthens no row by more than this share is felt by none: another level is slower."""
+"""A fault that lengthens no row by more than this share is felt by none: another level limits."""
 _FEW = 3
 
 

@@ -8,9 +8,10 @@ headers name the same machine, network, collective, groups and settings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,33 @@ def _pairs_of(machine: Machine, headers: dict[str, dict[str, str]]) -> Iterator[
         if one and all(one.get(key) == other.get(key) for key in SAME):
             versions = one.get("nccl") == other.get("nccl")
             yield Pair(machine.name, system, first, second, published=True, versions=versions)
+
+
+def crossed(pairs: Sequence[Pair]) -> list[Pair]:
+    """First runs of several nodes, each with the noise of every other pair as its second run.
+
+    The noise of a row is the ratio of the other pair's times at the nearest size. Both orders of
+    a pair are first runs, but only one lends its noise.
+    """
+    across = [pair for pair in pairs if pair.nodes > 1]
+    return [
+        replace(pair, second=_with_noise(pair.first, noise), published=False)
+        for pair in across
+        for noise in across[::2]
+        if noise.system != pair.system or noise.first.members != pair.first.members
+    ]
+
+
+def _with_noise(run: Measurement, noise: Pair) -> Measurement:
+    then = {sample.size_bytes: sample.seconds for sample in noise.first.samples}
+    now = {sample.size_bytes: sample.seconds for sample in noise.second.samples}
+    ratios = {size: now[size] / then[size] for size in then.keys() & now.keys()}
+    samples = tuple(
+        replace(sample, seconds=sample.seconds * ratios[_nearest(ratios, sample.size_bytes)])
+        for sample in run.samples
+    )
+    return replace(run, samples=samples, source=f"{run.source} with {noise.second.source}")
+
+
+def _nearest(sizes: Iterable[int], size: int) -> int:
+    return min(sizes, key=lambda other: abs(log(other / size)))

@@ -15,9 +15,8 @@ from statistics import fmean, median
 
 from hierarchies import InputError
 from hierarchies.units import format_bytes
-from synth.measure.calibration.measurements import Sample
 from synth.measure.doctor.changes import Changes, estimate_changes
-from synth.measure.doctor.runs import SMALL, MeasuredRun, SizeReading
+from synth.measure.doctor.runs import SMALL, MeasuredRun
 from synth.measure.logs.matching import MatchedLog
 
 BASELINE = "--baseline"
@@ -52,40 +51,51 @@ class PastComparison:
         )
 
 
+def match_baselines(
+    runs: Sequence[MatchedLog], baselines: Sequence[MatchedLog]
+) -> list[list[MatchedLog]]:
+    """Returns the baselines of each run's test; none for a run of a test that no baseline has.
+
+    Raises InputError if no baseline is of a run's test, or if the two have no row in common.
+    """
+    found = [_logs_of_test(run, baselines) for run in runs]
+    if not any(found):
+        raise _other_tests(runs, baselines)
+    for run, logs in zip(runs, found, strict=True):
+        if logs and not any(_rows_of(run).keys() & _rows_of(log).keys() for log in logs):
+            raise _no_common_row(run, logs)
+    return found
+
+
 def compare_with_past(
     runs: Sequence[MeasuredRun], baselines: Sequence[MatchedLog]
 ) -> list[PastComparison | None]:
-    """Returns the comparison of each run, None for a run of a test that no baseline has.
+    """Returns the comparison of each run, None without a baseline of its test.
 
-    Raises InputError if no baseline is of a run's test, or if the two have no size in common.
+    Raises InputError as ``match_baselines``.
     """
-    found = [_logs_of_test(run.matched, baselines) for run in runs]
-    if not any(found):
-        raise _other_tests(runs, baselines)
+    found = match_baselines([run.matched for run in runs], baselines)
     return [_compare(run, logs) if logs else None for run, logs in zip(runs, found, strict=True)]
 
 
 def _compare(run: MeasuredRun, logs: Sequence[MatchedLog]) -> PastComparison:
     tables = [_rows_of(log) for log in logs]
     before = {
-        (reading.size_bytes, reading.in_place): median(past)
-        for reading in run.readings
-        if (past := [rows[key] for rows in tables if (key := _key(reading)) in rows])
+        key: median(past)
+        for key in _rows_of(run.matched)
+        if (past := [rows[key] for rows in tables if key in rows])
     }
-    if not before:
-        raise _no_common_size(run, logs)
     seconds: dict[int, list[float]] = {}
     ratios: dict[int, list[float]] = {}
-    for reading in run.readings:
-        if (past_seconds := before.get(_key(reading))) is not None:
-            seconds.setdefault(reading.size_bytes, []).append(past_seconds)
-            ratio = math.log(reading.seconds / past_seconds)
-            ratios.setdefault(reading.size_bytes, []).append(ratio)
+    for key, now in _rows_of(run.matched).items():
+        if key in before:
+            seconds.setdefault(key[0], []).append(before[key])
+            ratios.setdefault(key[0], []).append(math.log(now / before[key]))
     sizes = tuple(sorted(seconds))
     shares = latency_shares(run, {size: fmean(seconds[size]) for size in sizes})
     changes = estimate_changes([shares[n] for n in sizes], [fmean(ratios[n]) for n in sizes])
     sources = tuple(dict.fromkeys(log.log.source for log in logs))
-    return PastComparison(run, sources, before, sizes, changes, _differences(run, logs))
+    return PastComparison(run, sources, before, sizes, changes, _differences(run.matched, logs))
 
 
 def latency_shares(run: MeasuredRun, before: Mapping[int, float]) -> dict[int, float]:
@@ -103,15 +113,11 @@ def latency_shares(run: MeasuredRun, before: Mapping[int, float]) -> dict[int, f
     return {n: fmean((share[n], min(1.0, scale * latency[n] / before[n]))) for n in before}
 
 
-def _key(row: Sample | SizeReading) -> tuple[int, bool]:
-    return row.size_bytes, row.in_place
-
-
 def _rows_of(log: MatchedLog) -> _Rows:
     """Returns the median seconds of each row, as a log may time a size several times."""
     found: dict[tuple[int, bool], list[float]] = {}
     for sample in log.measurement.samples:
-        found.setdefault(_key(sample), []).append(sample.seconds)
+        found.setdefault((sample.size_bytes, sample.in_place), []).append(sample.seconds)
     return {key: median(seconds) for key, seconds in found.items()}
 
 
@@ -137,11 +143,11 @@ def _same_type(one: MatchedLog, other: MatchedLog) -> bool:
     return not first or not second or first == second
 
 
-def _differences(run: MeasuredRun, logs: Sequence[MatchedLog]) -> tuple[str, ...]:
+def _differences(run: MatchedLog, logs: Sequence[MatchedLog]) -> tuple[str, ...]:
     """Returns the settings that differ between a run and its baselines, in words."""
     return tuple(
         f"{what} was {' or '.join(past)} in {_list_sources(logs)} and is {now}"
-        for what, now, past in _settings(run.matched, logs)
+        for what, now, past in _settings(run, logs)
         if now not in past
     )
 
@@ -160,11 +166,10 @@ def _settings(run: MatchedLog, logs: Sequence[MatchedLog]) -> Iterator[tuple[str
         yield "NCCL", versions[0], past
 
 
-def _other_tests(runs: Sequence[MeasuredRun], baselines: Sequence[MatchedLog]) -> InputError:
+def _other_tests(runs: Sequence[MatchedLog], baselines: Sequence[MatchedLog]) -> InputError:
     """Returns the error for baselines of other tests, with both tests."""
-    now = [run.matched for run in runs]
-    told = _types_differ(now, baselines)
-    here, there = (_describe(logs, told) for logs in (now, baselines))
+    told = _types_differ(runs, baselines)
+    here, there = (_describe(logs, told) for logs in (runs, baselines))
     hint = "give an earlier log of the same collective, groups of ranks and data type"
     return InputError(
         f"the baseline is of another test: {there}; and {here}", where=BASELINE, hint=hint
@@ -191,16 +196,21 @@ def _describe(logs: Sequence[MatchedLog], types: bool) -> str:
     return ", ".join(listed[:_MOST_LISTED]) + more
 
 
-def _no_common_size(run: MeasuredRun, logs: Sequence[MatchedLog]) -> InputError:
-    now = [reading.size_bytes for reading in run.readings]
-    past = [sample.size_bytes for log in logs for sample in log.measurement.samples]
-    here, there = (f"{format_bytes(min(n))} to {format_bytes(max(n))}" for n in (now, past))
+def _no_common_row(run: MatchedLog, logs: Sequence[MatchedLog]) -> InputError:
+    here, there = (_describe_rows(some) for some in ([run], logs))
     return InputError(
-        f"no row is in both logs: {run.source} has sizes from {here}, "
-        f"{_list_sources(logs)} from {there}",
+        f"no row is in both logs: {run.log.source} has {here}, {_list_sources(logs)} {there}",
         where=BASELINE,
         hint="measure the sizes of the baseline: options -b, -e and -f of the tests",
     )
+
+
+def _describe_rows(logs: Sequence[MatchedLog]) -> str:
+    rows = [key for log in logs for key in _rows_of(log)]
+    sizes = [size for size, _ in rows]
+    places = {in_place for _, in_place in rows}
+    only = "" if len(places) > 1 else ", in place" if True in places else ", out of place"
+    return f"sizes from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}{only}"
 
 
 def _list_sources(logs: Sequence[MatchedLog]) -> str:

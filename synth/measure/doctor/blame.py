@@ -45,6 +45,7 @@ FindingKind = Literal[
     "faster",
     "level-slower",
     "other-settings",
+    "unnoticed",
 ]
 
 

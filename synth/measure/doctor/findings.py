@@ -16,6 +16,8 @@ from synth.measure.doctor.moved import describe_past
 from synth.measure.doctor.runs import LARGE, SMALL, MeasuredRun, SizeReading, run_of
 from synth.measure.logs.matching import MatchedLog
 
+NOTICED = 1.1
+"""A fault of less than this factor needs no mention: repeated runs differ by nearly as much."""
 MOSTLY = 0.5
 """From this share of latency in the prediction on, a size mostly waits for messages."""
 
@@ -87,6 +89,8 @@ def _findings(
             yield from _find_all_sizes_short(run)
         elif run.too_good and not run.beating:
             yield _find_too_fast(run)
+        else:
+            yield from _find_unnoticed(run)
         yield from _find_small_sizes(run)
         yield from _find_middle_sizes(run)
 
@@ -121,6 +125,17 @@ def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
             f"would leave {by_rate:.0%} there: what each message waits for is likely slow, too"
         )
         yield Finding("latency", text, source=run.source, share=share)
+
+
+def _find_unnoticed(run: MeasuredRun) -> Iterator[Finding]:
+    """Yields how much slower links may be before prices call it a fault."""
+    reach = [r.longest_seconds / r.seconds for r in run.large if r.longest_seconds is not None]
+    if reach and (factor := median(reach)) > NOTICED:
+        text = (
+            f"up to {factor:.1f}x the time would be as expected, too: an earlier log of the same "
+            "test (--baseline) shows smaller faults"
+        )
+        yield Finding("unnoticed", text, source=run.source, share=1 / factor)
 
 
 def _find_too_fast(run: MeasuredRun) -> Finding:
