@@ -59,7 +59,7 @@ def judge_healthy(pairs: Sequence[Pair]) -> dict[str, Any]:
     }
     return {
         "runs": len(found),
-        "healthy": sum(not one.slower for one in past if one),
+        "healthy": sum(not one.changes.slower for one in past if one),
         "off": {
             name: {f"p{q}": round(float(np.quantile(each, q / 100)), 4) for q in (50, 95, 100)}
             for name, each in off.items()
@@ -68,7 +68,7 @@ def judge_healthy(pairs: Sequence[Pair]) -> dict[str, Any]:
             {
                 f"{pair.family}: {pair.second.source}"
                 for pair, diagnosis in found
-                if any(one and one.slower for one in diagnosis.past)
+                if any(one and one.changes.slower for one in diagnosis.past)
             }
         ),
     }
@@ -85,7 +85,7 @@ def judge_fault(pairs: Iterable[Pair], fault: Fault, model: Any) -> dict[str, An
             continue
         counts["runs"] += 1
         found = compared(pair, second)
-        if not any(one and one.slower for one in found.past):
+        if not any(one and one.changes.slower for one in found.past):
             missed.append(f"{pair.family}: {second.source}")
             continue
         counts["found"] += 1
@@ -135,7 +135,7 @@ def judge_session(pairs: Sequence[Pair], fault: Fault, model: Any) -> dict[str, 
         counts["runs"] += 1
         firsts = [matched(inside.first), matched(across.first)]
         found = diagnose(inside.system, [matched(run) for run in runs], firsts)
-        if not any(one and one.slower for one in found.past):
+        if not any(one and one.changes.slower for one in found.past):
             continue
         counts["found"] += 1
         said = [finding for run in runs for finding in blamed(found, run.source)]

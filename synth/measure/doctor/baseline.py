@@ -41,15 +41,6 @@ class PastComparison:
     changes: Changes
     differences: tuple[str, ...]
 
-    @property
-    def slower(self) -> bool:
-        """Whether rows of some sizes take longer than repeated runs do."""
-        changes = self.changes
-        return any(
-            change is not None and change.slower
-            for change in (changes.latency, changes.middle, changes.bandwidth)
-        )
-
 
 def match_baselines(
     runs: Sequence[MatchedLog], baselines: Sequence[MatchedLog]

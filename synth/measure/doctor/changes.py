@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import exp, hypot, log
 
 import numpy as np
@@ -34,6 +35,8 @@ RUN_ERROR = {"latency": 0.05, "middle": 0.08, "bandwidth": 0.015}
 """Relative errors of a row, and of all rows of a run alike, between repeated runs."""
 SURE = 3.0
 """A factor has moved if it differs from 1 by more than this many standard errors."""
+STRAY, NEIGHBOURS = 1.3, 3
+"""Rows stray if they take this many times what the factors explain, as do so many in a row."""
 _ROUNDS = 4
 _LEAST = 0.05
 Floats = npt.NDArray[np.float64]
@@ -72,18 +75,32 @@ class Changes:
     """The factors on latency and on bandwidth, and what is left in between.
 
     Each is None without rows that determine it. ``middle`` is the factor beyond the other two.
+    ``stray`` has the rows that take longer than the factors explain, if neighbours do so, too.
     """
 
     latency: Change | None
     middle: Change | None
     bandwidth: Change | None
+    stray: tuple[int, ...] = ()
+
+    @property
+    def slower(self) -> bool:
+        """Whether some rows take longer than in repeated runs of a machine that did not change."""
+        every = (self.latency, self.middle, self.bandwidth)
+        return bool(self.stray) or any(change is not None and change.slower for change in every)
+
+    @property
+    def faster(self) -> bool:
+        """Whether some rows take less time, and none longer."""
+        every = (self.latency, self.middle, self.bandwidth)
+        return not self.slower and any(change is not None and change.moved for change in every)
 
 
 def estimate_changes(shares: Sequence[float], ratios: Sequence[float]) -> Changes:
     """Returns the changes of rows.
 
     ``shares`` are the shares of latency in the earlier times, ``ratios`` the logarithms of the
-    times now over those then, in the same order.
+    times now over those then, both in the order of sizes.
     """
     share, times = np.array(shares, dtype=np.float64), np.exp(np.array(ratios, dtype=np.float64))
     small, large = np.flatnonzero(share >= MUCH), np.flatnonzero(share <= FEW)
@@ -103,13 +120,20 @@ def estimate_changes(shares: Sequence[float], ratios: Sequence[float]) -> Change
             unsure = SHARE_ERROR * (by_latency - 1) * part
             bandwidth = _change("bandwidth", found, unsure, large)
             by_bandwidth = bandwidth.factor
+    expected = by_latency * share + by_bandwidth * (1 - share)
+    unsure = SHARE_ERROR * np.abs(by_latency - by_bandwidth) * share / expected
     between = None
     if len(middle):
-        part = share[middle]
-        expected = by_latency * part + by_bandwidth * (1 - part)
-        unsure = SHARE_ERROR * (by_latency - by_bandwidth) * part / expected
-        between = _change("middle", times[middle] / expected, unsure, middle)
-    return Changes(latency, between, bandwidth)
+        between = _change("middle", (times / expected)[middle], unsure[middle], middle)
+    far = np.log(times / expected) > log(STRAY) + SURE * unsure
+    return Changes(latency, between, bandwidth, _longest(far.tolist()))
+
+
+def _longest(far: Sequence[bool]) -> tuple[int, ...]:
+    """Returns the longest row of true values, if it is as long as ``NEIGHBOURS``."""
+    runs = [list(rows) for true, rows in groupby(range(len(far)), far.__getitem__) if true]
+    longest = max(runs, key=len, default=[])
+    return tuple(longest) if len(longest) >= NEIGHBOURS else ()
 
 
 def _change(kind: str, found: Floats, unsure: Floats, rows: npt.NDArray[np.intp]) -> Change:

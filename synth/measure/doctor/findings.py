@@ -49,7 +49,7 @@ class Diagnosis:
         if it is below the prediction.
         """
         short = (
-            past.slower if past else run.short
+            past.changes.slower if past else run.short
             for run, past in zip(self.runs, self.past, strict=True)
         )
         return not self.contradictions and not any(short)

@@ -15,12 +15,15 @@ from statistics import median
 
 from hierarchies import System
 from hierarchies.units import format_bytes, format_duration
+from synth.collective.algorithms.algorithms import innermost_network_level
 from synth.collective.price.ways import MEMORY
 from synth.measure.calibration.experiments import isolating_experiment
 from synth.measure.doctor.baseline import PastComparison
 from synth.measure.doctor.blame import CLEARED, PORT_FIT, Finding, FindingKind, next_steps
 from synth.measure.doctor.changes import Change
 
+ALIKE = 1.5
+"""Prices do not say which of two levels needs the lesser fault if the faults differ by less."""
 SIDE_EFFECT = 0.5
 """Latency that grew by less than this share of the bandwidth's growth, on a logarithmic scale, is
 not blamed: the large part of small rows that is bandwidth is not known so well."""
@@ -77,16 +80,15 @@ def _describe(past: PastComparison) -> Iterator[Finding]:
         yield Finding("other-settings", f"{text}: it may explain the difference", source=source)
     changes = past.changes
     parts = [
-        f"{_name_sizes(past, change)} {_describe_factor(change)}"
+        f"{_name_sizes(past, change.rows)} {_describe_factor(change)}"
         for change in (changes.latency, changes.middle, changes.bandwidth)
         if change is not None
     ]
-    moved = [c for c in (changes.latency, changes.middle, changes.bandwidth) if c and c.moved]
     kind: FindingKind = "as-before"
     verdict = "as before"
-    if past.slower:
+    if changes.slower:
         kind, verdict = "slower", "slower than before"
-    elif moved:
+    elif changes.faster:
         kind, verdict = "faster", "faster than before"
     shape = " x ".join(map(str, run.matched.measurement.members))
     text = (
@@ -101,8 +103,8 @@ def _describe_factor(change: Change) -> str:
     return f"{change.factor:.2f}x the time ({change.low:.2f} to {change.high:.2f})"
 
 
-def _name_sizes(past: PastComparison, change: Change) -> str:
-    sizes = [past.sizes[row] for row in change.rows]
+def _name_sizes(past: PastComparison, rows: Sequence[int]) -> str:
+    sizes = [past.sizes[row] for row in rows]
     if min(sizes) == max(sizes):
         return format_bytes(min(sizes))
     return f"{format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
@@ -168,12 +170,21 @@ def _blame_run(
 
 
 def _open_finding(system: System, source: str, left: Mapping[str, float]) -> Finding:
+    """Returns the finding where several levels explain the run.
+
+    The likeliest needs the least fault. Where prices do not say which that is, it is the network.
+    """
     likely = max(left, key=lambda level: left[level])
+    network = system.hierarchy.names[: innermost_network_level(system) + 1]
+    outer = max(network, key=lambda level: left.get(level, 0.0), default=likely)
+    why = "for which the least fault is enough"
+    if outer != likely and left.get(outer, 0.0) * ALIKE >= left[likely]:
+        likely, why = outer, "as networks lose rails and congest more often than links in a node"
     shares = " or ".join(f"{level!r} with {share:.0%}" for level, share in left.items())
     ports = _describe_ports(system, likely, left[likely])
     text = (
         f"level {shares} of its bandwidth before would explain it: not told apart; most likely "
-        f"{likely!r}, for which the least fault is enough{ports}"
+        f"{likely!r}, {why}{ports}"
     )
     found = [isolating_experiment(system, level) for level in left]
     tests = tuple(test.name for test in found if test is not None)
@@ -198,13 +209,13 @@ def _describe_rest(system: System, past: PastComparison) -> Iterator[Finding]:
         grown = log(bandwidth.factor) if bandwidth and bandwidth.slower else 0.0
         if log(changes.latency.factor) > SIDE_EFFECT * grown:
             yield _latency_finding(system, past, changes.latency)
-    if changes.middle and changes.middle.slower:
+    middle = changes.middle
+    if rows := changes.stray or (middle.rows if middle and middle.slower else ()):
         text = (
-            f"{_name_sizes(past, changes.middle)} take {changes.middle.factor:.1f}x what links and "
-            "messages explain: another algorithm or protocol may run there; "
-            "NCCL_DEBUG_SUBSYS=TUNING tells"
+            f"{_name_sizes(past, rows)} take longer than slower links or messages explain: "
+            "another algorithm or protocol may run there; NCCL_DEBUG_SUBSYS=TUNING tells"
         )
-        yield Finding("middle", text, source=source, share=1 / changes.middle.factor)
+        yield Finding("middle", text, source=source)
 
 
 def _latency_finding(system: System, past: PastComparison, change: Change) -> Finding:
