@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,14 @@ def blamed(found: Diagnosis, source: str) -> list[Finding]:
 def judge_healthy(pairs: Sequence[Pair]) -> dict[str, Any]:
     """How many second runs are called as before or faster, and how far they lie from the first."""
     found = [(pair, compared(pair, pair.second)) for pair in pairs]
-    past = [diagnosis.past[0] for _, diagnosis in found]
+    past = [one.changes for _, diagnosis in found for one in diagnosis.past if one]
     off = {
-        name: [abs(np.log(change.factor)) for one in past if one and (change := read(one.changes))]
-        for name, read in (
-            ("bandwidth", lambda changes: changes.bandwidth),
-            ("latency", lambda changes: changes.latency),
-        )
+        "bandwidth": [abs(log(one.factor)) for each in past if (one := each.bandwidth)],
+        "latency": [abs(log(one.factor)) for each in past if (one := each.latency)],
     }
     return {
         "runs": len(found),
-        "healthy": sum(not one.changes.slower for one in past if one),
+        "healthy": sum(not each.slower for each in past),
         "off": {
             name: {f"p{q}": round(float(np.quantile(each, q / 100)), 4) for q in (50, 95, 100)}
             for name, each in off.items()

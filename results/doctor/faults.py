@@ -7,7 +7,6 @@ price says only which level limits. The second does not share the split of a row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
@@ -58,7 +57,7 @@ def damage(pair: Pair, fault: Fault, model: Model) -> Measurement | None:
     return replace(run, samples=tuple(samples)) if longest > 1 + FELT else None
 
 
-def _factor(fault: Fault, share: float, busy: Mapping[str, float]) -> float:
+def _factor(fault: Fault, share: float, busy: dict[str, float]) -> float:
     if not fault.level:
         return fault.factor * share + (1 - share)
     slowed = busy | {fault.level: busy.get(fault.level, 0.0) * fault.factor}

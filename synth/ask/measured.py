@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hierarchies import InputError, System, describe_system, error_context
+from hierarchies import InputError, System, describe_system
 from synth.ask.answers.measured import (
     SHORTFALLS,
     AmbiguousLevels,
@@ -129,12 +129,10 @@ class LogsQuestion(Question):
         """All tables of all files. Raises InputError as ``match_log``, but of no system."""
         if not self.files:
             raise InputError("no log is given", hint="name files that nccl-tests wrote")
-        return self.parsed(self.files)
-
-    def parsed(self, files: Sequence[NamedText]) -> list[CheckedLog]:
-        """All tables of some files, of devices of one kind. Raises InputError as ``logs``."""
         logs = [
-            log for file in files for log in parse_logs(file.text, _source(file), self.collective)
+            log
+            for file in self.files
+            for log in parse_logs(file.text, _source(file), self.collective)
         ]
         _check_one_kind(logs)
         return logs
@@ -232,17 +230,23 @@ class DoctorQuestion(LogsQuestion, PricedQuestion):
     def baselines(self, system: System, runs: Sequence[MatchedLog]) -> tuple[MatchedLog, ...]:
         """The tables of the earlier logs, on the devices that they were taken on.
 
-        Raises InputError as ``matched``, and if no table is of a test of the runs.
+        Tables of other machines are left out, as a service may keep several. Raises InputError if
+        none is left, or if none is of a test of the runs.
         """
         if not self.baseline:
             return ()
-        with error_context(BASELINE):
-            logs = self.parsed(self.baseline_texts())
-            check_devices(system, logs)
-            given = self.caller_facts()
-            found = tuple(match_log(system, log, given) for log in logs)
+        found, refused = [], []
+        for file in self.baseline_texts():
+            for log in parse_logs(file.text, _source(file), self.collective):
+                try:
+                    check_devices(system, [log])
+                    found.append(match_log(system, log, self.caller_facts()))
+                except InputError as error:
+                    refused.append(error)
+        if refused and not found:
+            raise refused[0]
         match_baselines(runs, found)
-        return found
+        return tuple(found)
 
     def baseline_texts(self) -> list[NamedText]:
         """The earlier logs. Raises InputError for the name of one that a service does not keep."""
