@@ -244,7 +244,7 @@ class DoctorQuestion(LogsQuestion, PricedQuestion):
                 except InputError as error:
                     refused.append(error)
         if refused and not found:
-            raise refused[0]
+            raise InputError(refused[0].problem, where=BASELINE, hint=refused[0].hint)
         match_baselines(runs, found)
         return tuple(found)
 
