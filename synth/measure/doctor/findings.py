@@ -89,7 +89,7 @@ def _findings(
             yield from _find_all_sizes_short(run)
         elif run.too_good and not run.beating:
             yield _find_too_fast(run)
-        else:
+        elif not run.beating:
             yield from _find_unnoticed(run)
         yield from _find_small_sizes(run)
         yield from _find_middle_sizes(run)
@@ -132,8 +132,8 @@ def _find_unnoticed(run: MeasuredRun) -> Iterator[Finding]:
     reach = [r.longest_seconds / r.seconds for r in run.large if r.longest_seconds is not None]
     if reach and (factor := median(reach)) > NOTICED:
         text = (
-            f"up to {factor:.1f}x the time would be as expected, too: an earlier log of the same "
-            "test (--baseline) shows smaller faults"
+            f"up to {factor:.1f}x the time would pass, too: an earlier log of the same test "
+            "(--baseline) notices less"
         )
         yield Finding("unnoticed", text, source=run.source, share=1 / factor)
 
