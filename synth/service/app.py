@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from synth.ask.identity.edition import edition
-from synth.service.http import baselines, health, jobs, problems, systems, verbs
+from synth.service.http import health, jobs, problems, systems, verbs
 from synth.service.http.authentication import refuse_key_in_address
 from synth.service.http.commands import Curl
 from synth.service.http.cross_site import CrossSiteGuard
@@ -63,7 +63,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         jobs.router,
         jobs.answers,
         systems.router,
-        baselines.router,
+        systems.baselines,
         health.router,
         *ROUTERS,
     )
