@@ -77,7 +77,8 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
     """Yield the tests that find the cause in levels that fall short, surely or likely."""
     steps = dict.fromkeys((finding.level, step) for finding in findings for step in finding.then)
-    yield from (f"next, for level {level!r}: {step}" for level, step in steps)
+    for level, step in steps:
+        yield f"next, for level {level!r}: {step}" if level else f"next: {step}"
 
 
 def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:

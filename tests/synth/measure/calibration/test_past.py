@@ -284,9 +284,9 @@ def ask(*words: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def written(path: Path, times: float, test: str = "all_reduce") -> str:
+def written(path: Path, times: float, test: str = "all_reduce", latency: float = 1.0) -> str:
     sizes = [2**power for power in range(13, 31)]
-    rows = tuple((n, t, t) for n in sizes for t in [40.0 + times * n / 250e3])
+    rows = tuple((n, t, t) for n in sizes for t in [40.0 * latency + times * n / 250e3])
     path.write_text("\n".join(text(Written(test, 16, 2, rows))))
     return str(path)
 
@@ -309,6 +309,18 @@ def test_the_command_compares_and_exits_by_the_comparison(tmp_path: Path) -> Non
     assert bandwidth["low"] < 1.15 < bandwidth["high"]
     assert told["past"]["sources"] == ["old.txt"]
     assert all(row["before_seconds"] < row["seconds"] for row in told["rows"])
+
+
+def test_slow_messages_are_in_headline_and_next_steps(tmp_path: Path) -> None:
+    old = written(tmp_path / "old.txt", 1.0)
+    new = written(tmp_path / "new.txt", 1.0, latency=3.0)
+    code, out, _ = ask(new, "--baseline", old)
+    said = " ".join(out.split())
+    assert code == 1
+    assert "Messages take longer: 1 of 1 run slower than before" in said
+    assert "takes 3.0x as long, 80 us more a call, and links are as before" in said
+    assert "next: NCCL_DEBUG=INFO" in said
+    assert "None" not in said
 
 
 def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
