@@ -54,7 +54,8 @@ def tables(family: Family) -> list[Measurement]:
     return found
 
 
-def _lines(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
+def read_table(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """A table's header, and its rows by column."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
     return head, list(csv.DictReader(line for line in lines if not line.startswith("#")))
@@ -62,7 +63,7 @@ def _lines(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 def _measured(path: Path) -> tuple[dict[str, str], Measurement]:
     """Out-of-place times; rows of no bytes or no time (sizes too small to be cut) say nothing."""
-    head, rows = _lines(path)
+    head, rows = read_table(path)
     samples = [Sample(int(row["bytes"]), float(row["seconds"])) for row in rows]
     forced = dict(part.split("=") for part in head["algo"].split() if "=" in part)
     here = int(head["nodes"]), int(head["gpus_per_node"])
@@ -78,7 +79,7 @@ def _measured(path: Path) -> tuple[dict[str, str], Measurement]:
 
 
 def _scaling(path: Path) -> Iterator[Measurement]:
-    _, rows = _lines(path)
+    _, rows = read_table(path)
     for nodes, ranks, algorithm in dict.fromkeys((r["nodes"], r["gpus"], r["algo"]) for r in rows):
         here = int(nodes), int(ranks) // int(nodes)
         samples = tuple(
@@ -92,7 +93,7 @@ def _scaling(path: Path) -> Iterator[Measurement]:
 
 def _vidur(path: Path) -> Iterator[Measurement]:
     """Medians of torch.distributed by ranks and ranks per node."""
-    _, rows = _lines(path)
+    _, rows = read_table(path)
     key = next(name for name in rows[0] if name.endswith(".median"))
     for ranks, each in dict.fromkeys((r["num_workers"], r["devices_per_node"]) for r in rows):
         mine = {

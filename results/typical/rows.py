@@ -48,7 +48,7 @@ def machines() -> list[Machine]:
         machine
         for family in given["family"]
         if "vidur" not in family
-        for machine in _machines(family, given["links"], media)
+        for machine in machines_of_family(family, given["links"], media)
     ]
 
 
@@ -57,9 +57,10 @@ def _media() -> dict[str, dict[str, str]]:
         return tomllib.load(file)
 
 
-def _machines(
+def machines_of_family(
     family: Family, links: dict[str, Any], media: dict[str, dict[str, str]]
 ) -> Iterator[Machine]:
+    """The machines that a family may have, each with its tables and media."""
     named = (
         media["between"].get(family["name"], ""),
         media["inside"][family["link"]] if family["gpus"] > 1 else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import median
@@ -15,6 +16,7 @@ from synth.ask.answers.measured import (
     AmbiguousLevels,
     CalibratedReply,
     CarriedLevel,
+    DiagnosedRun,
     DoctorReply,
     ExperimentPart,
     TestsReply,
@@ -23,7 +25,13 @@ from synth.ask.answers.measured import (
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure, Machine, Numbers
-from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
+from synth.ask.questions.named_texts import (
+    MOST_FILES,
+    NamedText,
+    NameOrText,
+    is_short,
+    system_of,
+)
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.runtimes import runtime_of_system
@@ -35,7 +43,14 @@ from synth.measure.calibration.measurements import FEWEST_SIZES
 from synth.measure.calibration.residuals import find_unexpected
 from synth.measure.calibration.solver import LEAST_LATENCY, MOST_SHARE
 from synth.measure.calibration.typical import apply_typical
-from synth.measure.doctor import Diagnosis, carried_shares, diagnose, is_collective
+from synth.measure.doctor import (
+    BASELINE,
+    Diagnosis,
+    carried_shares,
+    diagnose,
+    is_collective,
+    match_baselines,
+)
 from synth.measure.logs.matching import CallerFacts, MatchedLog, check_devices, match_log
 from synth.measure.logs.reading import check_log, parse_logs
 from synth.measure.logs.tables import CheckedLog
@@ -97,7 +112,7 @@ class LogsQuestion(Question):
         """
         logs = self.logs()
         check_devices(system, logs)
-        given = CallerFacts(self.hosts, tuple(self.members) if self.members else None)
+        given = self.caller_facts()
         found = [match_log(system, log, given) for log in logs]
         reasons = [self.unusable(system, table) for table in found]
         left_out = tuple(
@@ -121,6 +136,10 @@ class LogsQuestion(Question):
         ]
         _check_one_kind(logs)
         return logs
+
+    def caller_facts(self) -> CallerFacts:
+        """What the caller says of all logs."""
+        return CallerFacts(self.hosts, tuple(self.members) if self.members else None)
 
     def check_early(self) -> None:
         if is_short(*(file.text for file in self.files)):
@@ -186,10 +205,56 @@ class CalibrateQuestion(LogsQuestion):
 class DoctorQuestion(LogsQuestion, PricedQuestion):
     """What should I get, and why don't I? Measured beside predicted, and the level at fault."""
 
+    baseline: Annotated[
+        list[NameOrText],
+        CostLimit.TEXT,
+        Flag(
+            "Earlier logs of the same tests, to compare with row by row",
+            ". Repeatable",
+            "--baseline...",
+            file=File.LOGS,
+        ),
+    ] = Field(default_factory=list, max_length=MOST_FILES)
+
     def unusable(self, system: System, log: MatchedLog) -> str:
         """Why a table cannot be held to a prediction and a bound; "" if it can."""
         unbounded = "no collective, so nothing bounds it; 'calibrate' fits it"
         return super().unusable(system, log) or ("" if is_collective(log) else unbounded)
+
+    def check_early(self) -> None:
+        super().check_early()
+        if is_short(*(file.text for file in (*self.files, *self.baseline_texts()))):
+            system = system_of(self.system)
+            self.baselines(system, self.matched(system).runs)
+
+    def baselines(self, system: System, runs: Sequence[MatchedLog]) -> tuple[MatchedLog, ...]:
+        """The tables of the earlier logs, on the devices that they were taken on.
+
+        Tables of other machines are left out, as a service may keep several. Raises InputError if
+        none is left, or if none is of a test of the runs.
+        """
+        if not self.baseline:
+            return ()
+        found, refused = [], []
+        for file in self.baseline_texts():
+            for log in parse_logs(file.text, _source(file), self.collective):
+                try:
+                    check_devices(system, [log])
+                    found.append(match_log(system, log, self.caller_facts()))
+                except InputError as error:
+                    refused.append(error)
+        if refused and not found:
+            raise InputError(refused[0].problem, where=BASELINE, hint=refused[0].hint)
+        match_baselines(runs, found)
+        return tuple(found)
+
+    def baseline_texts(self) -> list[NamedText]:
+        """The earlier logs. Raises InputError for the name of one that a service does not keep."""
+        for file in self.baseline:
+            if isinstance(file, str):
+                hint = "give the log itself, or a name under which your team's service keeps it"
+                raise InputError(f"no baseline {file!r} is kept", where=BASELINE, hint=hint)
+        return [file for file in self.baseline if isinstance(file, NamedText)]
 
 
 def _source(file: NamedText) -> str:
@@ -273,9 +338,20 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
     system = question.priced(system_of(question.system))
     readable = question.matched(system)
-    diagnosis = diagnose(system, readable.runs)
-    wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
-    answer = DoctorReply.like(
-        diagnosis, system=system, prices=system.prices, left_out=readable.left_out
+    diagnosis = diagnose(system, readable.runs, question.baselines(system, readable.runs))
+    alone = tuple(
+        f"{run.source}: no baseline is of this test: it is compared with the prediction only"
+        for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)
+        if question.baseline and past is None
     )
-    return reply(answer, Outcome.NO if wrong else Outcome.OK)
+    answer = DoctorReply.like(
+        diagnosis,
+        system=system,
+        prices=system.prices,
+        runs=[
+            DiagnosedRun.of(run, past)
+            for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)
+        ],
+        left_out=readable.left_out + alone,
+    )
+    return reply(answer, Outcome.OK if diagnosis.healthy else Outcome.NO)

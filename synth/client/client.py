@@ -166,6 +166,23 @@ class Client:
         """Delete the system of that name."""
         self.send("DELETE", f"/v1/systems/{quote(name, safe='')}")
 
+    def baselines(self) -> list[Json]:
+        """Return the earlier logs that your team keeps at the service."""
+        return ListPage.model_validate(self.send_for_json("GET", "/v1/baselines")).baselines
+
+    def put_baseline(self, machine: str, test: str, text: str | Path) -> Json:
+        """Keep a log (its text, or a path to it) by machine and test, for doctor to compare with.
+
+        A question names it by its test: ``baseline=["all-reduce-2x8"]``, or all of the question's
+        machine: ``baseline=["kept"]``.
+        """
+        content = text_of(text) if isinstance(text, Path) else text
+        return self.send_for_json("PUT", _baseline_path(machine, test), json={"text": content})
+
+    def delete_baseline(self, machine: str, test: str) -> None:
+        """Delete the baseline of that machine and test."""
+        self.send("DELETE", _baseline_path(machine, test))
+
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request, with retries while the service is busy or cannot be reached.
 
@@ -233,6 +250,10 @@ class Client:
         if answer is None:
             raise ServiceError("the work was ended before anything was found")
         return answer
+
+
+def _baseline_path(machine: str, test: str) -> str:
+    return f"/v1/baselines/{quote(machine, safe='')}/{quote(test, safe='')}"
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,11 @@ class JobNow(BaseModel):
 
 
 class ListPage(BaseModel):
-    """A page of a team's jobs or systems; ``next`` is the ``after`` of the next page."""
+    """A page of a team's jobs, systems or baselines; ``next`` is the ``after`` of the next page."""
 
     jobs: list[dict[str, Any]] = []
     systems: list[dict[str, Any]] = []
+    baselines: list[dict[str, Any]] = []
     next: str | None = None
 
 

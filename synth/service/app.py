@@ -24,6 +24,7 @@ _TAGS = [
     {"name": "jobs", "description": "Questions that take longer."},
     {"name": "answers", "description": "Complete answers under their permalinks."},
     {"name": "systems", "description": "Descriptions of machines that a team keeps here."},
+    {"name": "baselines", "description": "Earlier logs that a team keeps by machine and test."},
     {"name": "operations", "description": "Health and metrics, for operators."},
 ]
 
@@ -62,6 +63,7 @@ def build(state: AppState, life: Life = no_life) -> FastAPI:
         jobs.router,
         jobs.answers,
         systems.router,
+        systems.baselines,
         health.router,
         *ROUTERS,
     )

@@ -37,6 +37,8 @@ class Limits:
     queued_jobs_per_team: int = 10_000
     systems_per_team: int = 1000
     systems_bytes_per_team: int = 16 * 2**20
+    baselines_per_team: int = 1000
+    baselines_bytes_per_team: int = 64 * 2**20
     requests_per_second: float = 100.0
     jobs_per_day: int = 50_000
     failed_sign_ins_per_minute: float = 30.0

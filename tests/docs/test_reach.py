@@ -32,7 +32,9 @@ CALLED_BY_LIBRARIES = {
     "process_result_value": "SQLAlchemy",
 }
 FOR_CALLERS = {
+    "delete_baseline": "a method of the client",
     "delete_system": "a method of the client",
+    "put_baseline": "a method of the client",
     "put_system": "a method of the client",
     "load_job": "docs/jobs.md: the Python face reads job files",
     "held_with": "results/steps counts the memory of published runs by it",

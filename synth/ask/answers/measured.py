@@ -33,9 +33,11 @@ from synth.measure.calibration.experiments import (
 from synth.measure.calibration.residuals import FittedRow
 from synth.measure.doctor import (
     CarriedShare,
+    Change,
     Finding,
     FindingKind,
     MeasuredRun,
+    PastComparison,
     SizeReading,
 )
 
@@ -231,6 +233,9 @@ class RunRow(AnswerPart):
     bytes: Positive = Field(description="The size.")
     in_place: bool = Field(description="Whether it was timed in place.")
     seconds: Seconds = Field(description="Measured.")
+    before_seconds: Seconds | None = Field(
+        description="Measured by the baselines, their median; null without one."
+    )
     predicted_seconds: Seconds = Field(
         description="Prediction by the description or its calibration."
     )
@@ -248,7 +253,7 @@ class RunRow(AnswerPart):
     predicted_protocol: ProtocolName = Field(description="Protocol.")
 
     @classmethod
-    def of(cls, reading: SizeReading, factor: float) -> Self:
+    def of(cls, reading: SizeReading, factor: float, before_seconds: float | None) -> Self:
         """``factor``: what a collective's bytes a second are multiplied by to get its busbw."""
         size, predicted = reading.size_bytes, reading.predicted
         margin = predicted.interval
@@ -258,6 +263,7 @@ class RunRow(AnswerPart):
 
         return cls.like(
             reading,
+            before_seconds=before_seconds,
             predicted_seconds=predicted.seconds,
             predicted_low_seconds=margin.low_seconds if margin else None,
             predicted_high_seconds=margin.high_seconds if margin else None,
@@ -267,6 +273,47 @@ class RunRow(AnswerPart):
             bound_busbw_GB_per_s=busbw(reading.bound.seconds),
             predicted_algorithm=predicted.way,
             predicted_protocol=predicted.price.protocol,
+        )
+
+
+class ChangePart(AnswerPart):
+    """How much longer rows take than in the baselines, beyond what other rows explain."""
+
+    times: Number = Field(description="Factor on the time.")
+    low: Number = Field(description="Lower end of the range that holds nine of ten repeats.")
+    high: Number = Field(description="Upper end of it.")
+    moved: bool = Field(description="Whether it is more than repeated runs differ by.")
+    smallest_bytes: Positive = Field(description="The smallest of its sizes.")
+    largest_bytes: Positive = Field(description="The largest of its sizes.")
+
+    @classmethod
+    def of(cls, past: PastComparison, change: Change | None) -> Self | None:
+        if change is None:
+            return None
+        sizes = [past.sizes[row] for row in change.rows]
+        ends = {"smallest_bytes": min(sizes), "largest_bytes": max(sizes)}
+        return cls.like(change, times=change.factor, **ends)
+
+
+class PastPart(AnswerPart):
+    """A run beside earlier logs of the same test."""
+
+    sources: list[str] = Field(description="The baselines.")
+    latency: ChangePart | None = Field(description="Of sizes that wait for messages, if any.")
+    middle: ChangePart | None = Field(description="Of sizes in between, if any.")
+    bandwidth: ChangePart | None = Field(description="Of sizes that wait for links, if any.")
+    differences: list[str] = Field(description="Settings that differ, in words.")
+
+    @classmethod
+    def of(cls, past: PastComparison | None) -> Self | None:
+        if past is None:
+            return None
+        changes = past.changes
+        return cls.like(
+            past,
+            latency=ChangePart.of(past, changes.latency),
+            middle=ChangePart.of(past, changes.middle),
+            bandwidth=ChangePart.of(past, changes.bandwidth),
         )
 
 
@@ -293,19 +340,24 @@ class DiagnosedRun(AnswerPart):
     )
     limited_by: str = Field(description="Level that limits the prediction.")
     delivered: dict[str, Number] = Field(description="Of each level's bandwidth at least so much.")
+    past: PastPart | None = Field(description="Comparison with the baselines; null without one.")
     warnings: list[str] = Field(description="Faulty parts of the log that were left out.")
     rows: list[RunRow] = Field(description="Rows in the order of the log.")
 
     @classmethod
-    def of(cls, run: MeasuredRun) -> Self:
-        log = run.matched.log
+    def of(cls, run: MeasuredRun, past: PastComparison | None) -> Self:
+        log, before = run.matched.log, past.before if past else {}
         return cls.like(
             run,
             run.matched.measurement,
             log,
             version=log.table.version,
             predicted_algorithm=run.way,
-            rows=[RunRow.of(reading, run.factor) for reading in run.readings],
+            past=PastPart.of(past),
+            rows=[
+                RunRow.of(reading, run.factor, before.get((reading.size_bytes, reading.in_place)))
+                for reading in run.readings
+            ],
         )
 
 

@@ -38,7 +38,7 @@ def create(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="Scopes: ask, keep (systems), admin; default: 'ask,keep'."),
+        typer.Option(help="Scopes: ask, keep (systems, baselines), admin; default: 'ask,keep'."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,

@@ -9,6 +9,9 @@ Runs of few levels inform the others (``blame``). No conclusion goes beyond thes
 Prices that are typical of such links, or calibrated, have an interval, and a time inside it is as
 expected. A level then falls short of its medium's performance elsewhere, not of its data sheet.
 
+With an earlier log of the same test the comparison is row by row (``baseline``). It finds smaller
+faults, because two runs on one machine differ less than machines do.
+
 >>> from hierarchies import load
 >>> from synth.measure.doctor import diagnose
 >>> from synth.measure.logs.matching import match_log
@@ -22,10 +25,14 @@ node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
 level 'gpu' falls short: 18% of what is described
 """
 
+from synth.measure.doctor.baseline import BASELINE as BASELINE
+from synth.measure.doctor.baseline import PastComparison as PastComparison
+from synth.measure.doctor.baseline import match_baselines as match_baselines
 from synth.measure.doctor.blame import Finding as Finding
 from synth.measure.doctor.blame import FindingKind as FindingKind
 from synth.measure.doctor.carried import CarriedShare as CarriedShare
 from synth.measure.doctor.carried import carried_shares as carried_shares
+from synth.measure.doctor.changes import Change as Change
 from synth.measure.doctor.findings import Diagnosis as Diagnosis
 from synth.measure.doctor.findings import diagnose as diagnose
 from synth.measure.doctor.findings import is_collective as is_collective

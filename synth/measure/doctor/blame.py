@@ -40,6 +40,12 @@ FindingKind = Literal[
     "below-bound",
     "latency",
     "middle",
+    "as-before",
+    "slower",
+    "faster",
+    "level-slower",
+    "other-settings",
+    "unnoticed",
 ]
 
 

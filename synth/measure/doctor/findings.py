@@ -10,10 +10,14 @@ from hierarchies import System
 from hierarchies.units import format_bytes, format_duration
 from synth.measure.calibration.measurements import SEND_RECEIVE
 from synth.measure.calibration.slow_level import SHORT
+from synth.measure.doctor.baseline import PastComparison, compare_with_past
 from synth.measure.doctor.blame import Finding, FindingKind, blame_levels
+from synth.measure.doctor.moved import describe_past
 from synth.measure.doctor.runs import LARGE, SMALL, MeasuredRun, SizeReading, run_of
 from synth.measure.logs.matching import MatchedLog
 
+NOTICED = 1.1
+"""A fault of less than this factor needs no mention: repeated runs differ by nearly as much."""
 MOSTLY = 0.5
 """From this share of latency in the prediction on, a size mostly waits for messages."""
 
@@ -25,38 +29,68 @@ def is_collective(matched: MatchedLog) -> bool:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All runs, and their findings."""
+    """All runs, their findings, and for each run its comparison with earlier logs, or None."""
 
     system: System
     runs: tuple[MeasuredRun, ...]
     findings: tuple[Finding, ...]
+    past: tuple[PastComparison | None, ...]
 
     @property
     def contradictions(self) -> tuple[Finding, ...]:
         """Rows that beat the bound: the description is wrong, or the log is another machine's."""
         return tuple(finding for finding in self.findings if finding.kind == "below-bound")
 
+    @property
+    def healthy(self) -> bool:
+        """Whether no run contradicts the description, and none falls short.
 
-def diagnose(system: System, matched: Sequence[MatchedLog]) -> Diagnosis:
-    """Compares runs with the prediction. Raises InputError for runs that cannot be priced.
+        A run with an earlier log of the same test falls short if it is slower than then, any other
+        if it is below the prediction.
+        """
+        short = (
+            past.changes.slower if past else run.short
+            for run, past in zip(self.runs, self.past, strict=True)
+        )
+        return not self.contradictions and not any(short)
 
-    Sends and receives are left out, because they have no bound.
+
+def diagnose(
+    system: System, matched: Sequence[MatchedLog], baselines: Sequence[MatchedLog] = ()
+) -> Diagnosis:
+    """Compares runs with the prediction, and with earlier logs of the same tests if there are any.
+
+    Sends and receives are left out, because they have no bound. Raises InputError for runs that
+    cannot be priced, and for baselines of which none belongs to any run (``compare_with_past``).
     """
     runs = tuple(run_of(system, log) for log in matched if is_collective(log))
-    return Diagnosis(system, runs, tuple(_findings(system, runs)))
+    past = compare_with_past(runs, baselines) if baselines else [None] * len(runs)
+    return Diagnosis(system, runs, tuple(_findings(system, runs, past)), tuple(past))
 
 
-def _findings(system: System, runs: Sequence[MeasuredRun]) -> Iterator[Finding]:
+def _findings(
+    system: System, runs: Sequence[MeasuredRun], past: Sequence[PastComparison | None]
+) -> Iterator[Finding]:
+    """Yields the findings run by run.
+
+    A run with an earlier log is judged by it: the share of the prediction is still told, but
+    machines lie farther apart than two runs of one of them, so causes follow from the comparison.
+    """
     why = blame_levels(system, runs)
-    for run, blame in zip(runs, why, strict=True):
+    for run, blame, before in zip(runs, why, describe_past(system, past), strict=True):
         if run.beating:
             yield _find_below_bound(system, run, run.beating)
+        yield from before
         yield from _describe_reached(system, run)
+        if before:
+            continue
         if run.short:
             yield from blame
             yield from _find_all_sizes_short(run)
         elif run.too_good and not run.beating:
             yield _find_too_fast(run)
+        elif not run.beating:
+            yield from _find_unnoticed(run)
         yield from _find_small_sizes(run)
         yield from _find_middle_sizes(run)
 
@@ -91,6 +125,17 @@ def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
             f"would leave {by_rate:.0%} there: what each message waits for is likely slow, too"
         )
         yield Finding("latency", text, source=run.source, share=share)
+
+
+def _find_unnoticed(run: MeasuredRun) -> Iterator[Finding]:
+    """Yields how much slower links may be before prices call it a fault."""
+    reach = [r.longest_seconds / r.seconds for r in run.large if r.longest_seconds is not None]
+    if reach and (factor := median(reach)) > NOTICED:
+        text = (
+            f"up to {factor:.1f}x the time would pass, too: an earlier log of the same test "
+            "(--baseline) notices less"
+        )
+        yield Finding("unnoticed", text, source=run.source, share=1 / factor)
 
 
 def _find_too_fast(run: MeasuredRun) -> Finding:

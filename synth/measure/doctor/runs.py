@@ -41,18 +41,24 @@ class SizeReading:
         return self.predicted.seconds / self.seconds
 
     @property
-    def explained(self) -> bool:
-        """Whether the measured time is at most the upper end of the prices' interval.
+    def longest_seconds(self) -> float | None:
+        """The upper end of the prices' interval, None without one.
 
         That end is above nineteen of twenty machines. For machines in general the limit is nine of
         ten.
         """
         margin = self.predicted.interval
         if margin is None:
-            return False
+            return None
         slower = margin.high_seconds / self.predicted.seconds
         part = NINE_OF_TEN if margin.among_machines else 1.0
-        return self.seconds <= self.predicted.seconds * float(slower**part)
+        return self.predicted.seconds * float(slower**part)
+
+    @property
+    def explained(self) -> bool:
+        """Whether the measured time is at most the upper end of the prices' interval."""
+        longest = self.longest_seconds
+        return longest is not None and self.seconds <= longest
 
     @property
     def quick(self) -> bool:

@@ -50,6 +50,14 @@ _JOB = "JOB=$({} | grep -oE '/v1/jobs/[0-9a-f]{{32}}')\n"
 _ANSWER = "ANSWER=$({} | grep -oiE '/v1/answers/[0-9a-f]{{64}}')\n"
 
 
+def _own_path(path: str) -> str:
+    """Return the path of an example, with names of a team's own."""
+    names = {"{name}": "ours", "{machine}": "dgx-a100", "{test}": "all-reduce-2x8"}
+    for place, name in names.items():
+        path = path.replace(place, name)
+    return path
+
+
 @dataclass(frozen=True)
 class Curl:
     """Writes curl commands for a server.
@@ -76,9 +84,12 @@ class Curl:
             case "keep-system":
                 body = f" -H 'Content-Type: text/plain' \\\n  --data-binary {quote(_OURS)}"
                 return self._plain(method, "/v1/systems/ours") + body
+            case "keep-baseline":
+                body = " -H 'Content-Type: text/plain' --data-binary @all_reduce.txt"
+                return self._plain(method, _own_path(path)) + body
             case "list-jobs":
                 return self._plain(method, f"{path}?limit=20&status=done")
-        return self._plain(method, path.replace("{name}", "ours"))
+        return self._plain(method, _own_path(path))
 
     def again(self, verb: str, question: Mapping[str, Any]) -> str:
         """Return the command of a question, which omits default values.

@@ -52,8 +52,8 @@ bytes unless a key names another unit; devices count host by host, from 0.
 # Keys
 Where a server requires a key, send it as `Authorization: Bearer cs_...` or `X-API-Key: cs_...`; an
 operator creates it with `collsynth keys create TEAM`. Its scopes are `ask` (questions, jobs,
-answers), `keep` (systems of the team) and `admin` (jobs of all teams, metrics). The commands of
-this page take the server and the key from two variables:
+answers), `keep` (systems and baselines of the team) and `admin` (jobs of all teams, metrics). The
+commands of this page take the server and the key from two variables:
 `export COLLSYNTH_URL=http://127.0.0.1:8000 COLLSYNTH_KEY=cs_...`
 
 # Jobs

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
 from synth.ask.questions.question import Question
-from synth.service.errors import RefusalError, too_large
+from synth.service.errors import RefusalError, not_json, too_large
 from synth.service.http.state import visit_of
 from synth.service.limits import Limits
+from synth.service.strict_json import json_of
 
 JSON = "application/json"
+PLAIN = "text/plain"
 
 
 async def body_of(request: Request, most_bytes: int, most_seconds: float) -> bytes:
@@ -59,6 +62,38 @@ async def json_body(request: Request, question: type[Question], limits: Limits) 
     """Read the body of a question. Also raises RefusalError if its type is not JSON."""
     check_type(request, JSON)
     return await body_of(request, limits.body_bytes_for(question), limits.body_seconds)
+
+
+def text_body(*types: str) -> dict[str, Any]:
+    """Return what OpenAPI says of a body that is a text, of some media types or within JSON."""
+    properties = {"text": {"type": "string"}}
+    in_json = {
+        "type": "object",
+        "properties": properties,
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+    content: dict[str, Any] = {kind: {"schema": {"type": "string"}} for kind in types}
+    return {"requestBody": {"required": True, "content": content | {JSON: {"schema": in_json}}}}
+
+
+async def read_text(
+    request: Request, what: str, most_bytes: int, limits: Limits, *types: str
+) -> str:
+    """Read a body that is a text: ``what``, as such or within JSON. Raises RefusalError if not."""
+    kind = check_type(request, JSON, *types)
+    raw = await body_of(request, most_bytes, limits.body_seconds)
+    if kind == JSON:
+        match json_of(raw):
+            case {"text": str(text), **more} if not more:
+                return text
+        raise not_json(
+            f"the body is not a {what}", 'send {"text": "..."}, or the text as text/plain'
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise not_json(f"the body is not UTF-8, from byte {error.start} on") from None
 
 
 def check_type(request: Request, *admitted: str) -> str:

@@ -1,4 +1,4 @@
-"""Routes of a team's systems: list, read, keep and delete descriptions of machines."""
+"""Routes of what a team keeps: descriptions of machines, and baselines, which are earlier logs."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from synth.service.errors import not_json
 from synth.service.http.authentication import AskOrKeepCaller, KeepCaller
 from synth.service.http.documents import problems
-from synth.service.http.reading import JSON, body_of, check_type
+from synth.service.http.reading import PLAIN, read_text, text_body
 from synth.service.http.state import state_of
-from synth.service.jobs.bodies import SystemBody, SystemList
-from synth.service.strict_json import json_of
+from synth.service.jobs.bodies import BaselineBody, BaselineList, SystemBody, SystemList
 
 router = APIRouter(tags=["systems"])
-_PLAIN = "text/plain"
+baselines = APIRouter(tags=["baselines"])
 _TOML = "application/toml"
 Name = Annotated[str, Path(max_length=64, description="The name of a system.")]
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            _PLAIN: {"schema": {"type": "string"}},
-            _TOML: {"schema": {"type": "string"}},
-            JSON: {
-                "schema": {
-                    "type": "object",
-                    "properties": {"text": {"type": "string"}},
-                    "required": ["text"],
-                    "additionalProperties": False,
-                }
-            },
-        },
-    }
-}
+Machine = Annotated[str, Path(max_length=64, description="The machine, as questions name it.")]
+Test = Annotated[str, Path(max_length=64, description="A name for the test.")]
+_ONE = "/v1/baselines/{machine}/{test}"
 
 
 @router.get(
@@ -62,13 +46,14 @@ async def get_system(request: Request, caller: AskOrKeepCaller, name: Name) -> S
     "/v1/systems/{name}",
     operation_id="keep-system",
     responses=problems(400, 408, 409, 413, 415),
-    openapi_extra=_BODY,
+    openapi_extra=text_body(PLAIN, _TOML),
 )
 async def put_system(request: Request, caller: KeepCaller, name: Name) -> SystemBody:
     """Keep a description (TOML, as text or in JSON), replacing an earlier one of that name."""
-    broker = state_of(request).broker
-    text = await _text(request)
-    return SystemBody.of(await broker.systems.put(caller, name, text))
+    state = state_of(request)
+    limits = state.settings.limits
+    text = await read_text(request, "system", 2 * limits.description_bytes, limits, PLAIN, _TOML)
+    return SystemBody.of(await state.broker.systems.put(caller, name, text))
 
 
 @router.delete(
@@ -83,18 +68,41 @@ async def delete_system(request: Request, caller: KeepCaller, name: Name) -> Res
     return Response(status_code=204)
 
 
-async def _text(request: Request) -> str:
-    limits = state_of(request).settings.limits
-    kind = check_type(request, JSON, _PLAIN, _TOML)
-    raw = await body_of(request, 2 * limits.description_bytes, limits.body_seconds)
-    if kind == JSON:
-        match json_of(raw):
-            case {"text": str(text), **more} if not more:
-                return text
-        raise not_json(
-            "the body is not a system", 'send {"text": "..."}, or the text as text/plain'
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise not_json(f"the body is not UTF-8, from byte {error.start} on") from None
+@baselines.get("/v1/baselines", operation_id="list-baselines", responses=problems())
+async def list_baselines(request: Request, caller: AskOrKeepCaller) -> BaselineList:
+    """The baselines your team keeps here. Questions to doctor name them by their tests."""
+    found = await state_of(request).broker.baselines.all(caller)
+    return BaselineList(baselines=[BaselineBody.of(baseline) for baseline in found])
+
+
+@baselines.get(_ONE, operation_id="look-at-baseline", responses=problems(404))
+async def get_baseline(
+    request: Request, caller: AskOrKeepCaller, machine: Machine, test: Test
+) -> BaselineBody:
+    """A baseline that your team keeps here."""
+    return BaselineBody.of(await state_of(request).broker.baselines.one(caller, machine, test))
+
+
+@baselines.put(
+    _ONE,
+    operation_id="keep-baseline",
+    responses=problems(400, 408, 409, 413, 415),
+    openapi_extra=text_body(PLAIN),
+)
+async def put_baseline(
+    request: Request, caller: KeepCaller, machine: Machine, test: Test
+) -> BaselineBody:
+    """Keep a log (as text or in JSON), replacing an earlier one of that machine and test."""
+    state = state_of(request)
+    limits = state.settings.limits
+    text = await read_text(request, "log", limits.body_bytes, limits, PLAIN)
+    return BaselineBody.of(await state.broker.baselines.put(caller, machine, test, text))
+
+
+@baselines.delete(_ONE, operation_id="forget-baseline", status_code=204, responses=problems(404))
+async def delete_baseline(
+    request: Request, caller: KeepCaller, machine: Machine, test: Test
+) -> Response:
+    """Delete a baseline. Answers and jobs of questions that used it keep its text."""
+    await state_of(request).broker.baselines.delete(caller, machine, test)
+    return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Jobs, answers and systems as JSON, the same for the API, its events and the page."""
+"""Jobs, answers, systems and baselines as JSON, the same for the API, its events and the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from synth.ask.reply import Outcome
 from synth.service.jobs.questions import question_in
-from synth.service.store import Status, StoredAnswer, StoredJob, StoredSystem
+from synth.service.store import Status, StoredAnswer, StoredBaseline, StoredJob, StoredSystem
 
 
 def moment(when: datetime) -> str:
@@ -114,6 +114,28 @@ class SystemList(BaseModel):
     """The systems that your team keeps here, by name."""
 
     systems: list[SystemBody]
+
+
+class BaselineBody(BaseModel):
+    """An earlier log that your team keeps here."""
+
+    machine: str
+    test: str
+    url: str
+    changed: Moment
+    text: str
+
+    @staticmethod
+    def of(baseline: StoredBaseline) -> BaselineBody:
+        """Return a baseline with its URL."""
+        url = f"/v1/baselines/{baseline.machine}/{baseline.test}"
+        return BaselineBody.model_validate(vars(baseline) | {"url": url})
+
+
+class BaselineList(BaseModel):
+    """The baselines that your team keeps here, by machine and test."""
+
+    baselines: list[BaselineBody]
 
 
 def outcome_word(outcome: int) -> str:

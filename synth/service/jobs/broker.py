@@ -20,15 +20,18 @@ from synth.ask.table import VERBS
 from synth.service.auth.identity import Caller
 from synth.service.auth.quotas import Quotas
 from synth.service.errors import RefusalError, not_found, unavailable
+from synth.service.jobs.baselines import TeamBaselines
 from synth.service.jobs.dispatcher import Dispatcher
 from synth.service.jobs.known import DeliveredAnswer, KnownAnswers
 from synth.service.jobs.names import name_of
 from synth.service.jobs.notifications import Notifications, wait_for_notification
 from synth.service.jobs.questions import (
     PreparedQuestion,
+    machine_of_baselines,
     own_names,
     prepare,
     question_in,
+    replace_baselines,
     replace_own_names,
 )
 from synth.service.jobs.systems import TeamSystems
@@ -113,6 +116,7 @@ class Broker:
         self._threads = Threads(metrics, "questions")
         self._readers = Readers(metrics)
         self._quotas = Quotas(store, self._threads, settings.limits)
+        self.baselines = TeamBaselines(store, self._threads, self._readers, settings.limits)
         self.systems = TeamSystems(store, self._threads, self._readers, settings.limits)
         self._known = KnownAnswers(store, self._threads, settings, metrics)
         self._memo: LruCache[bytes, str] = LruCache(_MEMO_BYTES)
@@ -151,11 +155,10 @@ class Broker:
         Raises InputError if the question is invalid, and RefusalError if the caller exceeds a
         limit, the job failed or was cancelled, or the store is unavailable.
         """
-        texts = await self.systems.texts(caller, own_names(given))
-        whole = replace_own_names(given, texts)
+        whole = await self.whole(caller, given)
         prepared = await self._run_sized(caller, size_bytes, prepare, verb, whole)
         if VERBS[verb].repeatable:
-            if memo is not None and not texts:
+            if memo is not None and whole is given:
                 self._memo.put(memo, prepared.key, _ENTRY_BYTES)
             key, idempotency_key = prepared.key, preferences.idempotency_key
             known = await self._known.find(caller.team, key, idempotency_key)
@@ -167,6 +170,14 @@ class Broker:
         if not job.status.ended and wait_seconds > 0:
             job = await self._wait_for_end(job, wait_seconds)
         return await self._reply_of(job)
+
+    async def whole(self, caller: Caller, given: object) -> object:
+        """Return a question with the texts of the team's systems and baselines that it names."""
+        whole = replace_own_names(given, await self.systems.texts(caller, own_names(given)))
+        machine = machine_of_baselines(given)
+        if machine is None:
+            return whole
+        return replace_baselines(whole, await self.baselines.texts(caller, machine))
 
     async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> StoredJob:
         """Return a job of the caller's team, with its question only if ``whole``.

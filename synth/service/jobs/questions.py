@@ -22,6 +22,8 @@ from synth.service.store import StoredAnswer
 OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _COUNTED_NAME = re.compile(r"(?P<name>[^:]+)(:[0-9]{1,18})?")
 _SYSTEM_KEYS = ("system", "inside")
+KEPT = "kept"
+"""The name of all baselines that a team keeps of a question's machine."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,32 @@ def replace_own_names(given: object, texts: Mapping[str, str]) -> object:
     if isinstance(systems, list):
         changed |= {"systems": [put_in(system) for system in systems]}
     return changed
+
+
+def machine_of_baselines(given: object) -> str | None:
+    """Return the machine of a question that names baselines; None if it names none."""
+    match given:
+        case {"baseline": [*files], "system": system} if any(isinstance(f, str) for f in files):
+            return _own_name(system["name"] if isinstance(system, dict) else system)
+    return None
+
+
+def replace_baselines(given: object, texts: Mapping[str, str]) -> object:
+    """Replace each name of a team's baseline in a question by its name and text.
+
+    Names that are not kept stay, and are refused with the question.
+    """
+    if not isinstance(given, dict) or not texts:
+        return given
+
+    def put_in(name: object) -> list[object]:
+        if name == KEPT:
+            return [{"name": test, "text": text} for test, text in texts.items()]
+        if isinstance(name, str) and name in texts:
+            return [{"name": name, "text": texts[name]}]
+        return [name]
+
+    return given | {"baseline": [file for name in given["baseline"] for file in put_in(name)]}
 
 
 def check_own_name(name: str) -> str:

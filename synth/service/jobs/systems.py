@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from hierarchies import InputError, read
 from synth.service.auth.identity import Caller
@@ -48,14 +49,8 @@ class TeamSystems:
         await self._readers.do(caller.team, self._check, name, text)
         async with self._turn:
             texts = {system.name: system.text for system in await self.all(caller)} | {name: text}
-            most_systems, most_bytes = (
-                self._limits.systems_per_team,
-                self._limits.systems_bytes_per_team,
-            )
-            if len(texts) > most_systems:
-                raise _refuse_full(f"your team keeps {most_systems} systems already")
-            if sum(len(text.encode()) for text in texts.values()) > most_bytes:
-                raise _refuse_full(f"your team's systems would take more than {most_bytes} bytes")
+            limits = self._limits
+            check_room(texts, "systems", limits.systems_per_team, limits.systems_bytes_per_team)
             return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:
@@ -79,6 +74,14 @@ class TeamSystems:
         if not system.devices:
             raise InputError("the system has no devices", where=name)
         self._limits.check_devices(system.devices, name)
+
+
+def check_room(texts: Mapping[Any, str], what: str, most: int, most_bytes: int) -> None:
+    """Raise RefusalError if a team would keep too many texts, or too many bytes of them."""
+    if len(texts) > most:
+        raise _refuse_full(f"your team keeps {most} {what} already")
+    if sum(len(text.encode()) for text in texts.values()) > most_bytes:
+        raise _refuse_full(f"your team's {what} would take more than {most_bytes} bytes")
 
 
 def _refuse_full(problem: str) -> RefusalError:

@@ -64,6 +64,9 @@ from synth.service.store.records import (
     StoredAnswer as StoredAnswer,
 )
 from synth.service.store.records import (
+    StoredBaseline as StoredBaseline,
+)
+from synth.service.store.records import (
     StoredJob as StoredJob,
 )
 from synth.service.store.records import (

@@ -182,6 +182,17 @@ class StoredSystem:
 
 
 @dataclass(frozen=True)
+class StoredBaseline:
+    """A log of measurements that a team keeps, by the machine and the test that it is of."""
+
+    team: str
+    machine: str
+    test: str
+    text: str
+    changed: datetime
+
+
+@dataclass(frozen=True)
 class StoredAnswer:
     """A complete answer: ``body`` is its JSON, ``outcome`` the exit code of the command line."""
 

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Connection, delete, func, select, tuple_
 
 from synth.service.store import migrating
 from synth.service.store.answers import Answers
+from synth.service.store.baselines import Baselines
 from synth.service.store.claims import Claims
 from synth.service.store.engines import Database, database_now, hold_answers, insert
 from synth.service.store.jobs import Jobs
@@ -31,6 +32,7 @@ class Store:
     def __init__(self, url: str, now: Callable[[Connection], datetime] = database_now) -> None:
         self._database = Database(url, now)
         self.answers = Answers(self._database)
+        self.baselines = Baselines(self._database)
         self.claims = Claims(self._database)
         self.jobs = Jobs(self._database)
         self.keys = Keys(self._database)

@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "v0001"
+REVISION = "v0002"
 """The latest revision in ``migrations``."""
 
 
@@ -140,6 +140,16 @@ SYSTEM = Table(
     Column("team", Words("team"), primary_key=True),
     Column("name", Words("system's name"), primary_key=True),
     Column("text", Words("system's text", None), nullable=False),
+    Column("changed", UtcTime, nullable=False),
+)
+
+BASELINE = Table(
+    "baseline",
+    METADATA,
+    Column("team", Words("team"), primary_key=True),
+    Column("machine", Words("machine"), primary_key=True),
+    Column("test", Words("test"), primary_key=True),
+    Column("text", Words("log's text", None), nullable=False),
     Column("changed", UtcTime, nullable=False),
 )
 

@@ -11,6 +11,7 @@ from synth.ask.answers.degraded import CostReply, UnevenReply
 from synth.ask.answers.measured import (
     SHORTFALLS,
     CalibratedReply,
+    DiagnosedRun,
     DoctorReply,
     FindingPart,
     TestsReply,
@@ -96,16 +97,43 @@ def headline_of(answer: object) -> str:
 
 def _runs(answer: DoctorReply) -> str:
     """Return the number of runs that fall short, and the levels that cause it."""
-    short = {
-        finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
-    }
-    runs = pluralize(len(answer.runs), "run")
     if against := contradiction(answer.findings):
         return against
+    alone = [run for run in answer.runs if run.past is None]
+    compared = _compared_runs(answer)
+    return "; ".join(filter(None, (compared, _runs_by_prediction(answer, alone))))
+
+
+def _compared_runs(answer: DoctorReply) -> str:
+    """Return how runs with an earlier log compare with it, and what is slower; "" without one."""
+    count = sum(run.past is not None for run in answer.runs)
+    if not count:
+        return ""
+    runs = pluralize(count, "run")
+    verdicts = [finding.kind for finding in answer.findings]
+    if "slower" not in verdicts:
+        faster = verdicts.count("faster")
+        return f"Faster than before: {faster} of {runs}" if faster else f"As before: {runs}"
+    slower = f"{verdicts.count('slower')} of {runs} slower than before"
+    for kind, verb in (("level-slower", "is slower"), ("open", "is most likely slower")):
+        named = dict.fromkeys(finding.level for finding in answer.findings if finding.kind == kind)
+        if named:
+            return f"Level {' and '.join(map(repr, named))} {verb}: {slower}"
+    return f"Messages take longer: {slower}" if "latency" in verdicts else slower.capitalize()
+
+
+def _runs_by_prediction(answer: DoctorReply, alone: Sequence[DiagnosedRun]) -> str:
+    """Return how runs without an earlier log compare with the prediction; "" if there is none."""
+    if not alone:
+        return ""
+    short = {
+        finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
+    } & {run.source for run in alone}
+    runs = pluralize(len(alone), "run")
     if not short:
         above = {
             finding.source for finding in answer.findings if finding.kind == "above-prediction"
-        }
+        } & {run.source for run in alone}
         return f"Faster than predicted: {len(above)} of {runs}" if above else f"As expected: {runs}"
     named = dict.fromkeys(
         finding.level for finding in answer.findings if finding.kind == "level-short"

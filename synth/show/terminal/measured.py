@@ -25,7 +25,6 @@ from synth.show.terminal.style import (
     pluralize,
     price_basis,
     shape,
-    table,
     table_of,
     test_advice,
 )
@@ -77,7 +76,8 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
     """Yield the tests that find the cause in levels that fall short, surely or likely."""
     steps = dict.fromkeys((finding.level, step) for finding in findings for step in finding.then)
-    yield from (f"next, for level {level!r}: {step}" for level, step in steps)
+    for level, step in steps:
+        yield f"next, for level {level!r}: {step}" if level else f"next: {step}"
 
 
 def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
@@ -176,29 +176,15 @@ def _run(run: DiagnosedRun) -> Iterator[RenderableType]:
     forced = f", forced to {' '.join(ways)}" if ways else ""
     yield f"{run.source}: {run.collective} of {members}{forced}"
     yield from (f"  {warning}" for warning in run.warnings)
-    columns = ("size", "time", "in place", "predicted", "bound")
-    rates = ("busbw", "in-place busbw", "predicted busbw", "share")
-    made = table(*columns, *rates, "predicted by", right=",".join((*columns, *rates)))
-    for row, out, inside in _pair_rows(run.rows):
-        made.add_row(
-            format_bytes(row.bytes),
-            format_duration(out.seconds) if out else "-",
-            format_duration(inside.seconds) if inside else "-",
-            format_duration(row.predicted_seconds),
-            format_duration(row.bound_seconds),
-            _rate(out.busbw_GB_per_s if out else None),
-            _rate(inside.busbw_GB_per_s if inside else None),
-            _rate(row.predicted_busbw_GB_per_s),
-            f"{row.predicted_seconds / row.seconds:.0%}",
-            f"{row.predicted_algorithm} {row.predicted_protocol.value}",
-        )
-    yield made
+    columns = {**_TIMES, **(_PAST if run.past else _RATES), **_REST}
+    yield table_of(_pair_rows(run.rows), columns, right=",".join(list(columns)[:-1]))
 
 
-def _pair_rows(
-    rows: Sequence[RunRow],
-) -> Iterator[tuple[RunRow, RunRow | None, RunRow | None]]:
-    """By size: its first row, then its rows out of place and in place, None where there is none."""
+_Pair = tuple[RunRow, RunRow | None, RunRow | None]
+"""Of a size: its first row, then its rows out of place and in place, None where there is none."""
+
+
+def _pair_rows(rows: Sequence[RunRow]) -> Iterator[_Pair]:
     rest = deque(rows)
     while rest:
         row = rest.popleft()
@@ -210,5 +196,47 @@ def _pair_rows(
             yield row, row, None
 
 
-def _rate(busbw_GB_per_s: float | None) -> str:  # noqa: N803 - the unit
-    return "-" if busbw_GB_per_s is None else f"{busbw_GB_per_s:.4g}"
+def _rate(row: RunRow | None) -> str:
+    rate = row.busbw_GB_per_s if row else None
+    return "-" if rate is None else f"{rate:.4g}"
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else format_duration(seconds)
+
+
+def _times(row: RunRow) -> str:
+    return "-" if row.before_seconds is None else f"{row.seconds / row.before_seconds:.2f}x"
+
+
+def _predicted_rate(row: RunRow) -> str:
+    rate = row.predicted_busbw_GB_per_s
+    return "-" if rate is None else f"{rate:.4g}"
+
+
+_TIMES: Columns[_Pair] = {
+    "size": lambda pair: format_bytes(pair[0].bytes),
+    "time": lambda pair: _time(pair[1].seconds if pair[1] else None),
+    "in place": lambda pair: _time(pair[2].seconds if pair[2] else None),
+}
+_PAST: Columns[_Pair] = {
+    "before": lambda pair: _time(pair[0].before_seconds),
+    "times": lambda pair: _times(pair[0]),
+    "predicted": lambda pair: format_duration(pair[0].predicted_seconds),
+    "bound": lambda pair: format_duration(pair[0].bound_seconds),
+    "busbw": lambda pair: _rate(pair[1]),
+}
+_RATES: Columns[_Pair] = {
+    "predicted": _PAST["predicted"],
+    "bound": _PAST["bound"],
+    "busbw": _PAST["busbw"],
+    "in-place busbw": lambda pair: _rate(pair[2]),
+    "predicted busbw": lambda pair: _predicted_rate(pair[0]),
+}
+_REST: Columns[_Pair] = {
+    "share": lambda pair: f"{pair[0].predicted_seconds / pair[0].seconds:.0%}",
+    "predicted by": lambda pair: (
+        f"{pair[0].predicted_algorithm} {pair[0].predicted_protocol.value}"
+    ),
+}
+"""Columns of a run: all, those beside an earlier log, those without one, and all again."""

@@ -246,6 +246,19 @@ def test_systems_are_kept_by_name(tmp_path: Path) -> None:
     assert json.loads(service.asked[0].content) == {"text": "x = 1\n"}
 
 
+def test_baselines_are_kept_by_machine_and_test(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("# a log\n")
+    service = Service(reply({"test": "a b"}), reply({"baselines": [{}]}), httpx.Response(204))
+    client = service.client()
+    client.put_baseline("dgx-a100", "a b", tmp_path / "log.txt")
+    assert client.baselines() == [{}]
+    client.delete_baseline("dgx-a100", "a b")
+    assert [asked.method for asked in service.asked] == ["PUT", "GET", "DELETE"]
+    assert service.asked[0].url.raw_path == b"/v1/baselines/dgx-a100/a%20b"
+    assert service.asked[2].url.raw_path == b"/v1/baselines/dgx-a100/a%20b"
+    assert json.loads(service.asked[0].content) == {"text": "# a log\n"}
+
+
 def test_events_are_followed_over_broken_connections() -> None:
     class Broken(httpx.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hierarchies import InputError, Reduction, System, count_placements, placements
 from hierarchies.units import format_bytes
-from synth.ask.measured import CalibrateQuestion, LogsQuestion
+from synth.ask.measured import CalibrateQuestion, DoctorQuestion, LogsQuestion
 from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
 from synth.ask.questions.named_texts import job_of, system_of
 from synth.ask.questions.question import axes_of, parse_question
@@ -216,7 +216,10 @@ def _check_logs(sound: LogsQuestion, system: System, checked: FormFindings) -> N
     elif sound.files:
         with checked.noting("logs"):
             _tell_logs(sound.logs(), system, checked)
-            sound.matched(system)
+            runs = sound.matched(system).runs
+            if isinstance(sound, DoctorQuestion):
+                with checked.noting("baseline"):
+                    sound.baselines(system, runs)
 
 
 def _tell_logs(logs: Sequence[CheckedLog], system: System, checked: FormFindings) -> None:

@@ -20,6 +20,7 @@ FormInput = Literal["system", "systems", "job", "model", "logs", "axes"]
 _TEXTS: Mapping[File | None, str] = {
     File.PROFILE: "your.profile",
     File.DEVICE: "your-device.toml",
+    File.LOGS: "baseline.txt",
 }
 """The names of texts of several lines pasted in place of a file's name."""
 
@@ -121,7 +122,8 @@ class QuestionForm:
         if box.kind == FlagKind.WHOLE:
             return parse_whole(text, name)
         if (own := _TEXTS.get(flag.file)) and "\n" in text:
-            return {"name": own, "text": text}
+            pasted = {"name": own, "text": text}
+            return [pasted] if box.several else pasted
         words = text.replace(",", " ").split() if box.several else text
         return words if flag.notation is None else flag.notation.read(words)
 
@@ -129,6 +131,8 @@ class QuestionForm:
         """Convert a question's value to a box's text, which ``read`` converts back."""
         if value is None:
             return ""
+        if isinstance(value, list) and self.flag(name).file is not None:
+            return "\n".join(self.write(name, each) for each in value)
         return value.text if isinstance(value, NamedText) else str(self.flag(name).written(value))
 
 

@@ -15,7 +15,6 @@ from synth.ask.questions.question import MachineQuestion, parse_question
 from synth.service.auth.identity import Caller
 from synth.service.http.reading import body_of, check_type
 from synth.service.http.state import state_of
-from synth.service.jobs.questions import own_names, replace_own_names
 from synth.service.page.answer_routes import (
     ViewedAnswer,
     ask_on_page,
@@ -100,7 +99,7 @@ async def _check(
 ) -> tuple[dict[str, Any], FormFindings]:
     broker = state_of(request).broker
     asked, findings = question(form, fields)
-    whole: Any = replace_own_names(asked, await broker.systems.texts(caller, own_names(asked)))
+    whole: Any = await broker.whole(caller, asked)
     limit = broker.settings.limits.check
     await broker.run_in_turn(caller.team, check, form, whole, findings, limit)
     return asked, findings

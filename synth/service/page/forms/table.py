@@ -114,10 +114,10 @@ _ROWS = (
         "What should this machine deliver, and why does it not?",
         "Logs of nccl-tests or rccl-tests are compared with what the machine should deliver and "
         "with what no schedule can beat. Where the numbers suffice, the level that falls short is "
-        "named.",
+        "named. With an earlier log of the same test they are compared row by row.",
         "Check the logs",
         ("system", "logs"),
-        (),
+        ("baseline",),
         ("collective", "hosts", "members", "prices"),
         {"system": "dgx-h100", "files": []},
         {"system": "dgx-a100", "count": "2"},

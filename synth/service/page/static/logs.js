@@ -17,6 +17,10 @@ async function take(files) {
   changed();
 }
 
+byId("baseline-file")?.addEventListener("change", async (event) => {
+  byId("baseline").value = await event.target.files[0].text();
+  changed();
+});
 byId("log-files").addEventListener("change", (event) => take(event.target.files));
 for (const kind of ["dragenter", "dragover"]) {
   place.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });

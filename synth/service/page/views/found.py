@@ -141,10 +141,16 @@ def _doctor(doctor: DoctorReply) -> AnswerView:
 
 
 def _run(run: DiagnosedRun) -> Markup:
-    """Draw bus bandwidth: measured, predicted, and its upper bound."""
+    """Draw bus bandwidth: measured, before if known, predicted, and its upper bound."""
     rows = [row for row in run.rows if not row.in_place] or run.rows
-    rates = {
+    before: list[tuple[int, float | None]] = [
+        (row.bytes, row.busbw_GB_per_s * row.seconds / row.before_seconds)
+        for row in rows
+        if row.before_seconds and row.busbw_GB_per_s
+    ]
+    rates: dict[str, list[tuple[int, float | None]]] = {
         "measured": [(row.bytes, row.busbw_GB_per_s) for row in rows],
+        **({"before": before} if before else {}),
         "predicted": [(row.bytes, row.predicted_busbw_GB_per_s) for row in rows],
         "bound": [(row.bytes, row.bound_busbw_GB_per_s) for row in rows],
     }

@@ -125,7 +125,9 @@ def test_a_key_of_the_scopes_that_an_operation_names_is_admitted_and_no_other(
         heads = {one.value: {"X-API-Key": made[one].secret} for one in Scope}
         for path, operations in document["paths"].items():
             for method, told in operations.items():
-                address = path.format(job_id="0" * 32, key="0" * 64, name="none")
+                address = path.format(
+                    job_id="0" * 32, key="0" * 64, name="none", machine="none", test="none"
+                )
                 named = {scope for way in told.get("security", ()) for [scope] in way.values()}
                 for scope, head in heads.items():
                     status = guarded.ask.request(method, address, headers=head).status_code

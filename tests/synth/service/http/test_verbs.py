@@ -313,6 +313,79 @@ def test_a_system_of_ones_own_is_kept_and_asked_for_by_name(server: Served) -> N
     assert gone.status_code == 422
 
 
+def a_log(times: float, collective: str = "all_gather") -> str:
+    rows = [f"{size},{times * (3e-5 + size / 80e9)}" for size in (2**n for n in range(10, 31, 2))]
+    head = [f"# collective: {collective}", "# nodes: 2", "# ranks: 16", "bytes,seconds"]
+    return "\n".join([*head, *rows])
+
+
+def test_baselines_are_kept_by_machine_and_test_and_compared_with(server: Served) -> None:
+    """Kept under names that questions use, or all of a machine; no other machine's."""
+    plain = {"Content-Type": "text/plain"}
+    url = "/v1/baselines/dgx-a100/all-gather-2x8"
+    kept = server.ask.put(url, content=a_log(1.0), headers=plain)
+    assert kept.status_code == 200, kept.text
+    assert kept.json()["url"] == url
+    reduced = a_log(1.0, "all_reduce")
+    other = "/v1/baselines/dgx-a100/all-reduce-2x8"
+    assert server.ask.put(other, json={"text": reduced}).status_code == 200
+    assert server.ask.get(url).json() == kept.json()
+    listed = server.ask.get("/v1/baselines").json()["baselines"]
+    assert [one["test"] for one in listed] == ["all-gather-2x8", "all-reduce-2x8"]
+
+    def asked(names: list[str], times: float, system: str = "dgx-a100:2") -> httpx.Response:
+        files = [{"name": "new.csv", "text": a_log(times)}]
+        question = {"system": system, "files": files, "baseline": names}
+        return server.ask.post("/v1/doctor", json=question, headers=PATIENT)
+
+    for names in (["kept"], ["all-gather-2x8"]):
+        reply = asked(names, 1.0)
+        assert reply.status_code == 200, reply.text
+        [run] = reply.json()["runs"]
+        assert run["past"]["sources"] == ["all-gather-2x8"]
+        assert reply.headers["collsynth-outcome"] == "ok"
+        assert asked(names, 1.4).headers["collsynth-outcome"] == "no"
+    refused = asked(["all-reduce-2x8"], 1.0).json()
+    assert "the baseline is of another test" in refused["problem"]
+    for names, system in ((["lost"], "dgx-a100:2"), (["kept"], "azure-ndv4:2")):
+        refused = asked(names, 1.0, system).json()
+        assert f"no baseline '{names[0]}' is kept" in refused["problem"]
+    changed = server.ask.put(url, content=a_log(1.4), headers=plain)
+    assert changed.status_code == 200
+    assert asked(["kept"], 1.4).headers["collsynth-outcome"] == "ok"
+    for address in (url, other):
+        assert server.ask.delete(address).status_code == 204
+    assert server.ask.get(url).status_code == 404
+    assert server.ask.delete(url).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("dgx-a100/kept", a_log(1.0), "'kept' names no test"),
+        ("dgx-a100/a b", a_log(1.0), "'a b' is not a valid name"),
+        ("a b/test", a_log(1.0), "'a b' is not a valid name"),
+        ("dgx-a100/test", "a day", "no table of nccl-tests"),
+    ],
+)
+def test_a_baseline_is_a_log_with_two_names(
+    server: Served, path: str, text: str, said: str
+) -> None:
+    reply = server.ask.put(f"/v1/baselines/{path}", json={"text": text})
+    assert reply.status_code == 422
+    assert said in reply.json()["problem"]
+
+
+def test_a_team_keeps_so_many_baselines(tmp_path: Path) -> None:
+    with served(tmp_path, limits=Limits(baselines_per_team=1)) as few:
+        body = {"text": a_log(1.0)}
+        assert few.ask.put("/v1/baselines/dgx-a100/one", json=body).status_code == 200
+        assert few.ask.put("/v1/baselines/dgx-a100/one", json=body).status_code == 200
+        refused = few.ask.put("/v1/baselines/dgx-a100/two", json=body)
+        assert refused.status_code == 409
+        assert "baselines" in refused.json()["problem"]
+
+
 def test_a_team_keeps_so_many_systems_and_so_much(tmp_path: Path) -> None:
     texts = {f"ours{number}": server_description(f"ours{number}") for number in range(8)}
     headers = {"Content-Type": "text/plain"}

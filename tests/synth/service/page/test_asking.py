@@ -157,6 +157,8 @@ def sent_by(values: FormValues) -> dict[str, list[str]]:
         ("doctor", {"log_text": [" "]}, "logs", "no log is given"),
         ("doctor", {"log_text": ["a day"]}, "logs", "a.csv"),
         ("doctor", {"hosts": "0"}, "hosts", "greater than or equal to 1"),
+        ("doctor", {"baseline": H100}, "baseline", "dgx-h100:4"),
+        ("doctor", {"baseline": "all-reduce-2x8"}, "baseline", "no baseline 'all-reduce-2x8'"),
         ("calibrate", {"members": "x"}, "members", "a number for each level"),
     ],
 )
@@ -188,6 +190,16 @@ def test_the_machine_that_logs_name_is_told_and_another_is_refused() -> None:
     given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100], **found.suits))
     right = check(FORMS["doctor"], given, checked, lambda sound: None)
     assert (right.suits, right.wrong) == ({}, {})
+
+
+def test_a_pasted_baseline_is_compared_with_and_stands_in_the_form_again(server: Served) -> None:
+    sent = {**SENT["doctor"], "baseline": LOG}
+    assert server.ask.post("/ask/doctor/check", data=sent).json()["wrong"] == {}
+    reply = server.ask.post("/ask/doctor", data=sent, follow_redirects=True)
+    assert "As before: 1 run" in reply.text
+    [again] = re.findall(r'href="(/ask/doctor\?like=[0-9a-f]{64})"', reply.text)
+    filled = unescape(server.ask.get(again).text)
+    assert filled.count(LOG.splitlines()[-1]) == 2
 
 
 @pytest.mark.parametrize("verb", FORMS)

@@ -116,6 +116,26 @@ def test_a_system_is_kept_under_its_team_and_name(store: Store) -> None:
     assert store.systems.one("theirs", "lab") is not None
 
 
+def test_a_baseline_is_kept_under_its_team_machine_and_test(store: Store) -> None:
+    store.baselines.put("ours", "lab", "all-reduce", "old")
+    store.baselines.put("ours", "lab", "all-reduce", "new")
+    store.baselines.put("ours", "lab", "all-gather", "another")
+    store.baselines.put("ours", "attic", "all-reduce", "elsewhere")
+    store.baselines.put("theirs", "lab", "all-reduce", "theirs")
+    found = store.baselines.one("ours", "lab", "all-reduce")
+    assert found is not None
+    assert found.text == "new"
+    assert [one.test for one in store.baselines.known("ours", "lab")] == [
+        "all-gather",
+        "all-reduce",
+    ]
+    assert [one.machine for one in store.baselines.known("ours")] == ["attic", "lab", "lab"]
+    assert store.baselines.remove("ours", "lab", "all-reduce")
+    assert not store.baselines.remove("ours", "lab", "all-reduce")
+    assert store.baselines.one("ours", "lab", "all-reduce") is None
+    assert store.baselines.one("theirs", "lab", "all-reduce") is not None
+
+
 def test_the_first_answer_under_a_key_stays(store: Store) -> None:
     first = answer_to(store.jobs.submit(new()).job, b'{"x": 1}')
     store.answers.keep(first)
