@@ -55,7 +55,7 @@ class ChosenRows:
 class Finalist:
     """A candidate with its plan of the step, its placement, and its simulation (``found``).
 
-    * ``products`` and ``between``: seconds of the busiest rank in products of matrices, and in
+    * ``products`` and ``between``: seconds of the busiest rank in matrix products, and in
       other computation;
     * ``saved_seconds``: how much longer the step would take without buckets;
     * ``kinds``: the number of kinds of local work in the profile, if there is a profile;

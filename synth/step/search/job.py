@@ -106,16 +106,16 @@ class PlanningProblem:
         sizes = sizes_of(self.model, self.changes)
         if isinstance(sizes, ResNet) and sizes.groups > 1:
             return (
-                "each replica normalises by its own samples, as frameworks do; by those of all:"
-                " --sizes groups=1"
+                "each replica normalises over its own samples, as frameworks do; --sizes groups=1: "
+                "over all samples"
             )
         if not isinstance(sizes, Llama) or sizes.experts == 1:
             return ""
         if sizes.dropless:
-            return "tokens are sorted by their experts, all of a batch at once: no axis cuts that"
+            return "the tokens of a whole batch are sorted by expert: no axis shards that"
         return (
-            "every expert is chosen as often as any other; where one is chosen more often, it drops"
-            " tokens, or a step waits for it"
+            "all experts get equal numbers of tokens; otherwise the fullest expert drops"
+            " tokens, or the step waits for it"
         )
 
     @cached_property

@@ -82,7 +82,7 @@ def choose_rows(
     prices = Prices(shares.computing, sends.seconds, network.handing)
     chosen = choose(step, plan, prices, ROUNDS, gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
-        raise InputError("no rows can be for all operations", where=step.name)
+        raise InputError("no choice of rows covers all operations", where=step.name)
     simulated = simulate_candidate(step, candidate, answers, device, profile, chosen.plan)
     rows = ChosenRows(chosen.found.seconds, chosen.found.gap, seconds_of(step, plan, prices).all)
     return replace(simulated, rows=rows)

@@ -5,7 +5,7 @@ device and communicate over the same links. So errors are modelled in the rates 
 each *source of error* is one unknown factor, with ends that measurements give it. A plan has
 seconds at either end, and an effect of one source on both plans cancels. The sources are:
 
-* products of matrices, and operations between them: the interval of their estimates (``Rates`` of
+* matrix products, and operations between them: the interval of their estimates (``Rates`` of
   ``synth.compute``); one device, so one factor for all plans;
 * the shapes of products, which differ if plans shard stages differently (``SHAPE_ERRORS``);
 * links, one source per level, as in prices of collectives: a plan is composed again with slow and
@@ -57,10 +57,10 @@ or more, so plans above this share may not fit (``results/steps``, peak memory, 
 NO_ERROR = (0.0, 0.0)
 
 PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES, UNMODELLED = (
-    "products of matrices",
-    "what is between products",
+    "matrix products",
+    "operations between products",
     "shapes of products",
-    "what the clock leaves out",
+    "effects outside the model",
 )
 
 
@@ -106,7 +106,7 @@ def compare_seconds(plan: UncertainSeconds, other: UncertainSeconds) -> Differen
     >>> ends = {links: (-0.5, 1.0)}
     >>> slow, fast = UncertainSeconds(4.0, ends), UncertainSeconds(2.0, ends)
     >>> compare_seconds(fast, slow).sources
-    (('what the clock leaves out', -0.06, 0.06),)
+    (('effects outside the model', -0.06, 0.06),)
     >>> compare_seconds(fast, slow).told, compare_seconds(fast, UncertainSeconds(2.05)).told
     (True, False)
     """

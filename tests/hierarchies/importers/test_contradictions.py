@@ -313,7 +313,7 @@ def test_two_matrices_of_one_node_are_one_and_of_two_nodes_are_refused() -> None
 def test_an_option_that_a_file_has_no_use_for_is_refused(
     kind: str, options: dict[str, object]
 ) -> None:
-    with pytest.raises(InputError, match=r"of no use|labels of Kubernetes"):
+    with pytest.raises(InputError, match=r"does not apply|Kubernetes labels"):
         of(kind, "BlockName=a Nodes=n1" if kind == SLURM else matrix([18] * 8), **options)
 
 

@@ -67,17 +67,17 @@ COUNTED = {
     (HWLOC, "24em64t-2n6c2t-pci.xml"): (3, 3, 0, "node gpu3 ?"),
 }
 REFUSED = {
-    (XML, "cs244c-a100-nccl_graph.xml"): "the graph that NCCL chose",
+    (XML, "cs244c-a100-nccl_graph.xml"): "this is NCCL's graph",
     (XML, "flagcx-topo_demo.xml"): "no <cpu> in <system>",
     (XML, "ncclgp-nvlink_5GPU.xml"): "the GPUs differ: sm 75, 90",
     (HWLOC, "32em64t-2n8c2t-pci-noio.xml"): "hwloc saw no PCI devices",
     (HWLOC, "32em64t-2n8c2t-pci-normalio.xml"): "the GPUs differ: PCI [1002:6798], [10de:1094]",
     (HWLOC, "32em64t-2n8c2t-pci-wholeio.xml"): "the GPUs differ",
-    (HWLOC, "32em64t-2n8c+dax+nvme+mic+dimms.xml"): "none of them a GPU",
-    (HWLOC, "40intel64-2g2n4c+pcilocality.xml"): "none of them a GPU",
+    (HWLOC, "32em64t-2n8c+dax+nvme+mic+dimms.xml"): "but no GPU",
+    (HWLOC, "40intel64-2g2n4c+pcilocality.xml"): "but no GPU",
     (HWLOC, "AMD-19h-Zen3-2xEpyc-7763.xml"): "no PCI devices",
     (HWLOC, "Intel-SapphireRapids-2xXeonMax9460.xml"): "no PCI devices",
-    (HWLOC, "devel09-pci.xml"): "none of them a GPU",
+    (HWLOC, "devel09-pci.xml"): "but no GPU",
     (HWLOC, "dudley.xml"): "no PCI devices",
     (HWLOC, "heteromem.xml"): "no PCI devices",
 }
@@ -309,7 +309,7 @@ def test_a_matrix_is_read_as_it_was_written(gpus: int, data: st.DataObject, gap:
 
 def test_a_matrix_that_differs_the_other_way_is_refused() -> None:
     text = matrix({(0, 1): "NV4"}, 2, "\t")
-    with pytest.raises(InputError, match="GPU1 to GPU0 is NV2, the other way it is NV4"):
+    with pytest.raises(InputError, match="GPU1 to GPU0 is NV2, in the other direction it is NV4"):
         import_texts(NV, {"f": text.replace("GPU1\tNV4", "GPU1\tNV2")})
     with pytest.raises(InputError, match="no row for GPU1"):
         import_texts(NV, {"f": text[: text.rindex("GPU1")]})
@@ -371,7 +371,7 @@ def test_an_irregular_shape_suggests_a_ring_only_along_links(
 def test_a_gpu_outside_of_all_sockets_is_refused(outside: str) -> None:
     inside = outside.replace("0:2", "0:1")
     text = f"<system><cpu>{inside}</cpu>{outside}</system>"
-    with pytest.raises(InputError, match=r"^f: GPU 0:2 lies in no <cpu>; .*dump it again"):
+    with pytest.raises(InputError, match=r"^f: GPU 0:2 is outside of every <cpu>; .*dump it again"):
         import_texts(XML, {"f": text})
 
 
@@ -459,8 +459,8 @@ def test_interfaces_of_software_in_a_matrix_are_no_nics() -> None:
     draft = import_texts(NV, {"vm.txt": VIRTUAL})
     assert (draft.counted["nics"], draft.counted["virtual interfaces"]) == (2, 2)
     assert value(level(draft, "node").ports) == 2
-    assert any("made by software: rxe0" in note for note in draft.notes)
-    assert any("bond others: bond0" in note for note in draft.notes)
+    assert any("software emulates them: rxe0" in note for note in draft.notes)
+    assert any("bonds of others: bond0" in note for note in draft.notes)
 
 
 def port(busid: str, device: str, name: str, speed: int = 100000) -> str:

@@ -225,7 +225,7 @@ BAD_PLANS = {
     "an axis given twice": (["mlp-tiny", "--plan", "data=2 data=4"], "an axis is given twice"),
     "an axis used twice": (
         ["gpt2-tiny", "--plan", "data=2; batch over data; weights over data as Megatron"],
-        "axis 'data' cuts batch and weights",
+        "axis 'data' shards batch and weights",
     ),
     "an axis that is not there": (
         ["mlp-tiny", "--plan", "data=2; batch over dta"],
@@ -233,7 +233,7 @@ BAD_PLANS = {
     ),
     "a plan for another model": (
         ["resnet-tiny", "--plan", "tensor=2; weights over tensor as Megatron"],
-        "nothing of resnet-tiny is cut by 'weights over tensor as Megatron'",
+        "nothing of resnet-tiny is sharded by 'weights over tensor as Megatron'",
     ),
     "a word that is none": (["mlp-tiny", "--plan", "data=2; batch at data"], "not understood"),
     "no plan": (["mlp-tiny", "--axes", "data=2"], "--plan: which plan?"),
@@ -275,17 +275,17 @@ BAD_TEXTS = {
     "a primitive that nobody knows": (
         PLAIN | {"primitive": "besselj"},
         ["--plan", DATA],
-        "own.py:4: no factors are known of the primitive 'besselj'",
+        "own.py:4: no sharding rules for the primitive 'besselj'",
     ),
     "it may be asked for": (
         OVER | {"primitive": "thing"},
         [],
-        "own.py:4: no factors are known of the primitive 'thing'; did you mean",
+        "own.py:4: no sharding rules for the primitive 'thing'; did you mean",
     ),
     "it may be asked for where no runtime computes it": (
         PLAIN | {"primitive": "thing", "asking": " replicated=true"},
         ["--plan", DATA],
-        "replicated=true is said of cholesky, clz, eigh",
+        "replicated=true is for cholesky, clz, eigh",
     ),
     "an axis in two places of a type": (OVER | {"k": "@data"}, [], AXIS_TWICE),
     "a size that an axis does not divide": (

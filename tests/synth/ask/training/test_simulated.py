@@ -70,14 +70,14 @@ def test_ranks_of_a_pipeline_add_up_as_well() -> None:
         assert all(row.end_seconds <= found.seconds * (1 + 1e-9) for row in rank.rows)
     assert found.idle_share > 0
     assert found.memory.bytes == max(rank.memory.bytes for rank in found.ranks)
-    assert any(one.what == "no rank is ever idle" for one in found.gains)
+    assert any(one.what == "no pipeline bubble" for one in found.gains)
 
 
 def test_what_is_better_is_never_slower() -> None:
     found = answer()
     assert all(one.seconds <= found.seconds * (1 + 1e-9) for one in found.gains)
     assert all(one.gain >= -1e-9 for one in found.gains)
-    [hidden] = [one for one in found.gains if one.what == "nothing waits for communication"]
+    [hidden] = [one for one in found.gains if one.what == "all communication hidden"]
     assert hidden.seconds == pytest.approx(found.ranks[0].compute_seconds, rel=1e-6)
 
 
@@ -178,7 +178,7 @@ def test_mistakes_are_told(more: dict[str, Any], said: str) -> None:
 
 
 def test_an_order_that_stands_still_is_shown_and_goes_on_where_transfers_are_eager() -> None:
-    with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
+    with pytest.raises(InputError, match=r"blocking transfers deadlock: .* waits for "):
         zoo(plan=PIPE, protocol="blocking")
     assert reply_of(zoo(plan=PIPE, protocol="eager")).seconds > 0
 

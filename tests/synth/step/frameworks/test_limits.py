@@ -77,5 +77,5 @@ def test_experts_over_all_that_cuts_the_batch_are_ranks_of_data_of_deepspeed() -
     found = write_configuration("deepspeed", recipe, model, TrainingSpec(64, 4096), machine(recipe))
     assert read("deepspeed", found, model) == recipe
     part = parse_recipe("data=4 expert=8; batch over data and expert; experts over expert")
-    with pytest.raises(InputError, match="a part of the ranks of data"):
+    with pytest.raises(InputError, match="some of the data-parallel ranks"):
         write_configuration("deepspeed", part, model, TrainingSpec(64, 4096), machine(part))

@@ -65,9 +65,9 @@ def test_it_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"model": 1}'])
 def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"my\.profile: no profile"):
+    with pytest.raises(InputError, match=r"my\.profile: not a profile"):
         read_profile(text, "my.profile")
-    with pytest.raises(InputError, match="no profile: bogus"):
+    with pytest.raises(InputError, match="not a profile: bogus"):
         read_profile(profile_text(kept()).replace('"model"', '"bogus": 1, "model"', 1))
     with pytest.raises(InputError, match=r"my\.profile, format: .*'profile 1'; this reads 'prof"):
         read_profile(profile_text(kept(format="profile 1")), "my.profile")
@@ -196,7 +196,7 @@ def test_a_machine_that_gets_slower_is_taken_out() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     large = replace(event(), inputs=(Type("f32", (2**32,)),))
-    with pytest.raises(InputError, match="what the events read takes"):
+    with pytest.raises(InputError, match="the inputs of the events take"):
         measure_events([large], ProfileTrial("jax"), "m", "p", "f32")
 
 

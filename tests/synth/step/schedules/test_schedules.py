@@ -205,7 +205,7 @@ def test_blocking_ranks_meet_or_stand_still(
     expected = meeting(order, Durations(f, b), c)
     blocking = Transfers(c, TransferProtocol.BLOCKING)
     if expected is None:
-        with pytest.raises(InputError, match="stand still"):
+        with pytest.raises(InputError, match="deadlock"):
             time_schedule(order, Durations(f, b).on(order), blocking)
         return
     found = time_schedule(order, Durations(f, b).on(order), blocking)
@@ -251,8 +251,8 @@ def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
     with pytest.raises(InputError) as error:
         time_schedule(order, Durations(1, 2).on(order), blocking)
     assert str(error.value) == (
-        "blocking transfers stand still: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
-        "let them be eager, or send and receive at once"
+        "blocking transfers deadlock: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
+        "make them eager, or send and receive at the same time"
     )
 
 
@@ -276,7 +276,7 @@ def test_no_time_at_all_is_not_idle() -> None:
         (lambda: looped_bfs(2, 2, 0), "0 chunks; at least 1"),
         (
             lambda: interleaved(4, 9, 2),
-            "9 microbatches on 4 ranks make no equal rounds; 8 or 12 do",
+            "9 microbatches on 4 ranks do not divide into equal rounds; 8 or 12 do",
         ),
         (lambda: Durations(-1, 2), "-1 s; a duration is 0 or more"),
         (lambda: Durations(1, float("inf")), "inf s; a duration is 0 or more"),
@@ -346,5 +346,5 @@ def test_more_room_makes_less_bubble_and_nonsense_is_refused() -> None:
         found.append(1 - 24 * 45.945 / max(times))
     assert found == pytest.approx([0.1585, 0.0433], abs=0.005)
     for ranks, m, room, kept in ((0, 1, 1, 0), (1, 0, 1, 0), (1, 1, 0.5, 0), (1, 1, 1, 2)):
-        with pytest.raises(InputError, match="microbatches, room for"):
+        with pytest.raises(InputError, match="microbatches, activations of"):
             zero_bubble(ranks, m, durations, 0.0, room, kept)

@@ -27,7 +27,7 @@ ALIKE = UncertainSeconds(
 def covered(one: UncertainSeconds, other: UncertainSeconds) -> float:
     """How often the interval of a difference has the true one.
 
-    In truth each source has one factor, the same for both plans, and what the clock leaves out is
+    In truth each source has one factor, the same for both plans, and effects outside the model is
     of the pair.
     """
     draw = np.random.default_rng(7)

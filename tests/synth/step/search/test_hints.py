@@ -70,7 +70,7 @@ def test_the_nearest_batches_are_told(possible: Callable[[int], bool], hint: str
 
 def test_what_frees_most_comes_first_and_what_frees_nothing_not() -> None:
     def cannot() -> float:
-        raise InputError("no such plan can be")
+        raise InputError("no such plan is possible")
 
     changes = {"a": lambda: 8.0, "b": lambda: 3.0, "c": lambda: 10.0, "d": cannot}
     found = find_savings(10.0, changes)

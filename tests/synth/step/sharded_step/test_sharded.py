@@ -212,22 +212,26 @@ WRONG = {
         ("v2: f32[8@data,2]", "v2: f32[8,2@data]", "own.py:8: sqrt cannot take [0] to [1]"),
     ),
     "a redistribution that is none": (
-        ("by=all-reduce", "by=all-gather", "all-gather over model does not make v0"),
-        ("by=all-reduce", "by=all-recude", "no move is called 'all-recude'"),
-        ("over=(model)", "over=(data)", "all-reduce over data does not make v0"),
-        ("over=(model)", "over=model", "a redistribution of another form"),
-        (" over=(model)", "", "a redistribution of another form"),
-        ("redistribute(v0)", "redistribute(v0, v0)", "a redistribution of another form"),
-        ("v1: f32[8@data,2] =", "v1: bf16[8@data,2] =", "a redistribution of another form"),
+        ("by=all-reduce", "by=all-gather", "all-gather over model does not turn v0"),
+        ("by=all-reduce", "by=all-recude", "unknown move 'all-recude'"),
+        ("over=(model)", "over=(data)", "all-reduce over data does not turn v0"),
+        ("over=(model)", "over=model", "a malformed redistribution"),
+        (" over=(model)", "", "a malformed redistribution"),
+        ("redistribute(v0)", "redistribute(v0, v0)", "a malformed redistribution"),
+        ("v1: f32[8@data,2] =", "v1: bf16[8@data,2] =", "a malformed redistribution"),
     ),
     "what JAX has not": (
-        ("sqrt", "sqroot", "own.py:8: no factors are known of the primitive 'sqroot'"),
+        ("sqrt", "sqroot", "own.py:8: no sharding rules for the primitive 'sqroot'"),
         (
             " dimension_numbers=(((1),(0)),((),()))",
             "",
             "dot_general has no parameter 'dimension_numbers'",
         ),
-        ("(((1),(0)),((),()))", "(((7),(0)),((),()))", "dot_general of such operands"),
+        (
+            "(((1),(0)),((),()))",
+            "(((7),(0)),((),()))",
+            "dot_general does not accept these operands",
+        ),
     ),
 }
 

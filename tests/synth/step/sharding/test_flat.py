@@ -116,7 +116,7 @@ def test_tokens_over_the_axis_of_weights_cut_no_states() -> None:
     """What sequence parallelism leaves whole is replicated over tensor, as by Megatron."""
     text = "data=2 tensor=2; batch over data; tokens over tensor; weights over tensor as Megatron"
     assert parse_recipe(f"{text}; zero=1").zero_axes == ("data",)
-    with pytest.raises(InputError, match="no axis cuts the batch"):
+    with pytest.raises(InputError, match="no axis shards the batch"):
         parse_recipe("tensor=2; tokens over tensor; weights over tensor as Megatron; zero=1")
 
 

@@ -291,12 +291,12 @@ def test_what_goes_back_in_two_loops_computes_the_same(name: str) -> None:
         (
             "gpt2-tiny",
             "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 0, 2 layers",
-            "stages of 0, 2 layers: a stage without any",
+            "stages of 0, 2 layers: a stage without layers",
         ),
         (
             "gpt2-tiny",
             "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 3 times 1 layers",
-            "numbers for 3, and there are 2 stages",
+            "layers of 3 stages, and there are 2",
         ),
         (
             "resnet-tiny",
@@ -328,7 +328,7 @@ def test_a_stage_without_operations_is_refused() -> None:
 def test_stages_the_wrong_way_round_are_refused() -> None:
     one, plan = step("gpt2-tiny", FOUR), two_stages()
     turned = tuple(1 - stage if stage >= 0 else stage for stage in plan.stages)
-    with pytest.raises(InputError, match="activations go up the stages"):
+    with pytest.raises(InputError, match="activations go to the next stage"):
         apply(one, replace(plan, stages=turned))
 
 

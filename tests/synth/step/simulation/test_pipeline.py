@@ -271,7 +271,7 @@ def test_rendezvous_is_never_faster_than_eager() -> None:
 
 
 def test_an_order_that_stands_still_where_senders_wait_is_shown() -> None:
-    with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
+    with pytest.raises(InputError, match=r"blocking transfers deadlock: .* waits for "):
         run(PLANS[0], one_f_one_b(2, 4), protocol=TransferProtocol.BLOCKING)
 
 
@@ -304,7 +304,7 @@ def test_halves_of_a_backward_pass_are_refused() -> None:
         )
     )
     with pytest.raises(
-        InputError, match="0I0: the program does not tell the halves of a backward pass"
+        InputError, match="0I0: the program has no halves of backward passes"
     ):
         run(PLANS[3], halves)
 

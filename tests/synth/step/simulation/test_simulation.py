@@ -208,7 +208,7 @@ def test_seconds_of_redistributions_are_the_planner_s() -> None:
 
 
 def test_a_part_of_the_cores_is_a_part() -> None:
-    with pytest.raises(InputError, match=r"1\.5 of the cores; a part"):
+    with pytest.raises(InputError, match=r"1\.5 of the cores; a share"):
         simulate(run("gpt2-tiny", PLANS[0], Overlap()).device, taken=1.5)
 
 

@@ -293,7 +293,7 @@ def test_a_boolean_that_python_has_is_a_number_of_the_text() -> None:
 
 
 def test_a_scatter_with_a_function_of_its_own_is_refused() -> None:
-    with pytest.raises(InputError, match="a scatter with a function of its own") as refused:
+    with pytest.raises(InputError, match="a scatter with an update function") as refused:
         read(lambda x: x.at[1].apply(jnp.sin), shape(4, 3))
     assert "x.at[i].set(f(x[i]))" in str(refused.value)
     computed(lambda x: jnp.asarray(x).at[1].set(2.0), X)
