@@ -64,7 +64,7 @@ class DiffReply(ReplyModel):
     """How two answers differ: in what was asked, in the machine, and in what is recommended."""
 
     same: bool = Field(description="Whether the two answers agree in all that follows.")
-    asked: list[ValueDifference] = Field(description="Differences between the questions.")
+    question: list[ValueDifference] = Field(description="Differences between the questions.")
     machine: list[ValueDifference] = Field(description="Differences between the machines.")
     lines: list[LineDifference] = Field(description="Recommendations that differ.")
 
@@ -247,7 +247,7 @@ def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
     machine = list(_diff_values(first.system.numbers, second.system.numbers))
     lines = [*_diff_recommendation(question), *_diff_lines(first, second)]
     same = not (asked or machine or lines)
-    found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
+    found = DiffReply.like(same=same, question=asked, machine=machine, lines=lines)
     return reply(found, Outcome.OK if same else Outcome.NO)
 
 

@@ -222,12 +222,14 @@ class FrameworkOrder(AnswerPart):
 class PlacementInWords(AnswerPart):
     """A placement as people say it."""
 
-    lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
+    groups: list[str] = Field(
+        description="For each axis of size above 1, the devices of its groups, in words."
+    )
     orders: list[FrameworkOrder] = Field(description="What each framework needs for it.")
 
     @classmethod
     def of(cls, placement: Placement, torus: bool) -> Self:
-        return cls.like(lies=describe_axes(placement), orders=conventions(placement, torus))
+        return cls.like(groups=describe_axes(placement), orders=conventions(placement, torus))
 
 
 class PlaceReply(ReplyModel):

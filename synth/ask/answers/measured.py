@@ -55,7 +55,7 @@ class ExperimentPart(AnswerPart):
     environment: dict[str, str] = Field(description="Variables to set.")
     smallest_bytes: Positive = Field(description="The smallest size.")
     largest_bytes: Positive = Field(description="The largest size.")
-    tells: list[str] = Field(description="Numbers of the system that it determines.")
+    determines: list[str] = Field(description="Numbers of the system that it determines.")
     seconds: Seconds = Field(description="A rough run time.")
     mpirun: str = Field(description="The line that runs it with mpirun.")
     srun: str = Field(description="The line that runs it with srun.")
@@ -67,6 +67,7 @@ class ExperimentPart(AnswerPart):
             experiment,
             experiment.groups,
             collective=experiment.goal.value,
+            determines=experiment.tells,
             groups=experiment.groups.where,
             mpirun=log_command(how.mpirun, experiment),
             srun=log_command(how.srun, experiment),
@@ -135,7 +136,7 @@ class CarriedLevel(AnswerPart):
     shares: dict[str, Number] = Field(
         min_length=1, description="Share of it reached, by the algorithm that may have run."
     )
-    told: bool = Field(description="Whether the share is the same whichever ran.")
+    determined: bool = Field(description="Whether all algorithms give the same share.")
     least: bool = Field(
         description="Whether they may reach more, as another level may have been the limit."
     )
@@ -148,7 +149,7 @@ class CarriedLevel(AnswerPart):
         test = isolating_experiment(system, carried.level)
         more = [test.name] if test and (carried.least or not carried.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
-        return cls.like(carried, GB_per_s=rate, tests=more)
+        return cls.like(carried, GB_per_s=rate, determined=carried.told, tests=more)
 
 
 class AmbiguousLevels(AmbiguityPart):
@@ -156,14 +157,15 @@ class AmbiguousLevels(AmbiguityPart):
 
     text: str = Field(min_length=1, description="In words.")
     tests: list[str] = Field(description="Names of tests that would distinguish them.")
-    tells: TellingTest | None = Field(description="One that suffices; null if none does.")
+    deciding_test: TellingTest | None = Field(description="One that suffices; null if none does.")
 
     @classmethod
     def of(cls, system: System, levels: hierarchies.UndeterminedLevels) -> Self:
         tests = [
             test.name for name in levels.levels if (test := isolating_experiment(system, name))
         ]
-        return cls.like(levels, text=str(levels), tests=tests, tells=TellingTest.of(system, levels))
+        decides = TellingTest.of(system, levels)
+        return cls.like(levels, text=str(levels), tests=tests, deciding_test=decides)
 
 
 SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")
@@ -180,11 +182,11 @@ class FindingPart(AnswerPart):
     text: str = Field(min_length=1, description="In words.")
     suspects: list[str] = Field(description="Levels that cannot be distinguished.")
     tests: list[str] = Field(description="Names of experiments that would distinguish them.")
-    then: list[str] = Field(description="Commands that find what is slow in the level.")
+    next_commands: list[str] = Field(description="Commands that find what is slow in the level.")
 
     @classmethod
     def of(cls, finding: Finding) -> Self:
-        return cls.like(finding, level=finding.level or None)
+        return cls.like(finding, level=finding.level or None, next_commands=finding.then)
 
 
 class CalibratedReply(ReplyModel):
@@ -204,7 +206,9 @@ class CalibratedReply(ReplyModel):
     residuals: list[ClassResidual] = Field(description="Residuals by class.")
     strays: list[ClassStray] = Field(description="Residuals where tables were left out.")
     undetermined: list[str] = Field(description="Numbers that the rows do not determine.")
-    untold: list[AmbiguousLevels] = Field(description="Levels that the rows do not distinguish.")
+    ambiguities: list[AmbiguousLevels] = Field(
+        description="Levels that the rows do not distinguish."
+    )
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     short: list[FindingPart] = Field(
         description="Levels that fall short of such links in the logs; prices include it."

@@ -247,13 +247,15 @@ class DecidingRunPart(AnswerPart):
     commands: list[str] = Field(min_length=1, description="Commands to run in turn.")
     decides_speedup: Number = Field(description="Measured speed-up from which to take it.")
     advice: AdvicePart = Field(description="How to get it if it is taken.")
-    said: str = Field(min_length=1, description="What is expected, in a line.")
+    expectation: str = Field(min_length=1, description="What is expected, in a line.")
     decides: str = Field(min_length=1, description="What decides, in a line.")
 
     @classmethod
     def of(cls, found: how_to_get.SuggestedRun) -> Self:
         ratio = how_to_get.DECIDING_RATIO
-        return cls.like(found, speedup_interval=found.between, decides_speedup=ratio)
+        return cls.like(
+            found, speedup_interval=found.between, decides_speedup=ratio, expectation=found.said
+        )
 
     @property
     def emits(self) -> bool:
@@ -314,9 +316,11 @@ class CallOfProgram(AnswerPart):
     collective: CollectiveName = Field(description="What it does.")
     members: Positive = Field(description="Number of devices in each group.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
-    way: str = Field(min_length=1, description="Algorithm of the price: ring, tree, nvls, ...")
+    algorithm: str = Field(
+        min_length=1, description="Algorithm of the price: ring, tree, nvls, ..."
+    )
     protocol: ProtocolName = Field(description="Protocol.")
-    own_way: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
+    own_algorithm: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
     own_protocol: ProtocolName = Field(description="Protocol.")
 
     @classmethod
@@ -327,9 +331,9 @@ class CallOfProgram(AnswerPart):
             call.price,
             collective=call.price.what,
             members=prod(call.price.members),
-            way=way,
+            algorithm=way,
             protocol=protocol,
-            own_way=own_way,
+            own_algorithm=own_way,
             own_protocol=own_protocol,
         )
 

@@ -155,7 +155,9 @@ class BucketsReply(ReplyModel):
     gradients: Positive = Field(description="Number of gradients.")
     bytes: Positive = Field(description="Bytes of all gradients on each device.")
     dtype: str = Field(description="Their element type.")
-    how: SecondsSource = Field(description="Source of compute seconds, the least certain one.")
+    compute_source: SecondsSource = Field(
+        description="Source of compute seconds, the least certain one."
+    )
     compute_seconds: Seconds = Field(description="Seconds until the backward pass ends.")
     update_seconds: Seconds = Field(description="Seconds of the optimizer after all reductions.")
     least: StepLowerBounds = Field(description="Lower bounds for any buckets.")
@@ -185,6 +187,7 @@ def find_buckets(question: BucketsQuestion, watcher: Watcher) -> Reply:
         prices=system.prices,
         device=device.name,
         samples=samples,
+        compute_source=found.replica.how,
         gradients=len(backward.gradients),
         bytes=backward.upto_bytes[-1],
         ways=[WayToFill.of(found, policy) for policy in found.ways],

@@ -166,7 +166,7 @@ def plan_step(
         system=name,
         samples=samples,
         pins=str(pins),
-        asked_why_not=str(others),
+        why_not_pins=str(others),
         nearest=LeastMemory.of(
             found, device.memory_bytes, list_savings(job, planner.composer, pins, found)
         ),
@@ -288,7 +288,7 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
 
     Frameworks accept only recipes, so a plan chosen operation by operation is one file in full.
     """
-    keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "not_said": []}
+    keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "unsupported": []}
     in_full = next((plan.plan for plan in plans if plan.rows), None)
     files: Files = {ROWS: plan_text(planner.job.step, in_full)} if in_full else {}
     if best is not None:
@@ -297,12 +297,12 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
         keys["perhaps_saved_seconds"] = sum(gain.perhaps_saved_seconds for gain in sent)
         if best.rows:
             why = InputError("they take recipes", hint="pin zero=0 to have one")
-            keys["not_said"] = [("frameworks", str(why))]
+            keys["unsupported"] = [("frameworks", str(why))]
         else:
             written = _configurations(planner.job, best)
             place = planner.job.system, best.placement
             keys["programs"], programs = programs_of(*place, planner.gaining(best), written)
-            keys["not_said"] = [(name, str(why)) for name, why in written.refused.items()]
+            keys["unsupported"] = [(name, str(why)) for name, why in written.refused.items()]
             files = {**written.files, **programs, **files}
     texts_of = {
         name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()

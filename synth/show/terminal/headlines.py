@@ -154,7 +154,7 @@ def _fit_error_text(answer: CalibratedReply) -> str:
 
 
 def _ambiguity_text(answer: CalibratedReply) -> str:
-    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.untold)
+    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.ambiguities)
     return "".join(f", but {pair} cannot be distinguished" for pair in pairs)
 
 

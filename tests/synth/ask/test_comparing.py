@@ -35,7 +35,7 @@ def compared(first: dict[str, Any], second: dict[str, Any]) -> tuple[dict[str, A
 def test_an_answer_is_the_same_as_itself(name: str) -> None:
     body, outcome = compared(body_of(name), copy.deepcopy(body_of(name)))
     assert (body["same"], outcome) == (True, Outcome.OK)
-    assert [body[key] for key in ("asked", "machine", "lines")] == [[], [], []]
+    assert [body[key] for key in ("question", "machine", "lines")] == [[], [], []]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -53,7 +53,7 @@ def test_both_ways_the_same_differences_are_told(name: str) -> None:
     assert outcome is Outcome.NO
     assert [one["what"] for one in forth["machine"]] == [f"{level} bandwidth_GB_per_s"]
     assert len([one for one in forth["lines"] if one["what"] != "to take now"]) == 1
-    for key in ("asked", "machine", "lines"):
+    for key in ("question", "machine", "lines"):
         turned = [{**one, "first": one["second"], "second": one["first"]} for one in back[key]]
         assert forth[key] == turned
 
@@ -61,7 +61,7 @@ def test_both_ways_the_same_differences_are_told(name: str) -> None:
 def test_what_was_asked_differently_is_told() -> None:
     after = body_of("top") | {"bytes": 2048, "reduce": ["model"]}
     body, _ = compared(body_of("top"), after)
-    assert [one["what"] for one in body["asked"]] == ["reduce", "bytes"]
+    assert [one["what"] for one in body["question"]] == ["reduce", "bytes"]
 
 
 def test_a_rank_that_only_one_has_is_told() -> None:

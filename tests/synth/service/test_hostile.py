@@ -380,7 +380,7 @@ def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
                 assert server.ask.get("/healthz").status_code == 200
         logged = [record for record in caplog.records if record.name.split(".")[0] != "httpx"]
         warned = [record.getMessage() for record in logged if record.levelname != "INFO"]
-        assert warned == ["more than 20 connections: who sends no request is ended"]
+        assert warned == ["more than 20 connections: idle ones are closed"]
         assert len(logged) < 30
 
 

@@ -207,17 +207,17 @@ class LeastMemory(AnswerPart):
 
 
 class RefusedPlans(AnswerPart):
-    """Plans that cannot be."""
+    """Plans that are impossible."""
 
-    because: str = Field(description="Why.")
+    reason: str = Field(description="Why.")
     plans: Whole = Field(description="Number of plans.")
 
 
 class UnsupportedFramework(AnswerPart):
-    """A framework that cannot say the best plan."""
+    """A framework that cannot express the advised plan."""
 
     framework: str = Field(description="Which.")
-    because: str = Field(description="Why.")
+    reason: str = Field(description="Why.")
 
 
 SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
@@ -271,8 +271,8 @@ class StepPlanReply(ReplyModel):
         " lies as frameworks lay axes out, or no plan does."
     )
     nearest: LeastMemory | None = Field(description="If nothing fits; else null.")
-    refused: list[RefusedPlans] = Field(description="Plans that cannot be, and why.")
-    asked_why_not: str = Field(description="The pins of the plan beside these.")
+    refused: list[RefusedPlans] = Field(description="Impossible plans, and why.")
+    why_not_pins: str = Field(description="Pins of --why-not; empty without it.")
     why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
     why_not_nearest: LeastMemory | None = Field(
         description="If nothing with those pins fits: what needs the least memory; else null."
@@ -292,7 +292,9 @@ class StepPlanReply(ReplyModel):
         " runtime's defaults, are as fast as predicted."
     )
     files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
-    not_said: list[UnsupportedFramework] = Field(description="The frameworks that cannot, and why.")
+    unsupported: list[UnsupportedFramework] = Field(
+        description="Frameworks that cannot express the advised plan, and why."
+    )
 
     @property
     def best(self) -> PlanOfStep:

@@ -50,7 +50,7 @@ class Comparison:
 
     names: tuple[str, str]
     sides: tuple[Side, Side]
-    asked: Cells
+    question: Cells
     machine: Cells
     lines: Cells
     plans: PlanComparison | None
@@ -62,10 +62,10 @@ class Comparison:
 def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     """Compare two answers of one verb."""
     differ, why_not = None, ""
-    asked_apart = question_differences(first.question, second.question)
+    differing_keys = question_differences(first.question, second.question)
     names = heads(
         (key, _size_text(key, first_text), _size_text(key, second_text))
-        for key, first_text, second_text in asked_apart.rows
+        for key, first_text, second_text in differing_keys.rows
     )
     plans = _plans(first, second, names)
     if plans is None:
@@ -76,7 +76,7 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     return Comparison(
         names,
         (_side(first), _side(second)),
-        replace(asked_apart, headings=["asked", *names]),
+        replace(differing_keys, headings=["question", *names]),
         _changes(differ.machine if differ else (), names),
         _lines(differ.lines if differ else (), names),
         plans,
@@ -98,7 +98,7 @@ def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) ->
         for key in dict.fromkeys((*first, *second))
         if first.get(key) != second.get(key)
     ]
-    return Cells(["asked", "first", "second"], [False] * 3, [False] * 3, rows)
+    return Cells(["question", "first", "second"], [False] * 3, [False] * 3, rows)
 
 
 def _value_in_units(key: str, value: Any) -> Any:

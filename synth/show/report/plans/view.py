@@ -166,7 +166,7 @@ def _list_plans(answer: StepPlanReply) -> Iterator[ListedPlan]:
     for number, plan in enumerate(answer.plans, 1):
         yield ListedPlan(f"plan {number}", plan)
     if answer.why_not is not None and answer.plans:
-        yield ListedPlan(f"with {answer.asked_why_not}", answer.why_not)
+        yield ListedPlan(f"with {answer.why_not_pins}", answer.why_not)
 
 
 def _headline(answer: StepPlanReply) -> str:

@@ -66,7 +66,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     low, high = answer.interval
     yield (
         f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to"
-        f" {format_duration(high)} for fast or slow compute ({answer.how});"
+        f" {format_duration(high)} for fast or slow compute ({answer.compute_source});"
         f" {price_basis(machine.prices)}"
     )
     if answer.measured:

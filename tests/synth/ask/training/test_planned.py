@@ -155,7 +155,7 @@ def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
     assert first.recipe == first.rows.recipe
     assert first.rows.sums < first.rows.recipe_sums
     assert [(one.name, one.text) for one in answer.files] == [(ROWS, first.plan)]
-    assert [one.framework for one in answer.not_said] == ["frameworks"]
+    assert [one.framework for one in answer.unsupported] == ["frameworks"]
     text = printed(TABLES["plan"](answer))
     assert f"1: {first.title}" in text
     assert "-o FILE writes it in full" in text
