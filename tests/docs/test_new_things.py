@@ -184,7 +184,7 @@ def test_a_verb_is_in_one_family_everywhere(verb: str) -> None:
     assert family in replies or verb in ("top", "cost")  # several verbs share their answers
 
 
-def test_what_the_table_names_is_there() -> None:
+def test_all_names_in_the_table_exist() -> None:
     for folder in re.findall(r"`(\w+/[\w/.]*)`", TOLD):
         assert (ROOT / folder).exists(), folder
     named(TOLD)

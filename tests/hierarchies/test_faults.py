@@ -85,7 +85,7 @@ def test_without_whole_outer_units_a_machine_is_the_smaller_one() -> None:
     assert less.missing == ()
 
 
-def test_what_is_as_fast_as_it_was_is_no_fault() -> None:
+def test_unchanged_speed_is_not_a_fault() -> None:
     system = load("dgx-h100:4")
     assert system.with_faults([parse_fault("node3", system.hierarchy, 1.0)]) == system
 

@@ -60,7 +60,7 @@ def test_how_a_machine_is_asked_for_gives_that_machine(spec: str) -> None:
     assert load(spell_machine(system.name, system.hierarchy.cardinalities)) == system
 
 
-def test_what_nobody_knows_is_asked_for_by_its_outermost_count() -> None:
+def test_an_unknown_system_needs_its_outermost_count() -> None:
     assert spell_machine("ours", (2, 8)) == "ours:2"
 
 
@@ -123,7 +123,7 @@ def test_a_part_of_a_ring_is_a_line() -> None:
         ("dgx1-v100:2x3", "level 'node': 3 devices of which every 2 share a port"),
     ],
 )
-def test_what_no_machine_is(spec: str, problem: str) -> None:
+def test_descriptions_of_impossible_machines_are_refused(spec: str, problem: str) -> None:
     with pytest.raises(InputError) as told:
         load(spec)
     assert problem in str(told.value)

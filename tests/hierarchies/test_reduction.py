@@ -156,7 +156,7 @@ def test_axes_of_size_one_leave_a_tree_without_digits() -> None:
     assert reduction.grid().tolist() == [[device] for device in range(16)]
 
 
-def test_what_is_reduced_over_must_be_axes_once_each() -> None:
+def test_axes_of_a_reduction_must_exist_once_each() -> None:
     with pytest.raises(InputError, match="no axis to reduce over; name at least one"):
         Reduction(EXAMPLE, ())
     with pytest.raises(InputError, match=r"no axis 'modle' to reduce over; did you mean model\?"):

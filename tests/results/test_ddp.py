@@ -52,7 +52,7 @@ def test_ddp_filled_the_buckets_that_were_asked_for() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_about_ddp_is_what_the_data_gives() -> None:
+def test_stored_results_about_ddp_match_the_data() -> None:
     fresh = json.loads(json.dumps(figures(ddp.DATA)))
     kept = record.read(ddp.REPORT)
     assert list(record.differences({name: kept[name] for name in fresh}, fresh)) == []
@@ -128,6 +128,6 @@ def test_published_machines_are_priced_as_their_links_are_known_to_be() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_of_replayed_ddp_is_what_the_data_gives() -> None:
+def test_stored_results_of_replayed_ddp_match_the_data() -> None:
     fresh = json.loads(json.dumps(replayed.figures(ddp.REPLAYED)))
     assert list(record.differences(record.read(ddp.REPORT)["replayed"], fresh)) == []

@@ -11,7 +11,7 @@ from results.fidelity import aims, judging, tables
 from shared import shared
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     assert fidelity.page(record.read(fidelity.DATA)).is_current
 
 
@@ -41,7 +41,7 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it() -> None:
     assert [row.size_bytes for row in halves] == between
 
 
-def test_what_lies_beyond_is_judged_by_fits_to_what_does_not() -> None:
+def test_extrapolation_is_judged_by_fits_to_smaller_cases() -> None:
     """More nodes by fewer, small rows by large ones and large by small: each row as often."""
     seen = [measured(calibrated(), "all-gather", (nodes, 4)) for nodes in (1, 2, 4, 8)]
     rows = judging.by_nodes([bare()], seen)

@@ -66,7 +66,7 @@ def test_a_program_that_was_not_measured_is_refused() -> None:
         predicted.predicted(case, {}, {}, FREE)
 
 
-def test_what_is_beside_compute_hides_and_slows_it() -> None:
+def test_overlapped_communication_is_hidden_and_slows_compute() -> None:
     plain, early = (Case(TINY, DP, 0.2, overlap) for overlap in (False, True))
     assert priced(early, 1.0).step_seconds < priced(plain, 1.0).step_seconds
     slowed = priced(early, 1.0, Taken(0.4, 0.2))
@@ -179,7 +179,7 @@ PERMUTED = (
 """A plan of which devices pass a gradient on as a whole."""
 
 
-def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
+def test_measurements_of_a_family_cover_all_its_communication() -> None:
     plans = {4: [MOST_KINDS], 8: [PERMUTED], 16: []}
     others = {
         world: [Case(TINY_DECODER, plan, replay.WORLDS[world]) for plan in some]
@@ -362,7 +362,7 @@ def test_nobody_waits_for_ever(two: ranks.Ranks) -> None:
         two.all("silent")
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     if not runs.REPORT.exists():
         pytest.skip("nothing is measured yet")
     data = record.read(runs.REPORT)

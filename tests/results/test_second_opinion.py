@@ -228,7 +228,7 @@ def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
             assert seconds <= price.seconds * 1.03
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     assert opinions.page(record.read(opinions.DATA)).is_current
 
 

@@ -66,7 +66,7 @@ def parts_of(plan: Plan) -> Parts:
     return parts(SMALL, plan, "aws-p5", H100, "by parameters")
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     data = record.read(results_steps.DATA)
     assert results_steps.page(data).is_current
 
@@ -292,7 +292,7 @@ def test_calculon_s_method_is_near_what_its_authors_publish_of_it() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_what_a_fresh_run_gives() -> None:
+def test_stored_results_match_a_fresh_run() -> None:
     shared("steps")
     kept = record.read(results_steps.DATA)
     fresh: dict[str, Any] = results_steps.made()

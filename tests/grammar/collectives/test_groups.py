@@ -65,7 +65,7 @@ def test_the_counts_of_the_language_page(depth: int, count: int) -> None:
 
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("depth", range(5))
-def test_what_is_admitted_is_what_the_oracle_knows(depth: int, across: bool) -> None:
+def test_admitted_programs_are_those_of_the_oracle(depth: int, across: bool) -> None:
     found = [word(meant) for meant in list_instructions(depth, across=across)]
     assert len(found) == len(set(found))
     assert set(found) == set(oracle.words(depth, across))

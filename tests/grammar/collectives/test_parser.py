@@ -67,7 +67,7 @@ def test_the_root_goes_without_saying() -> None:
     )
 
 
-def test_what_is_no_level_here_may_be_one_elsewhere() -> None:
+def test_a_group_may_be_a_level_on_another_machine() -> None:
     assert parse("reduce pod inside").steps == (
         ProgramInstruction(Collective.REDUCE, "pod", InsideGroup()),
     )

@@ -130,7 +130,7 @@ def lines(step: Step) -> list[str]:
 
 @examples(10, 300)
 @given(steps())
-def test_what_is_written_is_read_again(step: Step) -> None:
+def test_written_files_are_read_again(step: Step) -> None:
     read = parse_step(str(step))
     assert read == step
     assert str(read) == str(step)

@@ -73,7 +73,7 @@ def test_blocks_cover_a_value_the_first_axis_slowest() -> None:
     assert block(turned, sizes, {"a": 1, "b": 0}) == (1, 0)
 
 
-def test_what_cannot_lie_so_is_refused() -> None:
+def test_illegal_shardings_are_refused() -> None:
     sizes = {"a": 2, "b": 3}
     with pytest.raises(InputError, match="occurs 2 times"):
         Sharding((("a",), ("a",)))

@@ -91,6 +91,6 @@ def test_the_beginning_of_a_file_is_never_refused(monkeypatch: pytest.MonkeyPatc
         ("nvidia-smi", "GPU0 " * 2**19, "characters"),
     ],
 )
-def test_what_is_none_is_refused(kind: str, text: str, said: str) -> None:
+def test_invalid_texts_are_refused(kind: str, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_beginnings(kind, {"file": text})

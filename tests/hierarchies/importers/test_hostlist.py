@@ -81,7 +81,7 @@ def test_as_slurm_writes_them(text: str, names: str) -> None:
         ("a[٣-٥]", "not a range"),
     ],
 )
-def test_what_is_refused(text: str, problem: str) -> None:
+def test_invalid_input_is_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         expand(text)
     assert len(str(caught.value)) < 300

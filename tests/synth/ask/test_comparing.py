@@ -58,7 +58,7 @@ def test_both_ways_the_same_differences_are_told(name: str) -> None:
         assert forth[key] == turned
 
 
-def test_what_was_asked_differently_is_told() -> None:
+def test_differences_between_questions_are_listed() -> None:
     after = body_of("top") | {"bytes": 2048, "reduce": ["model"]}
     body, _ = compared(body_of("top"), after)
     assert [one["what"] for one in body["question"]] == ["reduce", "bytes"]

@@ -449,7 +449,7 @@ def test_every_key_of_the_json_is_documented(name: str) -> None:
     ("program", "code"),
     [("all-reduce root inside", 5), ("all-reduce d1 parallel(d0); all-reduce root inside", 1)],
 )
-def test_what_z3_cannot_tell_is_neither_right_nor_wrong(
+def test_unknown_of_z3_is_neither_right_nor_wrong(
     program: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synth.ask.programs.prove", lambda *_: Unknown("z3 gave up"))

@@ -82,7 +82,7 @@ def test_help_waits_for_nothing_that_answers(words: list[str]) -> None:
     assert said.stdout == "[]\n"
 
 
-def test_what_solves_nothing_loads_no_solver() -> None:
+def test_verbs_without_proofs_load_no_solver() -> None:
     """scipy's take longer to load than most questions to answer."""
     code = (
         "import sys; from synth.cli.app import app;"

@@ -147,7 +147,7 @@ def test_patience_ends() -> None:
     assert caught.value.status is None
 
 
-def test_what_is_wrong_in_a_question_is_an_input_error() -> None:
+def test_mistakes_in_a_question_are_input_errors() -> None:
     body = {"problem": "no level 'pod'", "where": "axes", "hint": "known are: node, gpu"}
     service = Service(reply(body, 422))
     with pytest.raises(InputError) as caught:
@@ -182,7 +182,7 @@ def test_a_job_that_failed_tells_why() -> None:
 
 
 @pytest.mark.parametrize("status", ["partial", "cancelled"])
-def test_what_was_found_of_a_job_that_was_ended_is_its_result(status: str) -> None:
+def test_an_ended_job_keeps_its_partial_result(status: str) -> None:
     service = Service(job(status=status, best={"complete": False}), job(status=status))
     handle = service.client().job("j")
     assert handle.id == "j"

@@ -169,7 +169,7 @@ def test_items_wait_for_those_before_and_no_station_does_more_than_it_can(
         assert end >= work * (1 - 1e-12)
 
 
-def test_what_waits_for_itself_never_ends() -> None:
+def test_a_task_that_waits_for_itself_never_ends() -> None:
     loop = Course([1, 1], [0.0, 1.0], [False, False], [(1,), (0,)])
     with pytest.raises(ValueError, match="can never end"):
         list(Engine(loop, Stations([])).moments())

@@ -112,7 +112,7 @@ def test_roundings_do_not_add_up() -> None:
 
 
 @given(tables(), st.sets(st.integers(0, 7)))
-def test_what_is_not_scarce_decides_nothing(table: list[dict[int, float]], some: set[int]) -> None:
+def test_plentiful_resources_do_not_decide(table: list[dict[int, float]], some: set[int]) -> None:
     triples = [(flow, r, part) for flow, use in enumerate(table) for r, part in use.items()]
     flow, resource, part = (np.array(column) for column in zip(*triples, strict=True))
     uses = scarce_uses(flow, resource, part, np.array(ceilings_of(table)))

@@ -223,7 +223,7 @@ def test_the_estimate_saves_expansions() -> None:
     assert looked_at == [0, 1, 2, 3, 4]
 
 
-def test_what_ties_with_the_limit_is_kept() -> None:
+def test_candidates_that_tie_with_the_limit_are_kept() -> None:
     """Two ways of two moves and one of one, all at the limit: in the order of moves and ranks."""
     edges = {"a": [("x", "b"), ("y", "b"), ("w", "c")], "b": [("z", "c")], "c": []}
     puzzle = Puzzle("a", edges.__getitem__, lambda v: v == "c", lambda v: v != "c")

@@ -77,9 +77,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_what_is_printed_again_is_what_was_printed(
-    name: str, url: str, answering: list[str]
-) -> None:
+def test_printing_is_idempotent(name: str, url: str, answering: list[str]) -> None:
     words = QUESTIONS[name]
     plain = [run(*words), run(*words, "--json")]
     assert {shown.exit_code for shown in plain} <= {0, 1}

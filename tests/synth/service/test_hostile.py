@@ -76,7 +76,7 @@ def posted(server: Served, question: object, verb: str = "top") -> httpx.Respons
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_what_is_no_json_is_a_400(server: Served, raw: bytes, what: str) -> None:
+def test_invalid_json_is_a_400(server: Served, raw: bytes, what: str) -> None:
     assert what in told(posted(server, raw), 400)
 
 
@@ -497,7 +497,7 @@ def test_a_body_that_comes_too_slowly(server: Served) -> None:
     ],
     ids=lambda sent: str(sent[:24]),
 )
-def test_what_is_no_http(server: Served, sent: bytes) -> None:
+def test_non_http_bytes_are_refused(server: Served, sent: bytes) -> None:
     answer = raw_answer(server, sent)
     assert not answer or b" 400 " in answer.split(b"\r\n", 1)[0]
     assert server.ask.get("/healthz").status_code == 200

@@ -74,7 +74,7 @@ def labels(text: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("where", [dashboard, alerts])
-def test_what_is_drawn_and_alerted_by_is_measured(server: Served, waiting: str, where: Any) -> None:
+def test_metrics_of_dashboards_and_alerts_exist(server: Served, waiting: str, where: Any) -> None:
     """Each has a sample with the labels asked for; Prometheus adds ``job`` and ``instance``."""
     known = labels(text(server) + waiting)
     for expression in where():

@@ -150,9 +150,7 @@ def nested(system: System) -> bool:
 
 @given(smart_systems(most_devices=24), st.integers(0, 2**16), st.booleans())
 @examples(12, 150)
-def test_what_is_written_comes_back_whatever_it_is_called(
-    system: System, seed: int, labels: bool
-) -> None:
+def test_any_name_survives_writing_and_reading(system: System, seed: int, labels: bool) -> None:
     assume(nested(system))
     graph = graph_of(system)
     back = filled(imported(graphml(renamed(graph, seed, labels=labels))))
@@ -371,7 +369,7 @@ def test_the_first_irregularity_is_named(edges: list[tuple[str, str]], problem: 
         '{"nodes": ' + "[" * 2000,
     ],
 )
-def test_what_is_no_graph_is_refused(text: str) -> None:
+def test_invalid_graphs_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         imported(text)
 

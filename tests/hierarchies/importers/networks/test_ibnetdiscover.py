@@ -160,7 +160,7 @@ def test_cables_are_counted_once_from_either_end() -> None:
         ),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
 

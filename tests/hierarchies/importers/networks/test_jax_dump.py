@@ -28,7 +28,7 @@ def test_a_box_becomes_its_dimensions(box: tuple[int, int, int], cores: int, sli
     assert draft.counted["chips"] == box[0] * box[1] * box[2] * slices
 
 
-def test_what_is_known_of_a_chip_is_suggested_with_its_source() -> None:
+def test_known_values_of_a_chip_are_suggested_with_their_source() -> None:
     draft = of(rows((4, 4, 4)))
     blanks = {(where, key): blank for where, key, blank in draft.blanks()}
     assert blanks["x", "bandwidth_GB_per_s"].suggestion == 45e9
@@ -78,7 +78,7 @@ def test_processes_of_devices_without_coordinates() -> None:
         ),
     ],
 )
-def test_what_is_refused_and_why(found: object, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(found: object, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(found)
 

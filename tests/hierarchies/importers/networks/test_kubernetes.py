@@ -106,6 +106,6 @@ def test_subdomains_need_their_domains_names() -> None:
         (nodes(lambda i: {f"{TIER}0": "x"} if i else {}), "topograph are missing on n0"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)

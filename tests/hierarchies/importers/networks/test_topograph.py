@@ -102,7 +102,7 @@ def test_domains_inside_domains_and_across_switches() -> None:
         ('{"instances": ' + "[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
 

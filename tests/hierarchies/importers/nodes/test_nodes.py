@@ -555,7 +555,7 @@ def test_virtual_functions_of_hwloc_are_no_nics_beside_their_ports() -> None:
         (XML, "rccl-topo_4p_942.xml", [None, "xgmi"]),
     ],
 )
-def test_what_the_links_are_is_said_as_far_as_the_file_does(
+def test_link_sources_state_only_facts_of_the_file(
     kind: str, name: str, media: list[str | None]
 ) -> None:
     """NICs of mlx5 may be InfiniBand or RoCE: their link layer is not in these files."""

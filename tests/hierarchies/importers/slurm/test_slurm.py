@@ -52,7 +52,7 @@ def test_a_node_goes_inside() -> None:
     }
 
 
-def test_what_scontrol_shows_is_the_same_tree() -> None:
+def test_scontrol_output_gives_the_same_tree() -> None:
     assert counts(of(SHOWN)) == {"leaf": 2, "node": 2}
 
 
@@ -221,7 +221,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
         ("- " + "[" * 200, "nested more than"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         of(text)
     assert str(caught.value).startswith("topology.conf")

@@ -27,7 +27,7 @@ from synth.collective.ranking.request import Watcher
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_the_command_line_prints_is_as_described(name: str) -> None:
+def test_printed_json_matches_the_schema(name: str) -> None:
     assert faults(COMMANDS[name][0], body_of(name)) == []
 
 

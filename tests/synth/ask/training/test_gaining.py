@@ -123,7 +123,7 @@ def gains() -> list[tuple[CollectiveGain, Finalist]]:
     return [(gain, one) for gain in planner.gaining(one)]
 
 
-def test_what_is_saved_is_what_is_exposed_at_most() -> None:
+def test_savings_are_at_most_the_exposed_time() -> None:
     found = across()
     saved = [one.saved_seconds for one in found.programs]
     assert saved == sorted(saved, reverse=True)
@@ -132,7 +132,7 @@ def test_what_is_saved_is_what_is_exposed_at_most() -> None:
         assert 0 < one.saved_seconds <= most * (1 + 1e-9)
 
 
-def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
+def test_totals_are_calls_times_seconds() -> None:
     """What is sent is on the clock as long as it is told to be: times by seconds of one.
 
     In a plan of one axis no request takes several collectives, so the clock has the same sums.

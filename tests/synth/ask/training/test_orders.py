@@ -95,7 +95,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(case: str) -> None:
+def test_invalid_input_is_refused(case: str) -> None:
     given, said = REFUSED[case]
     with pytest.raises(InputError) as error:
         answer(**given)

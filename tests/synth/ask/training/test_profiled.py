@@ -137,7 +137,7 @@ EVERY = pytest.mark.parametrize("at", range(len(PLANS)))
 
 
 @pytest.mark.parametrize("at", range(ALIKE))
-def test_with_what_rates_say_as_measured_the_answer_is_that_of_rates(at: int) -> None:
+def test_a_profile_equal_to_the_rates_gives_the_answer_of_the_rates(at: int) -> None:
     one = priced(at)
     found = one.by(one.profile())
     assert found.how == "measured"
@@ -176,7 +176,7 @@ def test_with_all_seconds_doubled_ranks_compute_twice_as_long(at: int) -> None:
 
 @EVERY
 @pytest.mark.parametrize("every", [2, 3])
-def test_what_is_measured_is_told_by_its_seconds_and_its_kinds(at: int, every: int) -> None:
+def test_measured_shares_are_shown_by_seconds_and_kinds(at: int, every: int) -> None:
     """They are three times as long, and all else as before: so the clock says how long they are."""
     one = priced(at)
     usual, answer = (
@@ -309,7 +309,7 @@ matrix_TFLOP_per_s = "measured here"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "jax"])
-def test_what_is_measured_here_is_what_a_step_computes_on_this_host(
+def test_profiles_measure_the_local_work_of_a_step(
     runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the verb that measures to the one that simulates; drift of a busy machine aside."""

@@ -73,7 +73,7 @@ def test_ranks_of_a_pipeline_add_up_as_well() -> None:
     assert any(one.what == "no pipeline bubble" for one in found.gains)
 
 
-def test_what_is_better_is_never_slower() -> None:
+def test_better_machines_are_never_slower() -> None:
     found = answer()
     assert all(one.seconds <= found.seconds * (1 + 1e-9) for one in found.gains)
     assert all(one.gain >= -1e-9 for one in found.gains)

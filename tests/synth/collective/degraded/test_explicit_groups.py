@@ -269,7 +269,7 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
     assert report.bound.seconds == 0
 
 
-def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
+def test_the_commands_of_top_are_emitted_and_run(tmp_path: Path) -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
     body = json.loads(json.dumps(to_json(UnevenReply.of(uneven_answers(left, asked(left))))))
     ranking = read_uneven_ranking(body)

@@ -317,7 +317,7 @@ UNREAD = (
 
 
 @needs_jax
-def test_what_nobody_reads_is_not_put_in_order(tmp_path: Path) -> None:
+def test_unread_values_are_not_reordered(tmp_path: Path) -> None:
     """Its shape may then be another than the schedule's: bystanders did as the others did."""
     given = source(UNREAD, Reduction.plain(2, 3, 2))
     assert "nobody needs" in only(write(given))

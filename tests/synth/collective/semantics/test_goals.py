@@ -324,7 +324,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("goal", "text", "step", "reason"), REFUSALS)
-def test_what_is_refused_and_why(goal: str, text: str, step: int | None, reason: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(
+    goal: str, text: str, step: int | None, reason: str
+) -> None:
     found = derive(parse(text), TREE, Goal(goal))
     assert isinstance(found, Refusal)
     assert found.step == step

@@ -106,7 +106,7 @@ def test_moves_do_not_depend_on_sizes() -> None:
         "reduce-scatter root inside; all-gather node inside; all-gather node parallel",
     ],
 )
-def test_what_is_gathered_as_it_was_scattered_stays_in_order(text: str) -> None:
+def test_gathering_in_the_order_of_scattering_keeps_the_order(text: str) -> None:
     assert shuffles(text.replace("node", "d0")) == []
 
 
@@ -174,7 +174,7 @@ def test_an_out_of_order_gather_is_mended_at_the_end(
         ),
     ],
 )
-def test_what_is_to_be_scattered_is_brought_to_the_front(
+def test_scattered_dimensions_are_moved_to_the_front(
     goal: Goal, text: str, expected: list[tuple[Shuffle, ...]]
 ) -> None:
     found = derive(parse(text), Tree.of(2, 4, 2), goal)

@@ -319,7 +319,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "step", "kind", "reason"), REFUSALS)
-def test_what_is_refused_and_why(
+def test_invalid_input_is_refused_with_a_reason(
     text: str, step: int | None, kind: DemandKind, reason: str
 ) -> None:
     found = derive(parse(text), TREE)

@@ -434,7 +434,7 @@ def test_priced_moves_are_those_of_lowering(goal: Goal) -> None:
 
 
 @pytest.mark.parametrize("goal", OTHERS)
-def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> None:
+def test_other_collectives_are_refused_by_targets_for_all_reduce(goal: Goal) -> None:
     source = made(goal)
     runs = ("torch", "jax", "jax-flat", "mpi")
     if not (goal.from_first or goal.to_first):

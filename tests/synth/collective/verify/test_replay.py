@@ -397,7 +397,7 @@ def test_valid_programs_count_one_everywhere(tree: Tree, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("sizes", [(2,), (2, 2), (2, 3)], ids=str)
-def test_what_the_rules_refuse_is_wrong_irregular_or_silly(sizes: tuple[int, ...]) -> None:
+def test_programs_the_rules_refuse_are_wrong_irregular_or_pointless(sizes: tuple[int, ...]) -> None:
     """All programs of three steps, the steps after the refused one carried out as well."""
     tree = Tree.of(*sizes)
     known = [unword(said) for said in oracle.words(len(sizes))]

@@ -131,7 +131,7 @@ def test_a_job_is_put_on_a_machine() -> None:
 
 @given(jobs())
 @examples(15, 100)
-def test_what_is_written_is_read_back(job: Workload) -> None:
+def test_written_files_are_read_back(job: Workload) -> None:
     assert read_job(write(job)) == job
 
 
@@ -271,7 +271,7 @@ def line_of(text: str, needle: str | int) -> int:
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_wrong_in_a_file_is_told_with_its_line(case: str) -> None:
+def test_mistakes_in_a_file_are_located_by_line(case: str) -> None:
     right, wrong, needle, words = REFUSALS[case]
     text = TEXT.replace(right, wrong, 1)
     assert text != TEXT

@@ -120,7 +120,7 @@ def test_who_has_the_whole_of_a_key_is_told_why_it_is_refused(server: Served) ->
         assert (page.status_code, said in page.text) == (403, True)
 
 
-def test_what_is_open_is_open(server: Served) -> None:
+def test_open_values_stay_open(server: Served) -> None:
     for path in ("/healthz", "/readyz", "/openapi.json"):
         assert server.ask.get(path).status_code == 200
 
@@ -496,7 +496,7 @@ def test_a_bucket_fills_as_time_goes_by() -> None:
     assert taken(100) == 10
 
 
-def test_what_is_remembered_of_whoever_asks_is_bounded_in_bytes(
+def test_memory_about_callers_is_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever has many addresses cannot fill up the memory: entries weigh what they take."""

@@ -332,7 +332,7 @@ def test_a_client_has_the_address_that_the_proxy_saw(peer: str, told: str, addre
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "300.1.1.1", "10.0.0.1 10.0.0.2"])
-def test_what_is_no_network_is_refused(text: str) -> None:
+def test_invalid_networks_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--trusted-proxy"):
         parse_networks(text)
 

@@ -367,7 +367,7 @@ def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
     assert {job.attempts for job in again if job} == {0}
 
 
-def test_what_is_like_the_long_jobs_of_a_team_is_tried_after_its_others(store: Store) -> None:
+def test_jobs_like_long_ones_of_a_team_run_after_its_others(store: Store) -> None:
     """One of six that take minutes has been tried: the quick one need not wait for all of them."""
     counts = []
     for steps in range(1, 7):
@@ -567,7 +567,7 @@ def test_a_disk_that_is_nearly_full_is_not_ready(
         )
 
 
-def test_what_measures_is_not_tried_and_broken_off(tmp_path: Path) -> None:
+def test_measuring_verbs_are_not_run_within_a_time_limit(tmp_path: Path) -> None:
     with served(tmp_path, ThreadWorkers()) as server:
         server.service.dispatcher.drain(0)
         server.ask.post("/v1/run", json=EXAMPLES["run"], headers=AT_ONCE)
@@ -596,7 +596,7 @@ def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
     return answer
 
 
-def test_what_is_old_is_forgotten_batch_by_batch(
+def test_old_entries_are_deleted_batch_by_batch(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("synth.service.jobs.dispatcher._MOST_FORGOTTEN", 2)
@@ -622,7 +622,7 @@ def test_nothing_is_forgotten_where_that_is_wished(store: Store) -> None:
 
 
 @pytest.mark.parametrize("made_elsewhere", [False, True])
-def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
+def test_stale_entries_of_forgotten_answers_are_harmless(
     tmp_path: Path, made_elsewhere: bool
 ) -> None:
     """Whether it has to be worked out anew or was, its permalink works."""

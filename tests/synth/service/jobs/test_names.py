@@ -31,7 +31,7 @@ def test_every_verb_is_told_in_words() -> None:
         assert said.startswith(VERB_PHRASES[verb]) == (verb not in ("top", "plan", "calibrate"))
 
 
-def test_what_is_as_usual_is_not_told() -> None:
+def test_usual_values_are_not_reported() -> None:
     usual = {"prices": "typical", "stripes": True, "k": 10, "request": "all-reduce", "bytes": 2**30}
     given = {key: TOP[key] for key in ("system", "axes", "reduce")}
     said = "all-reduce of 1 GiB over data on dgx-h100:4, data=8 model=4"

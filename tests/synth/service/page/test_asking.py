@@ -117,7 +117,7 @@ def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
 
 
 @pytest.mark.parametrize("verb", FORMS)
-def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
+def test_form_fields_round_trip_through_the_question(verb: str) -> None:
     form, sent = FORMS[verb], fields(verb)
     given, checked = question(form, sent)
     assert not checked.wrong
@@ -160,14 +160,14 @@ def sent_by(values: FormValues) -> dict[str, list[str]]:
         ("calibrate", {"members": "x"}, "members", "a number for each level"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(
+def test_errors_appear_at_their_fields(
     verb: str, changed: dict[str, Any], field: str, said: str
 ) -> None:
     noted = wrong(verb, **changed)
     assert said in noted.get(field, ""), noted
 
 
-def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
+def test_facts_of_machines_jobs_and_logs_are_shown(server: Served) -> None:
     told = {
         verb: server.ask.post(f"/ask/{verb}/check", data=sent).json()["facts"]
         for verb, sent in SENT.items()
@@ -221,7 +221,7 @@ ONWARD = {
 
 
 @pytest.mark.parametrize("verb", ONWARD)
-def test_what_was_measured_is_carried_into_the_next_question(
+def test_measurements_are_carried_into_the_next_question(
     server: Served, answers: dict[str, str], verb: str
 ) -> None:
     """No machine is chosen again, and no file: as far as the next form takes what was given."""
@@ -445,7 +445,7 @@ def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
         assert set(words) <= {one.anchor for one in TERMS.values()}
 
 
-def test_who_takes_a_step_together_is_a_link_to_what_it_means_once_of_each_form(
+def test_each_group_form_links_once_to_its_explanation(
     server: Served,
 ) -> None:
     page = server.ask.get(f"/answers/{_top(server)}").text

@@ -194,7 +194,7 @@ def test_a_rank_that_is_folded_away_is_found_in_the_picture(seen: Browsing, serv
     assert page.evaluate(drawn) == 1
 
 
-def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
+def test_errors_appear_while_typing(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")
     page.fill("#bytes", "1 parsec")

@@ -111,7 +111,7 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={answer[9:]}").text
 
 
-def test_what_to_do_stands_first_and_what_is_slower_is_folded_away(server: Served) -> None:
+def test_the_advice_comes_first_and_slower_rows_are_folded(server: Served) -> None:
     asked = {"system": "p2-a100:4", "axes": {"data": 64}, "reduce": ["data"], "max_steps": 3}
     where = _answered(server, {**asked, "k": 4})
     page = unescape(server.ask.get(where).text)
@@ -455,7 +455,7 @@ def test_plans_have_a_page(server: Served) -> None:
         ("POST", "/check", 415),
     ],
 )
-def test_what_is_refused_is_a_page(server: Served, method: str, path: str, status: int) -> None:
+def test_refusals_are_pages(server: Served, method: str, path: str, status: int) -> None:
     response = server.ask.request(method, path)
     assert response.status_code == status
     assert response.headers["content-type"].startswith("text/html")
@@ -520,7 +520,7 @@ def test_a_mistake_of_ours_is_a_page_too(server: Served, monkeypatch: pytest.Mon
         ("text/html;q=much,;;,", True),
     ],
 )
-def test_who_prefers_a_page_is_told_by_what_is_accepted(accept: str, html: bool) -> None:
+def test_the_accept_header_decides_between_page_and_json(accept: str, html: bool) -> None:
     assert prefers_page(accept) == html
 
 

@@ -132,7 +132,7 @@ def test_our_colours_are_read_in_every_look(look: int) -> None:
         assert contrast(colours[line], colours[ground]) >= 3, (line, ground)
 
 
-def test_what_is_not_ours_is_what_its_list_says() -> None:
+def test_vendored_files_match_their_list() -> None:
     folder = resources.files("synth.service.page") / "static" / "vendor"
     listed = tomllib.loads((folder / "vendor.toml").read_text(encoding="utf-8"))["package"]
     for package in listed:
@@ -393,12 +393,12 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"count": "6", "axis_size": ["4", "12", ""]}, "reduce", "cuts a level of 6 node x 8 gpu"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) -> None:
+def test_errors_appear_at_their_fields(fields: Any, field: str, said: str) -> None:
     found = wrong(**fields)
     assert said in found[field], found
 
 
-def test_what_is_wrong_with_an_option_is_said_there_on_a_machine_that_lacks_devices_too() -> None:
+def test_option_errors_are_located_also_on_machines_with_missing_devices() -> None:
     axes = {"count": "2", "axis_name": ["data"], "axis_size": ["15"], "without": "node1/gpu1"}
     found = wrong(**axes, bytes="1KiB..1MiB", per_placement="yes")
     assert list(found) == ["per_placement"]

@@ -334,7 +334,7 @@ def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
     assert store.jobs.counts("ours")[Status.QUEUED] == 1
 
 
-def test_what_is_old_is_forgotten(store_url: str) -> None:
+def test_old_entries_are_deleted(store_url: str) -> None:
     """Ended jobs and what they point to; nothing else, and not before its time."""
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
@@ -376,7 +376,7 @@ def test_an_answer_stays_while_a_job_points_to_it(store_url: str) -> None:
         assert store.forget(86400, 500) == DeletionCounts(1, 1)
 
 
-def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) -> None:
+def test_old_entries_are_deleted_in_batches_oldest_first(store_url: str) -> None:
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()

@@ -144,7 +144,7 @@ def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> 
 
 
 @pytest.mark.slow
-def test_what_was_told_outlives_kill_9(store_url: str) -> None:
+def test_reported_results_survive_kill_9(store_url: str) -> None:
     """Servers that submit and work are killed in the middle of it, again and again."""
     chance = random.Random(5)
     told: Counter[str] = Counter()

@@ -100,7 +100,7 @@ def test_the_answers_are_those_of_the_verbs(workers: DaskWorkers) -> None:
         assert told(reply) == body_of(verb, given)
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(workers: DaskWorkers) -> None:
+def test_progress_is_reported_and_a_stop_returns_the_partial_answer(workers: DaskWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener

@@ -96,7 +96,9 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     assert "KeyError: 'no such part'" in caplog.text
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(workers: ProcessWorkers) -> None:
+def test_progress_is_reported_and_a_stop_returns_the_partial_answer(
+    workers: ProcessWorkers,
+) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener

@@ -163,7 +163,7 @@ def test_on_a_telephone_a_machine_is_narrow_and_on_a_screen_it_fits(name: str) -
 @pytest.mark.parametrize(
     "name", ["dgx-h100:2", "p2-v100:3", "mi300x:2", "superpod-h100-oversubscribed:8"]
 )
-def test_what_lies_inside_is_drawn_inside(name: str, narrow: bool) -> None:
+def test_inner_units_are_drawn_inside_outer_ones(name: str, narrow: bool) -> None:
     """A device lies in the boxes of the units that it is in, and in no other."""
     drawn = topology(LevelInFull.of_all(load(name)), narrow=narrow)
     parents = {node["data"]["id"]: node["data"].get("parent") for node in drawn.nodes}
@@ -252,7 +252,7 @@ def over_sizes() -> SweepReply:
     return found
 
 
-def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
+def test_the_table_shows_the_expectation_of_runs_worth_measuring() -> None:
     """As in the row of its stretch and in the picture; beside it the default's own bandwidth."""
     found = answer(
         "top",

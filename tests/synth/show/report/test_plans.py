@@ -113,7 +113,7 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
     assert said(snug, lean, taken=1) == "2: a fifth of the memory free"
 
 
-def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
+def test_the_verdict_answers_why_not() -> None:
     other = read().why_not
     assert other is not None
     [said] = [

@@ -230,7 +230,7 @@ def test_it_says_how_to_get_each_answer(name: str, reports: dict[str, Written]) 
     assert all(said.count(way) >= ways.count(way) for way in ways)
 
 
-def test_what_was_stopped_says_so(reports: dict[str, Written]) -> None:
+def test_a_stopped_answer_is_marked_partial(reports: dict[str, Written]) -> None:
     one = reports["one"]
     assert "Partial." not in Page(one.html).said
     assert "Partial." in Page(report("top", {}, {**one.body, "complete": False})).said
@@ -279,7 +279,7 @@ def test_the_command_writes_it_beside_its_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.txt", "report", "", "folder/", ".html"])
-def test_what_is_no_page_is_refused_before_anything_is_asked(name: str) -> None:
+def test_unknown_pages_are_refused_before_any_question(name: str) -> None:
     said = CliRunner().invoke(
         app, ["top", "none", "--axes", "a=1", "--reduce", "a", "--report", name]
     )

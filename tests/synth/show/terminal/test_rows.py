@@ -111,7 +111,7 @@ def test_neighbouring_rows_of_a_range_say_different_things() -> None:
         assert not any(at.worth_measuring for at in inside)
 
 
-def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
+def test_deciding_runs_use_a_size_of_their_row() -> None:
     system = apply_typical(load("dgx-h100:4"))
     axes = (Axis("data", 8), Axis("tensor", 4))
     matrix = ((4, 2), (1, 4))
@@ -155,12 +155,12 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
     assert default_rows(ranking("p2-a100:4", 2**30, stripes=False)) == []
 
 
-def test_what_no_runtime_has_is_no_speed_up() -> None:
+def test_programs_no_runtime_offers_have_no_speedup() -> None:
     first, *_ = rows(ranking("dgx-h100:16", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
 
 
-def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() -> None:
+def test_rows_without_a_variable_show_the_time_of_the_runtime() -> None:
     """All-reduces inside nodes by rings, between them by a tree: one process knows one way."""
     system, axes = apply_typical(load("dgx-h100:4")), (Axis("data", 8), Axis("model", 4))
     asked = Request(axes, ("data",), 2**16, 3, Language(3), stripes=False)

@@ -219,7 +219,7 @@ def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
     assert emitted(alone, here)
 
 
-def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
+def test_unmeasured_and_version_dependent_gains_are_marked_after_the_gain() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
@@ -237,7 +237,7 @@ def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_th
         assert said == missing
 
 
-def test_what_is_not_proved_is_not_advised() -> None:
+def test_unproved_programs_are_not_advised() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers

@@ -111,7 +111,7 @@ def test_a_step_that_sums_no_gradients_is_refused() -> None:
         replica_of(zoo("gpt2-tiny", infer=1))
 
 
-def test_what_is_said_of_links_and_computing_is_not_above_what_is_likely() -> None:
+def test_uncertainty_of_links_and_compute_stays_within_its_bound() -> None:
     found = replica_of(step())
     for way in compare_policies(found).ways:
         assert way.saved.low_seconds <= way.saved.seconds <= way.saved.high_seconds

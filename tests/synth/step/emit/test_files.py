@@ -95,7 +95,7 @@ def compiled_products(text: str) -> int:
 
 
 @pytest.mark.slow
-def test_xla_does_not_merge_what_is_computed_again() -> None:
+def test_xla_does_not_merge_recomputed_operations() -> None:
     """Without a barrier it undoes remat of unrolled layers."""
     recipe, layers = "data=2; batch over data", (("layers", 1),)
     text = text_of("jax", "gpt2-tiny", recipe, changes=layers, unrolled=True, remat=True)

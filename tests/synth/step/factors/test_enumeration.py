@@ -55,7 +55,7 @@ def test_all_primitives_of_the_table_are_judged() -> None:
     assert {case.operation.primitive for case in CASES} == PRIMITIVES.keys() - REPLICATED_ONLY
 
 
-def test_what_is_missing_is_of_equations_that_exist() -> None:
+def test_missing_entries_refer_to_existing_equations() -> None:
     assert known_missing().keys() <= {case.name for case in CASES}
 
 

@@ -224,7 +224,7 @@ def test_two_axes_whose_numbers_enter() -> None:
     assert "shard only one of them" in str(refused.value)
 
 
-def test_what_runtimes_compute_whole_is_replicated_only_if_asked() -> None:
+def test_replicated_only_primitives_need_an_explicit_request() -> None:
     one = elementwise("cholesky", value("x", 8, 8))
     with pytest.raises(
         InputError, match="no sharding rules for the primitive 'cholesky'"
@@ -238,7 +238,7 @@ def test_what_runtimes_compute_whole_is_replicated_only_if_asked() -> None:
 
 
 @pytest.mark.parametrize("parameters", [(), (("replicated", True),)], ids=["plain", "asked"])
-def test_what_no_runtime_computes_is_refused_also_if_asked(parameters: tuple) -> None:
+def test_primitives_no_runtime_computes_are_refused_even_if_requested(parameters: tuple) -> None:
     """Else a sharded step would be shown that cannot be written as a file."""
     one = replace(elementwise("householder", value("x", 8, 16)), parameters=parameters)
     with pytest.raises(InputError, match="rules for the primitive 'householder'") as refused:

@@ -34,7 +34,7 @@ SAID = [name for name in FRAMEWORKS if name != "jax"]
 
 
 @pytest.mark.parametrize("framework", SAID)
-def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str) -> None:
+def test_files_express_the_recipe_or_note_the_difference(framework: str) -> None:
     """Round trip: the written files, read by the framework's rules, are the recipe they carry."""
     exact = differing = refused = 0
     for model, recipe in sampled(3, 700):

@@ -194,7 +194,7 @@ def test_a_machine_that_gets_slower_is_taken_out() -> None:
     assert drift_of(bench.samples.reference) > 0.1
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatching_input_is_refused() -> None:
     large = replace(event(), inputs=(Type("f32", (2**32,)),))
     with pytest.raises(InputError, match="the inputs of the events take"):
         measure_events([large], ProfileTrial("jax"), "m", "p", "f32")

@@ -280,7 +280,7 @@ def test_no_type_on_the_way_cuts_what_does_not_divide() -> None:
         ),
     ],
 )
-def test_what_cannot_lie_so_is_refused(
+def test_illegal_shardings_are_refused(
     value: Type, source: Sharding, target: Sharding, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):

@@ -81,7 +81,7 @@ def rows_of(draw: st.DrawFn) -> tuple[PipelineSchedule, list[list[str]]]:
 
 @examples(60, 600)
 @given(rows_of())
-def test_what_stands_still_is_what_a_replay_stands_still_with(
+def test_the_clock_and_a_replay_deadlock_alike(
     case: tuple[PipelineSchedule, list[list[str]]],
 ) -> None:
     """By the place of receives alone; and where buffered sends stand still, all others do."""
@@ -163,7 +163,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused(text: str) -> None:
+def test_invalid_input_is_refused(text: str) -> None:
     with pytest.raises(InputError) as error:
         parse_comm_schedule(text)
     assert str(error.value).startswith(REFUSED[text])
@@ -188,7 +188,7 @@ def test_two_ranks_that_send_before_they_receive() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
-def test_what_pytorch_dumps_is_read() -> None:
+def test_dumps_of_pytorch_are_read() -> None:
     """With FSDP and without; its deferred receives only go on where sends are buffered."""
     cases = [
         ("ScheduleZBVZeroBubble", 3, 7, 2),

@@ -202,7 +202,7 @@ CIRCLE = (
         ("1F0 0F0 1B0 0B0", "no rank can continue: 1F0 needs 0F0, rank 0 runs 1F0 before 0F0"),
     ],
 )
-def test_what_is_no_order_is_refused(text: str, said: str) -> None:
+def test_invalid_orders_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         parse_schedule(text)
     assert str(error.value).startswith(said)

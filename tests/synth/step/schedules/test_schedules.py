@@ -75,7 +75,7 @@ def test_a_schedule_is_an_order(name: str, stages: int, rounds: int, chunks: int
 
 
 @given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
-def test_what_weight_gradients_read_stays_until_they_are_made(
+def test_operands_of_weight_gradients_stay_until_those_are_computed(
     stages: int, m: int, kept: float
 ) -> None:
     whole, halves = one_f_one_b(stages, m), zero_bubble_h1(stages, m)
@@ -287,7 +287,7 @@ def test_no_time_at_all_is_not_idle() -> None:
         ),
     ],
 )
-def test_what_makes_no_schedule_is_refused(make: object, said: str) -> None:
+def test_input_without_a_schedule_is_refused(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(InputError) as error:
         make()

@@ -236,12 +236,12 @@ WRONG = {
 }
 
 
-def test_what_is_written_by_hand_is_right() -> None:
+def test_hand_written_cases_are_correct() -> None:
     check(parse_sharded(HAND))
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_by_hand(what: str) -> None:
+def test_hand_made_mistakes_are_refused(what: str) -> None:
     for old, new, said in WRONG[what]:
         assert old in HAND
         with pytest.raises(InputError) as refused:

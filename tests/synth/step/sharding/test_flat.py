@@ -189,6 +189,6 @@ def test_an_input_may_be_said_to_be_flat() -> None:
 
 
 @pytest.mark.parametrize("lies", ["[-,-]{flat:}", "[-,-]{flat:data", "[-,-]{sum:data}", "[-,-]{}"])
-def test_what_is_no_flat_input_is_refused(lies: str) -> None:
+def test_invalid_flat_inputs_are_refused(lies: str) -> None:
     with pytest.raises(InputError, match="not understood"):
         parse_recipe(f"data=3; batch over data; input first/weight as {lies}")

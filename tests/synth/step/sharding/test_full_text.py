@@ -49,7 +49,7 @@ def test_a_plan_that_is_changed_by_hand_computes_what_one_device_does() -> None:
     judge(mlp(), apply(mlp(), plan), plan.parts, on_one_device(mlp()))
 
 
-def test_what_is_left_out_is_whole_and_comments_are_nothing() -> None:
+def test_omitted_inputs_are_replicated_and_comments_ignored() -> None:
     plan = parse_plan("plan mlp-tiny  # alone\naxes data=2\n\n", mlp())
     assert not list(apply(mlp(), plan).moved())
 

@@ -82,7 +82,7 @@ MATRICES = {"gpt2-tiny": 6, "llama3-tiny": 7}
 
 @pytest.mark.parametrize("model", MATRICES)
 @pytest.mark.parametrize("zero", [1, 2, 3])
-def test_zero_sends_what_its_stage_says(model: str, zero: int) -> None:
+def test_zero_sends_the_bytes_of_its_stage(model: str, zero: int) -> None:
     text = f"data=2; batch over data; zero={zero}"
     one = step(model)
     found, parameters = program(one, text), one.roles.count("parameter")

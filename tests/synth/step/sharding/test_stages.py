@@ -332,7 +332,7 @@ def test_stages_the_wrong_way_round_are_refused() -> None:
         apply(one, replace(plan, stages=turned))
 
 
-def test_what_only_the_way_back_reads_of_an_activation_goes_up_with_it() -> None:
+def test_parts_of_activations_read_only_backward_are_sent_with_them() -> None:
     """The second stage reads ``a`` in parts on the way forward, and whole on the way back."""
     one = in_float64(two_weights("mul"))
     text = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"

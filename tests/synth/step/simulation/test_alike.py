@@ -121,7 +121,7 @@ def _work(one: Operation) -> tuple[object, ...]:
     return one.primitive, read, tuple(value.type for value in one.results), one.parameters
 
 
-def test_what_is_wrong_is_said_of_the_operation_that_was_asked() -> None:
+def test_errors_name_the_requested_operation() -> None:
     """Two of one form, on two lines; what one may do is known when the other is asked."""
     value, made = Value("x", Type("f32", (6, 4))), Value("y", Type("f32", (6, 4)))
     first = Operation("neg", (value,), (made,), line="a.py:1")

@@ -251,7 +251,7 @@ def test_state_is_where_the_program_says(text: str) -> None:
     assert program.homes
 
 
-def test_what_is_made_is_reduced_beside_the_last_backward_pass() -> None:
+def test_gradients_are_reduced_during_the_last_backward_pass() -> None:
     """Never slower than after it, and never faster than computing alone."""
     text = PLANS[1]
     beside, after = run(text, sends=True), run(text)
@@ -303,9 +303,7 @@ def test_halves_of_a_backward_pass_are_refused() -> None:
             for stage in range(1)
         )
     )
-    with pytest.raises(
-        InputError, match="0I0: the program has no halves of backward passes"
-    ):
+    with pytest.raises(InputError, match="0I0: the program has no halves of backward passes"):
         run(PLANS[3], halves)
 
 

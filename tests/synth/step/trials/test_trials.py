@@ -412,7 +412,7 @@ def test_every_damaged_part_of_every_device_is_found() -> None:
             assert compare_runs(step, program, plan.sizes, by_one, held).unlike == (name,)
 
 
-def test_what_rounding_does_on_one_device_it_may_do_on_several() -> None:
+def test_tolerances_allow_the_rounding_of_one_device() -> None:
     step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
     wider = {name: array * (1 + 1e-3) for name, array in by_one.values.items()}
     rounded = SingleDeviceRun("by hand", by_one.values, wider)
