@@ -94,7 +94,7 @@ def test_sixty_four_of_a_rack_of_seventy_two() -> None:
         ("tpu-v4-pod-slice:2", False),
     ],
 )
-def test_ends_of_a_tpu_slice_are_joined_where_google_says(spec: str, joined: bool) -> None:
+def test_ends_of_a_tpu_slice_are_joined_according_to_google(spec: str, joined: bool) -> None:
     system = load(spec)
     assert {link.wraps for link in system.links} == {joined}
     for level, link in enumerate(system.links):

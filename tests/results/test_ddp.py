@@ -58,7 +58,7 @@ def test_stored_results_about_ddp_match_the_data() -> None:
     assert list(record.differences({name: kept[name] for name in fresh}, fresh)) == []
 
 
-def test_a_program_costs_what_the_planner_says_where_each_step_is_as_described() -> None:
+def test_a_program_costs_the_price_of_the_planner_on_the_described_machine() -> None:
     system = built((2, 4), (100.0, 400.0))
     program, text = best(system, "a test")
     assert program.segments == 8
@@ -74,7 +74,7 @@ def test_a_program_costs_what_the_planner_says_where_each_step_is_as_described()
         assert Seconds(plain(system), [system])(size) == pytest.approx(flat)
 
 
-def test_a_stand_in_makes_gradients_when_they_were_made() -> None:
+def test_a_stand_in_produces_gradients_at_their_times() -> None:
     torch = pytest.importorskip("torch")
     rests: list[float] = []
     made = [("last", 6, 1.0), ("middle", 4, 1.5), ("first", 2, 3.5)]

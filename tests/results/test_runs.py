@@ -157,7 +157,7 @@ def test_a_stand_in_sleeps_every_event_and_sends_every_gradient(early: bool) -> 
         assert kinds.index("begin") + 1 < waits[0]
 
 
-def test_stand_ins_are_there_for_every_function_of_every_replayed_plan() -> None:
+def test_stand_ins_exist_for_every_function_of_every_replayed_plan() -> None:
     """They are Python, named as what they stand for, and ask for events that are measured."""
     for case in chain.from_iterable(replay.families(8)):
         text = standins.functions(case)
@@ -347,12 +347,14 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ranks.Ranks
     found.end()
 
 
-def test_a_rank_that_dies_says_its_last_words(two: ranks.Ranks) -> None:
+def test_the_last_output_of_a_dead_rank_is_reported(two: ranks.Ranks) -> None:
     with pytest.raises(TroubleError, match=r"rank 1 has gone; it said: out of memory at last"):
         two.all("die")
 
 
-def test_a_rank_that_fails_says_why_and_one_that_is_silent_is_named(two: ranks.Ranks) -> None:
+def test_a_failing_rank_is_reported_with_its_reason_and_a_silent_one_by_name(
+    two: ranks.Ranks,
+) -> None:
     with pytest.raises(TroubleError, match=r"rank [01]: ValueError: no such thing"):
         two.all("fail")
 

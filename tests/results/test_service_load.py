@@ -74,7 +74,7 @@ def entry(name: str, **more: Any) -> dict[str, Any]:
         ("kills-workers", {"unended": 1}),
     ],
 )
-def test_what_falls_short_is_told(name: str, spoilt: dict[str, Any]) -> None:
+def test_shortfalls_are_reported(name: str, spoilt: dict[str, Any]) -> None:
     assert promises.met(entry(name))
     assert not promises.met(entry(name, **spoilt))
 

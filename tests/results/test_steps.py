@@ -71,7 +71,7 @@ def test_the_page_matches_the_data() -> None:
     assert results_steps.page(data).is_current
 
 
-def test_the_page_says_of_every_set_what_became_of_it() -> None:
+def test_the_page_has_the_result_of_every_set() -> None:
     data = record.read(results_steps.DATA)
     estimated = set(data["estimated_sets"])
     for name, one in data["sets"].items():

@@ -432,7 +432,7 @@ def test_fresh_prices_of_measured_cases_give_the_data() -> None:
         assert (row["place"] == 1) == (fresh["top1"]["hits"] == 1)
 
 
-def test_what_falls_short_is_said() -> None:
+def test_shortfalls_are_stated() -> None:
     data = record.read(campaign.REPORT)
     good = {"hits": 40, "of": 40, "wilson": [0.91, 1.0]}
     whole = {**data["all"]["fitted"], "top1": good, "ordered": {"right": 99, "of": 100}}

@@ -73,7 +73,7 @@ def test_facts_by_hand() -> None:
     ]
 
 
-def test_the_tables_of_measurements_say_the_same() -> None:
+def test_tables_of_measurements_agree() -> None:
     assert set(PIECES) == {one.value for one in Goal if one.in_pieces}
     for goal in Goal:
         factor = 1.0 if goal.rooted else goal.rounds * 7 / 8

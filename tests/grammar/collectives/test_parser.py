@@ -29,7 +29,7 @@ SCRAPS = (
 
 
 @each("line", CORPUS)
-def test_a_line_of_the_corpus_is_printed_as_it_stands(line: str) -> None:
+def test_a_line_of_the_corpus_is_printed_unchanged(line: str) -> None:
     program = parse(line)
     assert str(program) == line
     assert len(program.steps) == line.count(";") + 1
@@ -148,7 +148,7 @@ def attempted(text: str) -> Program | InputError:
         return error
 
 
-def test_the_caret_stands_under_the_mistake_when_tabs_are_shown() -> None:
+def test_the_caret_is_under_the_mistake_with_tabs() -> None:
     with pytest.raises(InputError) as caught:
         parse("all-reduce root inside;\treduce\troot ?")
     shown, caret = caught.value.problem.splitlines()[1:3]

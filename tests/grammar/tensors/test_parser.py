@@ -427,7 +427,7 @@ out v2
 """
 
 
-def test_a_long_step_is_scanned_for_names_that_stand_for_two_values(
+def test_a_long_step_is_scanned_for_names_that_represent_two_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the parser itself says, with the same words: also of names in bodies, which are theirs."""

@@ -39,7 +39,7 @@ def test_counts_of_types(rank: int, counts: tuple[int, ...]) -> None:
         assert count == counted(rank, axes)
 
 
-def test_types_are_spelled_as_the_design_says() -> None:
+def test_types_are_spelled_according_to_the_design() -> None:
     cut = Sharding((("data",), (), ("seq", "model")), ((ReductionKind.SUM, "expert"),))
     assert Type("f32", (8, 16, 64)).sharded(cut) == "f32[8@data,16,64@(seq,model)]{sum:expert}"
     two = Sharding(

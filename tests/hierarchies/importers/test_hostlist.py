@@ -105,6 +105,6 @@ def test_many_lists_share_one_limit() -> None:
     assert len(expand(f"a[1-{MOST_HOSTS}]")) == MOST_HOSTS
 
 
-def test_long_lists_are_told_by_their_first() -> None:
+def test_long_lists_are_shortened_to_their_first_entries() -> None:
     assert shorten_list(["a", "b"]) == "a, b"
     assert shorten_list((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"

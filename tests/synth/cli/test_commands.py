@@ -48,7 +48,7 @@ NOT_TYPED = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_field_is_a_flag_and_says_so_in_the_schema(verb: str) -> None:
+def test_every_field_is_a_flag_named_in_the_schema(verb: str) -> None:
     model = VERBS[verb].question
     flags = {one.name if one.name in model.model_fields else one.each for one in flags_of(model)}
     assert set(model.model_fields) - flags == NOT_TYPED.get(verb, set())

@@ -91,7 +91,7 @@ def exactly(course: Course, at: list[int], queue: bool) -> dict[tuple[int, int],
 
 
 @given(courses(), st.lists(st.integers(0, 2), min_size=6, max_size=6))
-def test_fair_shares_end_when_the_exact_engine_says(course: Course, at: list[int]) -> None:
+def test_fair_shares_end_at_the_times_of_the_exact_engine(course: Course, at: list[int]) -> None:
     _, engine = run(course, Stations(at))
     for (track, item), end in exactly(course, at, queue=False).items():
         assert engine.ends[track][item] == pytest.approx(float(end), rel=1e-12, abs=1e-12)
@@ -175,7 +175,7 @@ def test_a_task_that_waits_for_itself_never_ends() -> None:
         list(Engine(loop, Stations([])).moments())
 
 
-def test_somebody_who_is_held_goes_on_where_it_stopped() -> None:
+def test_a_paused_task_resumes_where_it_stopped() -> None:
     """The second is begun, held at pace 0 while the third passes, and then ended."""
 
     class Held(Stations):

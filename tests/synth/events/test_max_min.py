@@ -136,7 +136,7 @@ def test_of_resources_with_the_same_flows_the_busiest_is_scarce() -> None:
     assert sorted(part for _, part in kept[1]) == [0.5, 0.6]
 
 
-def test_who_is_not_hindered_is_at_its_ceiling() -> None:
+def test_unhindered_flows_are_at_their_ceiling() -> None:
     """Two share a resource; a third uses another one with the faster of them."""
     uses = [((0, 1.0),), ((0, 0.25), (1, 0.25)), ((1, 1.0),)]
     sharing = Sharing(uses, [1.0, 4.0, 1.0])

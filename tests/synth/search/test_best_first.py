@@ -161,7 +161,7 @@ def test_distances_are_the_least_moves_to_a_goal(toy: Toy) -> None:
 
 
 @given(toys())
-def test_only_what_lies_on_the_way_to_a_goal_is_kept(toy: Toy) -> None:
+def test_only_states_on_a_path_to_a_goal_are_kept(toy: Toy) -> None:
     graph = toy.explored()
     near = distances(toy.edges, toy.goals)
     assert graph.vertices[0] == "a"
@@ -177,7 +177,7 @@ def test_only_what_lies_on_the_way_to_a_goal_is_kept(toy: Toy) -> None:
 
 
 @given(toys(), st.integers(0, 6))
-def test_a_stopped_walk_says_so_and_tells_only_real_paths(toy: Toy, budget: int) -> None:
+def test_a_stopped_walk_is_marked_and_reports_only_real_paths(toy: Toy, budget: int) -> None:
     needed: list[int] = []
 
     def watch(expanded: int) -> bool:

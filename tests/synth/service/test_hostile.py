@@ -251,9 +251,7 @@ LOOPS = (
     ],
     ids=["cell", "nothing", "number", "quotation", "rccl", "dimensions", "elements", "loops"],
 )
-def test_files_with_more_in_them_than_numbers_can_tell(
-    server: Served, verb: str, text: str, said: str
-) -> None:
+def test_files_beyond_the_range_of_numbers(server: Served, verb: str, text: str, said: str) -> None:
     """Each of these was a mistake of the service once."""
     file = {"name": "file", "text": text}
     question: dict[str, object] = {"system": "dgx-a100:1", "files": [file]}
@@ -395,7 +393,7 @@ def test_of_warnings_that_are_alike_one_is_logged_a_minute(
     assert caplog.messages == ["at 0", "at 60", "at 120"]
 
 
-def test_where_no_file_is_left_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_running_out_of_file_descriptors_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.new_event_loop()
     try:
         handle_accept_errors(loop)
@@ -506,7 +504,7 @@ def test_non_http_bytes_are_refused(server: Served, sent: bytes) -> None:
 @pytest.mark.parametrize(
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x" * 900]
 )
-def test_a_body_that_is_not_said_to_be_json(server: Served, kind: str) -> None:
+def test_a_body_with_another_content_type_is_refused(server: Served, kind: str) -> None:
     raw = json.dumps(TOP).encode()
     headers = {"Content-Type": kind} if kind else {}
     assert "application/json" in told(server.ask.post("/v1/top", content=raw, headers=headers), 415)

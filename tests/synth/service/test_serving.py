@@ -36,7 +36,7 @@ def store_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'served.db'}"
 
 
-def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Path) -> None:
+def test_a_stopping_server_returns_jobs_that_do_not_end_in_time(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "1.5") as (process, client):
         job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
@@ -79,7 +79,7 @@ def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "600") as (process, client):
         job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()

@@ -37,7 +37,7 @@ def refused(raw: bytes) -> str:
 
 
 @given(VALUES, st.booleans())
-def test_whatever_python_writes_is_read_back(value: Any, ascii_only: bool) -> None:
+def test_values_written_by_python_are_read_back(value: Any, ascii_only: bool) -> None:
     assert json_of(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 

@@ -290,7 +290,7 @@ def te_ccl(table: list[list[float]], switches: list[int] | None = None) -> str:
     return json.dumps(found)
 
 
-def test_a_hybrid_mesh_is_refused_with_what_flows_say() -> None:
+def test_a_hybrid_mesh_is_refused_with_its_maximum_flows() -> None:
     """A DGX-1, 25 GB/s a link: ForestColl's optimum for it is 171.43 GB/s."""
     with pytest.raises(InputError, match="neither a ring, a mesh nor a torus") as caught:
         imported(te_ccl([[50 * cell for cell in row] for row in DGX1]))

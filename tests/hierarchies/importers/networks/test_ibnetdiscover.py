@@ -96,7 +96,7 @@ def test_adapters_without_a_name_are_as_many_hosts_as_they_can_be() -> None:
     assert any("4 adapters do not name their host" in note for note in draft.notes)
 
 
-def test_a_missing_trunk_a_slow_cable_and_a_dead_rail_are_told() -> None:
+def test_a_missing_trunk_a_slow_cable_and_a_dead_rail_are_reported() -> None:
     text = fabric(2, 3, 2, trunks=2)
     lines = text.splitlines()
     trunk = next(i for i, line in enumerate(lines) if '"S-ff00"' in line and line.startswith("["))
@@ -165,7 +165,7 @@ def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None
         of(text)
 
 
-def test_leaf_switches_are_told_in_the_order_of_the_file() -> None:
+def test_leaf_switches_are_reported_in_the_order_of_the_file() -> None:
     cut = [f'"S-{group:02x}00"[3]' for group in range(1, 9)]
     trunk = '"S-ff00"['
     kept, leaf = [], ""

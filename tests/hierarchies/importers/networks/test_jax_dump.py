@@ -40,7 +40,7 @@ def test_known_values_of_a_chip_are_suggested_with_their_source() -> None:
         read(draft_to_toml(of(rows((2, 2, 1), kind="TPU v99"))))
 
 
-def test_ids_in_another_order_are_told() -> None:
+def test_ids_in_another_order_are_reported() -> None:
     found = rows((2, 2, 1))
     found[1][0], found[2][0] = 2, 1
     assert any("different order" in note for note in of(found).notes)

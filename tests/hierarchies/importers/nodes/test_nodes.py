@@ -159,7 +159,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
         assert links(draft) == sum(counts), path.name
 
 
-def test_a_matrix_that_was_cut_says_so_and_keeps_what_the_gpus_say() -> None:
+def test_a_truncated_matrix_is_noted_and_rows_of_gpus_are_used() -> None:
     path = shared("topo", "nvidia-smi-truncated", "dgxh100-8-nic12-truncated.txt")
     draft = import_texts(NV, read_texts([str(path)]), ImportOptions(gpu="h100"))
     assert draft.counted == {"gpus": 8, "nics": 12, "nvlinks": 144}
@@ -426,7 +426,7 @@ def test_switches_that_add_up_are_suggested_where_a_file_is_silent(
         assert "# reduces = " in draft_to_toml(draft)
 
 
-def test_a_named_gpu_of_hwloc_says_whether_its_switches_add_up() -> None:
+def test_a_named_gpu_of_hwloc_determines_whether_its_switches_reduce() -> None:
     dgx2 = real(HWLOC, "nvidiaDGX2.xml")
     assert level(dgx2, "gpu").reduces is None
     text = re.sub('value="Tesla V100[^"]*"', 'value="NVIDIA H100 80GB HBM3"', hwloc_of_dgx2())

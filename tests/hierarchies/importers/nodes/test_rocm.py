@@ -138,7 +138,7 @@ def test_a_table_that_cannot_be_used_is_left_out(old: str, new: str, left_out: s
     assert [left_out in note for note in notes] == ([True] if left_out else [])
 
 
-def test_a_text_of_which_no_table_says_what_is_linked_is_refused() -> None:
+def test_a_text_without_a_table_of_links_is_refused() -> None:
     with pytest.raises(InputError, match="neither types of links nor hops"):
         of(rocm({"weight": TABLES["weight"]}))
     with pytest.raises(InputError, match="is not a link type of a link"):

@@ -155,7 +155,7 @@ SwitchName=alone Nodes=n[17-20]
 """
 
 
-def test_a_leaf_beside_spines_stands_for_a_spine_of_its_own() -> None:
+def test_a_leaf_next_to_spines_represents_its_own_spine() -> None:
     draft = of(HALLS)
     assert counts(draft) == {"spine": 3, "leaf": 2, "node": 4}
     assert [lack.unit for lack in draft.lacks] == ["spine2/leaf1"]

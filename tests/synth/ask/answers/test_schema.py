@@ -244,7 +244,7 @@ def told_of(verb: str) -> str:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_key_is_told_on_the_page_in_the_section_of_its_verb(verb: str) -> None:
+def test_every_key_is_documented_on_the_page_in_the_section_of_its_verb(verb: str) -> None:
     seen: set[type[BaseModel]] = set()
     keys = {key for model in models_of(verb) for key in fields_of(model, seen)}
     assert sorted(key for key in keys if f"`{key}`" not in told_of(verb)) == []

@@ -125,7 +125,7 @@ def test_types_and_bytes_of_inputs() -> None:
         ("zero=1; batch over data", {"data": 2}),
     ],
 )
-def test_axes_may_be_said_in_either_place(plan: str, axes: dict[str, int]) -> None:
+def test_axes_may_be_given_in_either_place(plan: str, axes: dict[str, int]) -> None:
     one = answer(model="mlp-tiny", plan=plan, axes=axes)
     two = answer(model="mlp-tiny", plan="data=2; batch over data; zero=1")
     assert one["files"] == two["files"]
@@ -374,7 +374,7 @@ app(["{verb}", "mlp-tiny", *{more!r}])
 
 
 @pytest.mark.parametrize(("verb", "found"), [("trace", "0.4.30"), ("shard", None)])
-def test_without_jax_or_with_another_it_says_which_extra(verb: str, found: str | None) -> None:
+def test_a_missing_or_old_jax_is_reported_with_the_extra(verb: str, found: str | None) -> None:
     more = ["--plan", DATA] if verb == "shard" else []
     code = JAX.format(found=found, verb=verb, more=more)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -143,9 +143,7 @@ def test_a_job_that_was_read_is_written_the_same(job: Workload) -> None:
 
 @given(jobs(), st.randoms(use_true_random=False))
 @examples(15, 100)
-def test_whatever_is_done_to_a_text_is_told_with_a_line_of_it(
-    job: Workload, chance: random.Random
-) -> None:
+def test_any_change_of_a_text_is_reported_with_a_line(job: Workload, chance: random.Random) -> None:
     lines = (chance.choice([TEXT, write(job)])).split("\n")
     for _ in range(chance.randint(1, 3)):
         one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
@@ -292,7 +290,7 @@ def test_an_empty_job_is_refused(text: str, line: int) -> None:
         read_job(text, where="here")
 
 
-def test_what_a_machine_contradicts_is_told_with_its_line() -> None:
+def test_contradictions_with_a_machine_are_located_by_line() -> None:
     job = read_job(TEXT, where="job.toml")
     with pytest.raises(InputError, match=r"^job.toml, line 8: no size of axis 'pipeline' divides"):
         assignments(job, 9)
@@ -305,7 +303,7 @@ def test_what_a_machine_contradicts_is_told_with_its_line() -> None:
         assignments(fixed, 128)
 
 
-def test_numbers_that_only_some_sizes_spoil_are_told_with_their_line() -> None:
+def test_numbers_that_only_some_sizes_spoil_are_reported_with_their_line() -> None:
     text = TEXT.replace("times = 16", 'times = "4 - tensor"').replace('bytes = "8 MiB"\n', "", 1)
     text = text.replace('over = ["tensor"]', 'over = ["tensor"]\nbytes = "1 B / late"')
     job = read_job(text.replace("layers = 24", 'layers = 24\nlate = "tensor - 2"'), where="here")

@@ -412,7 +412,7 @@ SMALLEST = re.findall(r"^\| `(\S+)` \|.*\| ([0-9]+) node", DOCS, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("name", "nodes"), SMALLEST)
-def test_docs_tell_the_smallest_machine(name: str, nodes: str) -> None:
+def test_docs_name_the_smallest_machine(name: str, nodes: str) -> None:
     fits = []
     for count in range(1, int(nodes) + 1):
         try:

@@ -216,7 +216,7 @@ def test_where_all_workers_are_lost_the_job_is_given_back(store: Store) -> None:
 @pytest.mark.parametrize(
     ("error", "status"), [(OutOfMemoryError("too much"), 422), (InternalError("17"), 500)]
 )
-def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: int) -> None:
+def test_the_failure_of_a_job_is_reported(store: Store, error: Exception, status: int) -> None:
     job = store.jobs.submit(new_job(1)).job
     with Running(store, Scripted(error)):
         failed = until(lambda: ended(store, job.id))
@@ -344,7 +344,7 @@ class Sluggish(ThreadWorkers):
         return ticket
 
 
-def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
+def test_long_jobs_do_not_delay_quick_ones_of_any_team(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six that would take minutes fill two workers: another's question is answered, then theirs."""
@@ -426,7 +426,7 @@ class Place:
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 @pytest.mark.parametrize("teams", [2, 3])
-def test_room_is_made_until_nobody_has_two_more_than_who_waits(slots: int, teams: int) -> None:
+def test_slots_are_freed_until_shares_differ_by_one(slots: int, teams: int) -> None:
     """The youngest gives way each time, and of one slot nobody does: they would take turns."""
     held = dict.fromkeys(map(str, range(teams)), 0) | {"0": slots}
     store: Any = SimpleNamespace(claims=SimpleNamespace(waiting=lambda: held))
@@ -677,7 +677,7 @@ def test_a_job_that_is_forgotten_as_it_is_looked_at(
         assert after["id"] != before["id"]
 
 
-def test_the_service_says_that_its_store_is_gone(tmp_path: Path) -> None:
+def test_a_lost_store_is_reported_by_the_service(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         flaky = broken(server)
         told = server.ask.get("/readyz")
@@ -706,7 +706,7 @@ def broken(server: Served) -> Flaky:
     return flaky
 
 
-def test_many_who_wait_hear_of_the_end_at_once(tmp_path: Path) -> None:
+def test_all_waiting_clients_learn_of_the_end_at_once(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         job = server.ask.post("/v1/count", json=LONG, headers=AT_ONCE).json()
         said: list[str] = []

@@ -22,7 +22,7 @@ def name(verb: str, question: dict[str, Any]) -> str:
     return name_of(verb, question_in(prepare(verb, question).text))
 
 
-def test_every_verb_is_told_in_words() -> None:
+def test_every_verb_has_a_description() -> None:
     assert VERB_PHRASES.keys() == VERBS.keys()
     assert len({*VERB_PHRASES.values()}) == len(VERB_PHRASES)
     for verb in VERBS:

@@ -194,7 +194,7 @@ def test_a_row_that_is_not_there_is_refused(answers: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
-def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None:
+def test_every_row_can_be_emitted(name: str, answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
     for index in range(len(rows(answers[name]))):
         given_ = emit_question(answers[name], index, "svg")
@@ -202,7 +202,7 @@ def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None
         assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
 
 
-def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
+def test_an_uneven_row_is_emitted_as_groups(answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
     given_ = emit_question(answers["uneven"], 1, "json")
     assert verb.answer(parse_question(verb.question, given_), Watcher()).body["target"] == "json"
@@ -296,7 +296,7 @@ def wrong(**fields: Any) -> dict[str, str]:
     return check(TOP, given_, found, Limits().check).wrong
 
 
-def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
+def test_a_valid_form_is_a_question_and_shows_its_totals() -> None:
     given_, found = question(
         TOP, form(k="3", no_stripes="yes", slow="node3/nic2=0.5", segments="auto")
     )
@@ -332,7 +332,7 @@ def _sent(filling: Any) -> bytes:
     return urlencode(pairs).encode()
 
 
-def test_the_example_can_be_put_as_it_stands() -> None:
+def test_the_example_can_be_submitted_unchanged() -> None:
     """It is one collective: nothing is asked that nobody chose."""
     given_, found = question(TOP, parse_fields(_sent(example(TOP))))
     assert check(TOP, given_, found, Limits().check).wrong == {}
@@ -405,7 +405,7 @@ def test_option_errors_are_located_also_on_machines_with_missing_devices() -> No
     assert "a range of sizes is asked for every placement" in found["per_placement"]
 
 
-def test_several_fields_are_told_at_once() -> None:
+def test_several_fields_are_reported_at_once() -> None:
     assert set(wrong(bytes="much", k="x", request="none", reduce=[])) == {
         "bytes",
         "k",

@@ -126,7 +126,7 @@ def test_errors_appear_at_their_fields(changed: dict[str, str], name: str, said:
     assert said in found.wrong[name]
 
 
-def test_all_that_is_wrong_is_said_at_once_and_what_is_typed_stays(server: Served) -> None:
+def test_all_mistakes_are_shown_together_and_typed_values_stay(server: Served) -> None:
     wrong = {**FORM, "batch": "<b>", "pin": "nothing", "model": "gpt5"}
     shown = server.ask.post("/plan", data=wrong)
     assert shown.status_code == 422
@@ -246,7 +246,7 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     assert ">difference</th>" not in again
 
 
-def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:
+def test_the_plan_of_why_not_is_shown_next_to_the_first(server: Served) -> None:
     where = server.ask.post("/plan", data={**FORM, "explain": "zero=3"}).headers["location"]
     shown = server.ask.get(where).text
     assert re.findall(r"<h3><bdi>([^:]*): ", shown) == ["plan 1", "with zero=3"]

@@ -43,7 +43,7 @@ def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
     page.close()
 
 
-def test_a_card_has_no_label_where_there_is_nothing_to_say() -> None:
+def test_a_card_without_content_has_no_label() -> None:
     """What is only set has no range, and nothing that it is to be under."""
     run, only_set = shown().partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:2]
     assert re.findall(r'data-heading="([^"]+)"', run) == [*FIGURES]

@@ -123,7 +123,7 @@ def test_budgets_and_kills(workers: DaskWorkers) -> None:
     assert isinstance(killed.future.exception(PATIENCE_SECONDS), KilledError)
 
 
-def test_who_asks_for_too_much_waits_no_longer_than_the_grace() -> None:
+def test_excessive_requests_wait_no_longer_than_the_grace_period() -> None:
     """On a cluster of its own: the worker goes on for minutes, and what came next would wait."""
     with cluster(1) as (address, _):
         workers = DaskWorkers(address, grace_seconds=2)

@@ -96,7 +96,7 @@ def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(
     assert (len(devices) < load(name).devices) == bool(drawn.left_out)
 
 
-def test_speeds_and_what_is_left_out_are_told() -> None:
+def test_speeds_and_what_is_left_out_are_reported() -> None:
     drawn = topology(LevelInFull.of_all(load("dgx-h100:2048")))
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
@@ -327,7 +327,7 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
-def test_a_speed_up_at_a_size_is_told_as_in_a_row(over_sizes: SweepReply) -> None:
+def test_a_speed_up_at_a_size_is_reported_as_in_a_row(over_sizes: SweepReply) -> None:
     """What is expected to be much slower, and not told, too: 0.73x? and not the same."""
     slower = {
         "against_default": DefaultComparison.SAME,

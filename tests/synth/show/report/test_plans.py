@@ -45,7 +45,7 @@ def test_what_has_something_exposed_is_not_hidden_whole(exposed_seconds: float, 
     assert hidden_share(exposed_seconds, 54.2e-3) == share
 
 
-def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
+def test_the_verdict_summarises_the_best_plan() -> None:
     best, found = read().plans[0], view(0)
     assert found.headline.startswith(
         f"The best plan takes {format_duration(best.seconds)} a step: "
@@ -57,7 +57,7 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert found.headline.endswith(f" on the fullest device, {format_bytes(free)} free")
 
 
-def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
+def test_the_title_names_the_step_and_the_pins() -> None:
     found = view(0)
     pins = ASKED["pin"]
     assert found.title == f"gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with {pins}"
@@ -67,7 +67,7 @@ def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
     assert any(one.startswith("No plan can take less than") for one in free.verdict)
 
 
-def test_plans_of_the_same_axes_are_told_apart_by_what_they_differ_in() -> None:
+def test_plans_of_the_same_axes_are_distinguished_by_what_they_differ_in() -> None:
     answer, table = read(), view(0).table
     assert table is not None
     assert {one.axes["data"] for one in answer.plans} == {2}
@@ -238,7 +238,7 @@ def test_there_is_no_such_plan(number: int) -> None:
         view(number)
 
 
-def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
+def test_without_fitting_plans_the_page_states_it_and_draws_nothing() -> None:
     found = view(0, model="llama3-8b", pin="data=8 zero=0", explain="")
     assert found.headline == "Nothing fits in memory"
     assert found.detailed is None
@@ -268,7 +268,7 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
     ElementTree.fromstring(str(alone))
 
 
-def test_bars_are_as_long_as_what_they_stand_for() -> None:
+def test_lengths_of_bars_are_proportional_to_their_values() -> None:
     several = [
         StackedBar("a", {"x": 3.0, "y": 1.0}),
         StackedBar("b", {"y": 2.0}),

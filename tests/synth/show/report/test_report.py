@@ -150,7 +150,7 @@ def check_loads_nothing(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_it_says_what_the_terminal_says(name: str, reports: dict[str, Written]) -> None:
+def test_the_report_agrees_with_the_terminal(name: str, reports: dict[str, Written]) -> None:
     """Every word of the terminal, but for lines that tell what a flag of the command writes."""
     one = reports[name]
     page = Page(one.html)
@@ -213,7 +213,7 @@ def every(value: Any, key: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name not in ("uneven", "model")])
-def test_it_says_how_to_get_each_answer(name: str, reports: dict[str, Written]) -> None:
+def test_each_answer_has_advice(name: str, reports: dict[str, Written]) -> None:
     kept = json.loads(json.dumps(reports[name].body))
     body = {k: v for k, v in kept.items() if k != "elsewhere"}
     for one in body.get("systems", ()):
@@ -290,7 +290,7 @@ def test_unknown_pages_are_refused_before_any_question(name: str) -> None:
     )
 
 
-def test_what_cannot_be_written_is_said_after_the_answer(tmp_path: Path) -> None:
+def test_unwritable_files_are_reported_after_the_answer(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     where = tmp_path / "file" / "report.html"
     said = CliRunner().invoke(app, [*SMALL, "--report", str(where)])

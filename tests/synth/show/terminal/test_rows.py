@@ -52,7 +52,7 @@ def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
         ("one", [4, 1], "", "one\nin 1 to 4 segments"),
     ],
 )
-def test_of_a_program_only_what_there_is_is_said(
+def test_only_existing_parts_of_a_program_are_described(
     program: str, segments: list[int], share: str, lines: str
 ) -> None:
     assert stripe_lines([stripe(program, segments, share)]) == lines
@@ -92,7 +92,7 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
         assert said % figures in " ".join(drawn.get().split())
 
 
-def test_neighbouring_rows_of_a_range_say_different_things() -> None:
+def test_neighbouring_rows_of_a_range_differ() -> None:
     """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
     system = apply_typical(load("dgx-h100:4"))
     request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
@@ -129,7 +129,7 @@ def test_deciding_runs_use_a_size_of_their_row() -> None:
         assert found[run.row].speedup[0].endswith("x?")
 
 
-def test_the_default_is_told_by_size_and_where_it_changes() -> None:
+def test_the_default_is_reported_by_size_and_where_it_changes() -> None:
     """Beside what is asked of each size by itself."""
     system = apply_typical(load("dgx-h100:2"))
     request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
@@ -146,7 +146,7 @@ def test_the_default_is_told_by_size_and_where_it_changes() -> None:
     assert changes[0].endswith("from 4 KiB")
 
 
-def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:
+def test_the_default_comes_first_if_it_is_advised_and_in_no_row() -> None:
     torus = ranking("tpu-v5e-slice", 2**30)
     [row] = default_rows(torus)
     assert row.by == "by xla: keep the default"

@@ -158,7 +158,7 @@ def test_files_of_two_rows_have_two_names_and_each_command_runs_its_own(case: st
 
 
 @pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
-def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_take_is_told_first(
+def test_the_default_without_nvls_is_followed_by_that_of_later_nccl(
     data: int, warned: bool
 ) -> None:
     """Two GPUs of a node in each communicator, or four."""
@@ -181,7 +181,7 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
         assert line.endswith(f". {setting}: {explain_scope('all-reduce')}")
 
 
-def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
+def test_sizes_without_an_available_default_are_reported() -> None:
     given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
     reply = answered(**given)
     assert isinstance(reply, SweepReply)
@@ -304,7 +304,7 @@ def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_no
 
 
 @pytest.mark.parametrize("size", ["64MiB", ["1MiB", "2MiB"]])
-def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: object) -> None:
+def test_ambiguous_levels_come_with_a_deciding_test(size: object) -> None:
     """In the verdict, which the page shows, and below a ranking and a range in the terminal."""
     open_ = replace(
         calibration(), undetermined_levels=(UndeterminedLevels(("node", "gpu"), "node"),)

@@ -75,7 +75,7 @@ def _values(step: Step) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("unrolled", [False, True])
-def test_the_optimizer_does_not_say_when_gradients_are_made(unrolled: bool) -> None:
+def test_the_optimizer_does_not_affect_the_times_of_gradients(unrolled: bool) -> None:
     """SGD scales a gradient only, which a plan may do before it is summed, after all layers."""
     adamw, sgd = (
         replica_of(zoo("gpt2-tiny", unrolled=unrolled, optimizer=name)).backward

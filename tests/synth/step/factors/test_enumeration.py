@@ -90,6 +90,6 @@ def test_the_judge_finds_a_row_that_is_left_out_or_made_up(name: str) -> None:
         assert found.wrong
 
 
-def test_found_says_how_many() -> None:
+def test_the_summary_counts_results() -> None:
     case = next(one for one in CASES if one.name == "neg")
     assert enumerated(case) == Found(36, 6, frozenset(), frozenset())

@@ -22,7 +22,7 @@ def test_names_of_cases_are_unique() -> None:
 
 
 @pytest.mark.parametrize("case", HERE[::3], ids=lambda case: case.name)
-def test_numpy_says_what_jax_does(case) -> None:
+def test_numpy_agrees_with_jax(case) -> None:
     draws = np.random.default_rng(1)
     operands = case.drawn(draws)
     told = case.operation.parameter

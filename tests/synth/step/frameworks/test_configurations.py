@@ -142,7 +142,7 @@ def test_launch_scripts_are_bash() -> None:
             subprocess.run(["bash", "-n"], input=str(text), check=True, text=True)
 
 
-def test_a_process_takes_its_rank_from_who_started_it(tmp_path: Path) -> None:
+def test_a_process_takes_its_rank_from_its_launcher(tmp_path: Path) -> None:
     """By torchrun it is that of its device, by Slurm that of its task; python here tells it."""
     recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
     axes = (Axis("data", 4), Axis("tensor", 8))
@@ -232,7 +232,7 @@ CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
         ("jax", CUT, "", "no step of llama3-8b"),
     ],
 )  # fmt: skip
-def test_what_a_framework_cannot_say_is_refused(
+def test_plans_a_framework_cannot_express_are_refused(
     framework: str, text: str, name: str, problem: str
 ) -> None:
     recipe = parse_recipe(text)
@@ -276,7 +276,7 @@ def test_axes_of_other_names_are_known_by_what_they_cut() -> None:
     assert found.recipe == wanted.recipe
 
 
-def test_flags_say_the_model() -> None:
+def test_flags_determine_the_model() -> None:
     """Of all models the parameters that follow from flags are those of the zoo."""
     for name, count in (("llama3-8b", 8.03e9), ("llama3-70b", 70.6e9), ("gpt3-175b", 175e9)):
         recipe = parse_recipe("data=32; batch over data")

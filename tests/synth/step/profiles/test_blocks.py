@@ -146,7 +146,7 @@ def test_equal_work_is_one_event_however_many_layers_there_are() -> None:
     assert still == unlike
 
 
-def test_parts_of_one_shape_are_equal_whatever_the_axis_and_the_whole() -> None:
+def test_parts_of_one_shape_are_equal_for_any_axis_and_whole() -> None:
     def keys(text: str, batch: int) -> set[str]:
         one = step("mlp-tiny", batch=batch)
         plan = plan_of(one, parse_recipe(text))

@@ -218,7 +218,7 @@ def test_events_are_measured_in_processes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_says_its_last_words() -> None:
+def test_the_last_output_of_a_dead_process_is_reported() -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     dying = event(body="raise RuntimeError('no memory left for it')")
     with pytest.raises(RunError, match=r"process 0 ended with code 1.*no memory left for it"):

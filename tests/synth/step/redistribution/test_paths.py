@@ -287,7 +287,7 @@ def test_illegal_shardings_are_refused(
         find_path(value, source, target, TWO)
 
 
-def test_without_the_moves_that_lead_there_it_says_so() -> None:
+def test_an_unreachable_sharding_is_reported() -> None:
     with pytest.raises(InputError, match="no allowed moves lead"):
         find_path(
             Type("f32", (6,)),

@@ -208,7 +208,7 @@ def test_invalid_orders_are_refused(text: str, said: str) -> None:
     assert str(error.value).startswith(said)
 
 
-def test_the_page_shows_a_circle_as_it_is_told() -> None:
+def test_the_page_shows_a_circle_as_it_is_reported() -> None:
     page = (DOCS / "pipeline-orders.md").read_text(encoding="utf-8")
     [text] = re.findall(r"printf '([^']*)' [|] collsynth order -", page)
     said = CliRunner().invoke(app, ["order", "-"], input=text.replace(r"\n", "\n"))
@@ -224,7 +224,7 @@ def test_the_page_shows_ranks_that_wait_for_each_other_s_receives() -> None:
     assert f"\n    {said.stderr}" in page
 
 
-def test_losses_out_of_order_are_not_handed_out() -> None:
+def test_losses_out_of_order_are_not_returned() -> None:
     order = parse_schedule("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1")
     with pytest.raises(InputError, match=r"runs 1F1, which PyTorch.s runtime takes for 1F0"):
         to_csv(order)

@@ -199,7 +199,7 @@ def meeting(order: PipelineSchedule, seconds: Durations, c: float) -> dict[Actio
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
-def test_blocking_ranks_meet_or_stand_still(
+def test_blocking_ranks_meet_or_deadlock(
     order: PipelineSchedule, f: float, b: float, c: float
 ) -> None:
     expected = meeting(order, Durations(f, b), c)
@@ -238,7 +238,7 @@ def test_eager_transfers_of_gpipe(stages: int, m: int, c: float) -> None:
     assert seconds_of(gpipe(stages, m), 1, 2, c=c) == pytest.approx(expected)
 
 
-def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
+def test_blocking_sends_let_gpipe_end_and_1f1b_deadlock() -> None:
     """GPipe's sends are taken in their order; 1F1B's second rank sends back before it takes more.
 
     Two ranks, two microbatches, 1 and 2 s, transfers of 0.5 s: forward ends at 1.5 + 1, the second

@@ -47,7 +47,7 @@ def test_nine_of_ten_differences_are_within_their_interval() -> None:
         assert 0.88 <= covered(one, other) <= 0.92
 
 
-def test_a_plan_that_is_told_to_be_faster_is_so_in_nineteen_of_twenty() -> None:
+def test_a_plan_claimed_faster_is_faster_in_nineteen_of_twenty_cases() -> None:
     """Of plans at the edge of being told apart, one end of the interval is beyond zero."""
     edge = compare_seconds(ONE, OTHER)
     width = edge.seconds - edge.low_seconds

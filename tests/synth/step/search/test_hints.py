@@ -62,7 +62,7 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
         (never, "fewer or more devices"),
     ],
 )
-def test_the_nearest_batches_are_told(possible: Callable[[int], bool], hint: str) -> None:
+def test_the_nearest_batches_are_reported(possible: Callable[[int], bool], hint: str) -> None:
     error = no_plan_error("m", 56, 64, Pins({}), [], possible)
     assert error.hint is not None
     assert error.hint.startswith(hint)

@@ -209,7 +209,7 @@ def test_more_of_one_structure_than_are_timed_at_once_come_in_order() -> None:
     assert len([*search.cheapest()]) == len(some)
 
 
-def test_where_nothing_fits_the_least_memory_is_told() -> None:
+def test_without_fitting_plans_the_least_memory_is_reported() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer
     search = Search(
@@ -220,7 +220,7 @@ def test_where_nothing_fits_the_least_memory_is_told() -> None:
     assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
 
 
-def test_what_fits_only_as_composed_is_told() -> None:
+def test_plans_that_fit_only_by_estimate_are_reported() -> None:
     """On the clock it may need more: then others of its kind are passed over, and no other."""
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
     composed = [ComposedPlan(one, 1.0, 90.0) for one in some]
@@ -255,7 +255,7 @@ def test_extra_plans_are_reported_once_by_any_simulating_process(fit: int, proce
     assert len(taken.looked_at) == 3
 
 
-def test_a_search_that_is_stopped_says_so() -> None:
+def test_a_search_that_is_stopped_reports_it() -> None:
     class Stops(Watcher):
         calls = 0
 
@@ -569,7 +569,7 @@ def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
     assert own <= min(composed.seconds(several)) * 1.02
 
 
-def test_a_cut_that_pays_and_fits_stands_for_equal_stages() -> None:
+def test_a_profitable_cut_replaces_equal_stages() -> None:
     """Eight layers on two stages: the second, with a large vocabulary, is better with three."""
     words = replace(job(), changes={**SIZES, "vocabulary": 262144})
     some = words.families(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))

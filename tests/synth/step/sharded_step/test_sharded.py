@@ -182,7 +182,7 @@ def test_operations_of_a_device() -> None:
     assert (products(to_device_step(found)) - logits) * 2 == products(step) - logits
 
 
-def test_a_request_is_what_the_design_says_of_its_bytes() -> None:
+def test_bytes_of_a_request_follow_the_design() -> None:
     """All of ``b`` bytes: 2(n-1)/n b for an all-reduce, (n-1) b for a gather of b."""
     found = sharded("mlp-tiny", "data=4; batch over data; zero=1")
     for one in list_step_requests(found):
@@ -285,7 +285,7 @@ out v3
         ("out v5", "v6: f32[8] = redistribute(v5) by=all-gather over=(data)\n  out v6"),
     ],
 )
-def test_what_a_loop_carries_lies_as_before(old: str, new: str) -> None:
+def test_carried_values_of_a_loop_keep_their_sharding(old: str, new: str) -> None:
     check(parse_sharded(LOOP))
     with pytest.raises(InputError, match="where the body has"):
         check(parse_sharded(LOOP.replace(old, new, 1)))

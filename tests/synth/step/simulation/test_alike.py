@@ -84,7 +84,7 @@ def test_a_loop_takes_what_its_layers_take_one_by_one(place: int | None, overlap
     assert bool(one_by_one.sent) == (place is not None)
 
 
-def test_alike_sections_are_one_and_say_what_each_would() -> None:
+def test_equal_sections_are_merged_without_loss() -> None:
     """Judged by what a device does of each operation: the same work, and the same values kept."""
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     from traced_steps import step

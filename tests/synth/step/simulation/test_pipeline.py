@@ -230,7 +230,7 @@ def test_activations_that_ranks_hold(
 
 
 @pytest.mark.parametrize("text", PLANS[:3])
-def test_state_is_where_the_program_says(text: str) -> None:
+def test_state_is_placed_according_to_the_program(text: str) -> None:
     """Every parameter and moment on one stage; a tied embedding as a copy where it is read, too."""
     one = step("gpt2-tiny", (("layers", 4),), batch=8)
     plan, program = planned(text)
@@ -270,7 +270,7 @@ def test_rendezvous_is_never_faster_than_eager() -> None:
         assert eager.seconds <= met.seconds
 
 
-def test_an_order_that_stands_still_where_senders_wait_is_shown() -> None:
+def test_an_order_that_deadlocks_with_waiting_senders_is_shown() -> None:
     with pytest.raises(InputError, match=r"blocking transfers deadlock: .* waits for "):
         run(PLANS[0], one_f_one_b(2, 4), protocol=TransferProtocol.BLOCKING)
 

@@ -448,7 +448,7 @@ def test_a_mean_over_one_part_only_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_is_told_and_all_are_ended(tmp_path: Path) -> None:
+def test_a_process_that_fails_is_reported_and_all_are_ended(tmp_path: Path) -> None:
     pattern = r"(def device_step\(values\):)"
     step = traced("mlp-tiny")
     plan, program = cut(step, "data=2; batch over data")
