@@ -157,7 +157,9 @@ class AmbiguousLevels(AmbiguityPart):
 
     text: str = Field(min_length=1, description="In words.")
     tests: list[str] = Field(description="Names of tests that would distinguish them.")
-    deciding_test: TellingTest | None = Field(description="One that suffices; null if none does.")
+    deciding_test: TellingTest | None = Field(
+        description="A test that suffices; null if none does."
+    )
 
     @classmethod
     def of(cls, system: System, levels: hierarchies.UndeterminedLevels) -> Self:
@@ -199,9 +201,9 @@ class CalibratedReply(ReplyModel):
         description="Relative median error of the fit; null without rows."
     )
     levels: list[CarriedLevel] = Field(description="Measured load of links, outermost level first.")
-    worst: OffRow | None = Field(description="The size that is off most; null without rows.")
+    worst: OffRow | None = Field(description="The size with the largest error; null without rows.")
     unexpected: list[UnexpectedRow] = Field(
-        description="Sizes off by more than prediction error, the farthest first."
+        description="Sizes with more than prediction error, the largest error first."
     )
     residuals: list[ClassResidual] = Field(description="Residuals by class.")
     strays: list[ClassStray] = Field(description="Residuals where tables were left out.")
@@ -214,7 +216,7 @@ class CalibratedReply(ReplyModel):
         description="Levels that fall short of such links in the logs; prices include it."
     )
     contradicted: list[FindingPart] = Field(
-        description="Rows that beat what the description allows: it, or the log, is wrong."
+        description="Rows faster than the description allows: the description or the log is wrong."
     )
     warnings: list[str] = Field(description="Faulty parts of logs that were left out.")
     files: OneFile = Field(description="The calibrated description.")
@@ -293,7 +295,9 @@ class DiagnosedRun(AnswerPart):
         allow_inf_nan=False, description="Their difference at small sizes, if any."
     )
     limited_by: str = Field(description="Level that limits the prediction.")
-    delivered: dict[str, Number] = Field(description="Of each level's bandwidth at least so much.")
+    delivered: dict[str, Number] = Field(
+        description="Lower bound of the share of bandwidth that each level delivered."
+    )
     warnings: list[str] = Field(description="Faulty parts of the log that were left out.")
     rows: list[RunRow] = Field(description="Rows in the order of the log.")
 

@@ -121,12 +121,12 @@ class StepPlanQuestion(Question):
 
 def _check_pins(pins: Pins, devices: int, batch: int) -> None:
     """Raises InputError for axes that do not divide the devices, or microbatches the samples."""
-    sizes = {name: int(size) for name, size in pins.said.items() if name in AXES}
+    sizes = {name: int(size) for name, size in pins.values.items() if name in AXES}
     if devices % prod(sizes.values()):
         said = " ".join(f"{name}={size}" for name, size in sizes.items())
         hint = "pinned axes, one times the other, divide the devices"
         raise InputError(f"{said} on {devices} devices", where="pin", hint=hint)
-    count = int(pins.said.get("microbatches", 1))
+    count = int(pins.values.get("microbatches", 1))
     if batch % count:
         problem = f"{batch} samples in {count} microbatches"
         raise InputError(problem, where="pin", hint="as many in each")
@@ -154,8 +154,8 @@ def plan_step(
     remembering = StoppableWatcher(watcher)
     found = planner.plans(pins, k, remembering, front=True)
     why_not = None
-    if others.said and remembering.go_on():
-        both = Pins({**others.said, **pins.said, **others.said})
+    if others.values and remembering.go_on():
+        both = Pins({**others.values, **pins.values, **others.values})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     profiled = question.profile.name if question.profile else ""
     samples, tokens = size_of(job.step)
@@ -265,7 +265,7 @@ class _FoundPlans:
             plan=plan_text(job.step, plan.plan) if plan.rows else str(recipe),
             seconds=run.seconds,
             more=than_first,
-            tied=not than_first.told,
+            tied=not than_first.is_clear,
             composed_seconds=plan.rows.seconds if plan.rows else next(composed),
             tokens_per_second=self.tokens / run.seconds,
             utilisation=self.flops / run.seconds / peak,

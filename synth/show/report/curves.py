@@ -55,7 +55,7 @@ class SizeRangeAction:
 
     sizes: str
     program: str
-    said: str
+    note: str
 
 
 @dataclass(frozen=True)

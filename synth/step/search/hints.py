@@ -30,8 +30,8 @@ def no_plan_error(
     about = f"{model} for {batch} samples on {devices} devices"
     for pins_at_odds in pins.subsets():
         if known and not any(pins_at_odds.allow(recipe) for recipe in known):
-            *others, last = pins_at_odds.said
-            rest = Pins({name: pins_at_odds.said[name] for name in others})
+            *others, last = pins_at_odds.values
+            rest = Pins({name: pins_at_odds.values[name] for name in others})
             values = {pin_value_of(recipe, last) for recipe in known if rest.allow(recipe)}
             first = f"with {rest}, " if others else ""
             hint = f"{first}{last} is {_spell_values(values)}"

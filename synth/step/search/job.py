@@ -155,9 +155,9 @@ class PlanningProblem:
         devices, batch = self.system.devices, self.spelling.batch
         axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
-        axes += ["seq"] * (self.extents.tokens >= LONG_SEQUENCE or "seq" in pins.said)
+        axes += ["seq"] * (self.extents.tokens >= LONG_SEQUENCE or "seq" in pins.values)
         counts = divisors(batch) if self.divides else [1]
-        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SEARCHED_SCHEDULES
+        schedules = (pins.values["schedule"],) if "schedule" in pins.values else SEARCHED_SCHEDULES
         return Knobs(
             degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
@@ -166,7 +166,7 @@ class PlanningProblem:
             microbatches=counts,
             unstaged=counts,
             uneven=True,
-            vocabulary=[pins.said.get("vocabulary") != "no"],
+            vocabulary=[pins.values.get("vocabulary") != "no"],
             bucket_bytes=pins.bucket_bytes or 0,
         )
 
@@ -189,7 +189,7 @@ class PlanningProblem:
 
     def allows(self, pins: Pins, recipe: Recipe) -> bool:
         """Whether a recipe satisfies the pins and is among those that are tried."""
-        return pins.allow(recipe) and ("microbatches" in pins.said or self._usual(recipe))
+        return pins.allow(recipe) and ("microbatches" in pins.values or self._usual(recipe))
 
     def possible(self, batch: int) -> bool:
         """Whether any recipe divides another batch among the devices."""

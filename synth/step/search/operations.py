@@ -56,7 +56,7 @@ KEPT_PINS = (*AXES, "microbatches", "schedule", "chunks")
 
 def can_choose_rows(finalist: Finalist, pins: Pins) -> bool:
     """Whether rows can be chosen for a plan: it has no stages, and the pins allow other rows."""
-    return finalist.candidate.ranks == 1 and set(pins.said) <= set(KEPT_PINS)
+    return finalist.candidate.ranks == 1 and set(pins.values) <= set(KEPT_PINS)
 
 
 def choose_rows(

@@ -120,7 +120,7 @@ class Planner:
             tuple(best),
             self.likely(best),
             usual,
-            self._laid_out(pins, usual, best, *pool.told),
+            self._laid_out(pins, usual, best, *pool.results),
             self.composer.least_seconds(job.system.devices),
             tuple(pool.refused.most_common()),
             None if best else pool.nearest or search.nearest,

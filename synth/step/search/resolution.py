@@ -94,7 +94,7 @@ class Difference:
     sources: tuple[tuple[str, float, float], ...]
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the difference exceeds the error: one plan is faster in 90 % of cases."""
         return self.low_seconds > 0 or self.high_seconds < 0
 
@@ -107,7 +107,7 @@ def compare_seconds(plan: UncertainSeconds, other: UncertainSeconds) -> Differen
     >>> slow, fast = UncertainSeconds(4.0, ends), UncertainSeconds(2.0, ends)
     >>> compare_seconds(fast, slow).sources
     (('effects outside the model', -0.06, 0.06),)
-    >>> compare_seconds(fast, slow).told, compare_seconds(fast, UncertainSeconds(2.05)).told
+    >>> compare_seconds(fast, slow).is_clear, compare_seconds(fast, UncertainSeconds(2.05)).is_clear
     (True, False)
     """
     parts: dict[str, list[tuple[float, float]]] = {}
@@ -288,5 +288,5 @@ def choose_advised(
         risk = differences[number].high_seconds
         return full, axes, not finalist.by_framework, recomputes, snug, risk, size
 
-    tied = (at for at, difference in enumerate(differences) if not difference.told)
+    tied = (at for at, difference in enumerate(differences) if not difference.is_clear)
     return min(tied, key=simplicity)

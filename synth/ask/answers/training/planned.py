@@ -52,7 +52,7 @@ class MoreSeconds(AnswerPart):
     )
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether it is longer, or shorter, whatever the errors are."""
         return self.interval[0] > 0 or self.interval[1] < 0
 
@@ -282,16 +282,19 @@ class StepPlanReply(ReplyModel):
     )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
-        description="What of the best gains by a program of ours, the most first."
+        description="Collectives of the advised plan that gain by a program, the "
+        "largest gain first."
     )
     sent: list[CollectiveOfStep] = Field(
-        description="What the busiest rank of the best sends, what takes the most time first."
+        description="Communication of the busiest rank of the advised plan, the longest first."
     )
     perhaps_saved_seconds: Seconds = Field(
         description="Time the first would save if all programs worth measuring, which tie with the"
         " runtime's defaults, are as fast as predicted."
     )
-    files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
+    files: list[TextFile] = Field(
+        description="The advised plan as files for frameworks, a folder for each."
+    )
     unsupported: list[UnsupportedFramework] = Field(
         description="Frameworks that cannot express the advised plan, and why."
     )

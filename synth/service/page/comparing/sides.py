@@ -38,7 +38,7 @@ class Side:
     title: str
     address: str
     headline: str
-    said: Sequence[str]
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,13 @@ def _diff(first: ViewedAnswer, second: ViewedAnswer) -> DiffReply:
 def _side(viewed: ViewedAnswer) -> Side:
     if viewed.ranking is not None:
         judged = verdict(viewed.ranking)
-        headline, lines = (judged.headline, judged.said) if judged else ("Nothing was found", ())
+        headline, lines = (judged.headline, judged.lines) if judged else ("Nothing was found", ())
         return Side(title(viewed.ranking), viewed.base, headline, lines)
     plans = plans_of(viewed.verb, viewed.body, None, None)
     if plans is not None:
         return Side(plans.title, viewed.base, plans.headline, [*plans.decisions, *plans.verdict])
     view = view_of_answer(viewed.verb, viewed.body)
-    return Side(viewed.name, viewed.base, view.headline if view else "", view.said if view else ())
+    return Side(viewed.name, viewed.base, view.headline if view else "", view.lines if view else ())
 
 
 def _changes(changes: Sequence[ValueDifference], names: tuple[str, str]) -> Cells:

@@ -47,7 +47,7 @@ class AnswerView:
     """
 
     headline: str
-    said: Sequence[str]
+    lines: Sequence[str]
     drawings: Sequence[tuple[str, Markup]]
     onward: Sequence[tuple[str, str]] = ()
 

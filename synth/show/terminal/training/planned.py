@@ -270,7 +270,7 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
     more = answer.usual_more
     if answer.usual_seconds is None:
         yield "no plan in frameworks' default order of axes fits"
-    elif more is None or not more.told:
+    elif more is None or not more.is_clear:
         yield "frameworks' default order of axes is this one, or ties with it"
     else:
         first = answer.plans[0].seconds  # the differences are from the first plan
@@ -312,8 +312,8 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         lacks = (
             f": the least memory is {format_bytes(near.bytes)}, with {near.plan}" if near else ""
         )
-        said = "No such plan fits" if answer.complete else "No such plan was found that fits"
-        yield f"why not {answer.why_not_pins}? {said}{lacks}"
+        problem = "No such plan fits" if answer.complete else "No such plan was found that fits"
+        yield f"why not {answer.why_not_pins}? {problem}{lacks}"
         return
     yield f"why not {answer.why_not_pins}? The best such plan: {other.title}"
     if not answer.plans:
@@ -328,12 +328,12 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
 
 def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     """Yield the plan that ``--explain`` asks about, compared with the first part by part."""
-    said, other = list(why_not_lines(answer)), answer.why_not
+    lines, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
-        yield from ["", *said] if said else ()
+        yield from ["", *lines] if lines else ()
         return
     best = answer.plans[0]
-    yield from ("", *said[:-1], f"{said[-1]}:")
+    yield from ("", *lines[:-1], f"{lines[-1]}:")
     for name, seconds_of in TIME_PARTS.items():
         more = seconds_of(other) - seconds_of(best)
         yield f"  {'+' if more >= 0 else '-'}{format_duration(abs(more))} {name}"

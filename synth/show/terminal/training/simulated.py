@@ -75,9 +75,9 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
     whole = f"{answer.samples / answer.seconds:,.4g} samples/s" if answer.seconds else ""
     peak = answer.machine.peak_flops_per_second / 1e12
-    said = [text for text in (rate, per, whole) if text]
+    rates = [text for text in (rate, per, whole) if text]
     yield (
-        f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of"
+        f"{', '.join(rates)}; model FLOP utilisation {answer.utilisation:.1%} of"
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
         f" in {machine.dtype}"
     )

@@ -134,10 +134,10 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     assert [one.label for one in found.detailed.seen] == ["plan 2", "plan 1"]
     told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
-    assert told.told.startswith(
+    assert told.note.startswith(
         "Compared with plan 1, within the prediction's uncertainty: plan 2 "
     )
-    assert told.told.count("tie") == (2 if first.tied else 0)  # and what a tie is
+    assert told.note.count("tie") == (2 if first.tied else 0)  # and what a tie is
     assert told.figures.headings == ["figure", "plan 2", "plan 1", "difference"]
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds
@@ -243,7 +243,7 @@ def test_without_fitting_plans_the_page_states_it_and_draws_nothing() -> None:
     assert found.headline == "Nothing fits in memory"
     assert found.detailed is None
     assert found.front is None
-    assert "NOTHING FITS" in " ".join(getattr(one, "text", "") for one in found.said)
+    assert "NOTHING FITS" in " ".join(getattr(one, "text", "") for one in found.details)
 
 
 def test_the_front_has_a_mark_for_each_plan() -> None:

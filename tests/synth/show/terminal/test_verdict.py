@@ -99,11 +99,11 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())
-        assert format_duration(reply.best_default_seconds) in found.said[0]
+        assert format_duration(reply.best_default_seconds) in found.lines[0]
         return
     assert found.headline == f"{best:.2f}x: do this"
     assert (best, found.to_do[0].row) in gains
-    assert format_duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.said[0]
+    assert format_duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.lines[0]
 
 
 def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None:
@@ -168,12 +168,12 @@ def test_the_default_without_nvls_is_followed_by_that_of_later_nccl(
     [one] = reply.answers
     assert one.default.name == ("ring" if warned else "nvls_tree")
     assert ("nvls_tree" in one.defaults) != warned
-    said = [at for at, line in enumerate(told(reply).said) if "no NVLS" in line]
+    said = [at for at, line in enumerate(told(reply).lines) if "no NVLS" in line]
     assert said == [0 if told(reply).headline != KEEP else 1] * warned
     if warned:
         assert one.later_default
         assert one.later_default.name == "nvls_tree"
-        line = told(reply).said[said[0]]
+        line = told(reply).lines[said[0]]
         took = format_duration(one.later_default.seconds), format_duration(one.baseline_seconds)
         assert "In later NCCL it is nvls_tree: {}, not {}. ".format(*took) in line
         assert one.later_default.seconds > one.baseline_seconds
@@ -189,14 +189,14 @@ def test_sizes_without_an_available_default_are_reported() -> None:
     assert one.first.later_default is None
     first, size = one.last.later_default, one.until_bytes
     assert first
-    [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
+    [said] = [line for line in told(reply).lines[:2] if "no NVLS" in line]
     took = format_duration(one.last.baseline_seconds)
     then = f" {first.name}: {format_duration(first.seconds)} at {format_bytes(size)}, not {took}. "
     keeps = f"NCCL_ALGO=allreduce:Ring keeps what is priced: {explain_scope('all-reduce')}"
     assert said.endswith(then + keeps)
     sizes = [reply.sizes[0].model_copy(update={"default_name": "tree"}), *reply.sizes[1:]]
     told_of_two = told(reply.model_copy(update={"sizes": sizes}))
-    assert not any("NCCL_" in line for line in told_of_two.said)
+    assert not any("NCCL_" in line for line in told_of_two.lines)
 
 
 def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
@@ -230,7 +230,7 @@ def test_unmeasured_and_version_dependent_gains_are_marked_after_the_gain() -> N
         update = {"unmeasured": missing, "later_default": later}
         found = told(reply.model_copy(update={"answers": [one.model_copy(update=update)]}))
         assert found.headline.endswith("do this")
-        gain, decides, said, *_ = found.said
+        gain, decides, said, *_ = found.lines
         assert "where the best default" in gain
         then = f"{format_duration(seconds)}, not {format_duration(one.baseline_seconds)}"
         assert decides.endswith(f"In later NCCL it is nvls: {then}; over that row 1 {left}")
@@ -244,7 +244,7 @@ def test_unproved_programs_are_not_advised() -> None:
     unknown = one.model_copy(update={"proof": "unknown", "proof_reason": "it was not asked"})
     found = told(reply.model_copy(update={"answers": [unknown]}))
     assert found.headline == KEEP
-    assert "it is not proved" in found.said[0]
+    assert "it is not proved" in found.lines[0]
 
 
 def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
@@ -276,7 +276,7 @@ def test_of_a_few_sizes_inside_a_range_no_rule_is_made() -> None:
     found = told(reply)
     assert found.to_do
     assert not {one.row for one in found.to_do} & {*few}
-    assert any("too few sizes for a rule" in line for line in found.said)
+    assert any("too few sizes for a rule" in line for line in found.lines)
 
 
 def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> None:
@@ -290,8 +290,8 @@ def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> N
     found, best = told(reply), reply.ranking[0]
     less = reply.default_exposed_seconds / best.exposed_seconds
     assert found.headline == f"{less:.2f}x: do this"
-    assert format_duration(best.exposed_seconds) in found.said[0]
-    assert any(str(best.placement) in one for one in found.said)
+    assert format_duration(best.exposed_seconds) in found.lines[0]
+    assert any(str(best.placement) in one for one in found.lines)
     assert {one.what.partition(",")[0] for one in found.to_do} <= {e.name for e in reply.entries}
 
 
@@ -314,7 +314,7 @@ def test_ambiguous_levels_come_with_a_deciding_test(size: object) -> None:
     reply = answered(**SHORT, system=text, axes={"data": 32}, bytes=size)
     test = isolating_experiment(system, "gpu")
     assert test
-    [said] = [line for line in told(reply).said if test.name in line]
+    [said] = [line for line in told(reply).lines if test.name in line]
     assert said.startswith("to distinguish levels 'node' and 'gpu', run on level gpu alone")
     assert launch_lines(system, test).mpirun in said
     assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said

@@ -146,7 +146,7 @@ def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
     assert best.candidate.recipe.bucket_bytes
     assert best.saved_seconds > 0
     for word, size in (("no", 0), ("5MB", 5 * 10**6)):
-        pins = Pins({**PINS.said, "bucket": word})
+        pins = Pins({**PINS.values, "bucket": word})
         [found] = planner().plans(pins, 1, Watcher()).finalists
         assert found.candidate.recipe.bucket_bytes == size
         assert pin_value_of(found.candidate.recipe, "bucket") == word

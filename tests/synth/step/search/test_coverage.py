@@ -53,10 +53,10 @@ def test_a_plan_claimed_faster_is_faster_in_nineteen_of_twenty_cases() -> None:
     width = edge.seconds - edge.low_seconds
     later = UncertainSeconds(ONE.seconds + width * 1.0001, OTHER.ends, OTHER.own)
     found = compare_seconds(ONE, later)
-    assert found.told
+    assert found.is_clear
     assert not compare_seconds(
         ONE, UncertainSeconds(ONE.seconds + width * 0.99, OTHER.ends, OTHER.own)
-    ).told
+    ).is_clear
     draw = np.random.default_rng(3)
     deviation = (found.high_seconds - found.seconds) / NINE_OF_TEN
     truth = found.seconds + deviation * draw.standard_normal(DRAWS)

@@ -45,9 +45,9 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
     error = no_plan_error("m", 16, 32, pins, KNOWN, never)
     named = Pins.parse(error.problem.partition(" has ")[2])
     assert not any(named.allow(one) for one in KNOWN)
-    for fewer in combinations(named.said.items(), len(named.said) - 1):
+    for fewer in combinations(named.values.items(), len(named.values) - 1):
         assert any(Pins(dict(fewer)).allow(one) for one in KNOWN)
-    last = [*named.said][-1]
+    last = [*named.values][-1]
     beside = named.without(last)
     told = error.hint.partition(f"{last} is ")[2].removeprefix("one of ").split(", ")
     assert set(told) == {pin_value_of(one, last) for one in KNOWN if beside.allow(one)}

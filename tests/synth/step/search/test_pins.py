@@ -115,15 +115,15 @@ def test_sizes_of_buckets_are_whole_megabytes(value: str) -> None:
 
 
 def test_a_repeated_setting_must_have_the_same_value() -> None:
-    assert Pins.parse("zero=1, tensor=4; zero=1").said == {"zero": "1", "tensor": "4"}
+    assert Pins.parse("zero=1, tensor=4; zero=1").values == {"zero": "1", "tensor": "4"}
     with pytest.raises(InputError, match="zero=1 and zero=2"):
         Pins.parse("zero=1 zero=2")
 
 
 def test_the_smallest_sets_of_pins_come_first() -> None:
     pins = Pins.parse("zero=1 tensor=4 remat=no")
-    names = [tuple(one.said) for one in pins.subsets()]
-    assert names == [some for count in (1, 2, 3) for some in combinations(pins.said, count)]
+    names = [tuple(one.values) for one in pins.subsets()]
+    assert names == [some for count in (1, 2, 3) for some in combinations(pins.values, count)]
     assert pins.without("tensor") == Pins.parse("zero=1 remat=no")
 
 

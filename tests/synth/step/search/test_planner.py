@@ -250,7 +250,7 @@ def test_extra_plans_are_reported_once_by_any_simulating_process(fit: int, proce
         taken = FinalistPool(1e12, Counter(), beside=[composed[3]])
         assert taken.simulate(iter(composed[:3]), 3, simulated, Several(processes))
     assert [one.candidate for one in taken.simulated] == some[:fit]
-    assert [each.candidate for each in taken.told if isinstance(each, Finalist)] == [some[3]]
+    assert [each.candidate for each in taken.results if isinstance(each, Finalist)] == [some[3]]
     assert sorted(map(composed.index, asked)) == [0, 1, 2, 3]
     assert len(taken.looked_at) == 3
 

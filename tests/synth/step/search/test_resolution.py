@@ -57,13 +57,13 @@ def test_the_other_way_round_it_is_the_same_difference(
     assert there.seconds == -back.seconds
     assert there.low_seconds == pytest.approx(-back.high_seconds)
     assert there.high_seconds == pytest.approx(-back.low_seconds)
-    assert there.told == back.told
+    assert there.is_clear == back.is_clear
     assert there.low_seconds <= there.seconds <= there.high_seconds
 
 
 @given(LIKELY, LIKELY)
 def test_plans_of_equal_seconds_always_tie(one: UncertainSeconds, other: UncertainSeconds) -> None:
-    assert not compare_seconds(one, replace(other, seconds=one.seconds)).told
+    assert not compare_seconds(one, replace(other, seconds=one.seconds)).is_clear
     assert compare_seconds(one, one).low_seconds == 0 == compare_seconds(one, one).high_seconds
 
 
