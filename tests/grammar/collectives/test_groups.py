@@ -160,7 +160,7 @@ def test_the_plain_all_reduce_frees_everything() -> None:
         ("reduce across(node, d3)", "no level 'd3'; this synthesis tree has: rack, node, gpu"),
         (
             "reduce gpu inside",
-            ("nothing lies inside slice 'gpu'; a slice with something inside: root, rack, node"),
+            ("nothing is inside slice 'gpu'; a slice with something inside: root, rack, node"),
         ),
         (
             "reduce root parallel",

@@ -138,7 +138,7 @@ def test_any_text_is_a_program_or_pointed_at(text: str) -> None:
         told = text.split("\n")[line - 1].rstrip("\r")
         assert 1 <= column <= len(told) + 1
         assert f"\n  {told}\n  " in read.problem
-        assert read.hint.removeprefix("here could stand: ")
+        assert read.hint.removeprefix("expected one of: ")
 
 
 def attempted(text: str) -> Program | InputError:

@@ -86,7 +86,7 @@ def test_illegal_shardings_are_refused() -> None:
             Sharding(((),), ((ReductionKind.SUM, "a"),)),
             "a boolean is a partial sum",
         ),
-        (Type("key", ()), Sharding((), ((ReductionKind.MAX, "a"),)), "a key lies as"),
+        (Type("key", ()), Sharding((), ((ReductionKind.MAX, "a"),)), "a key is sharded as"),
         (Type("f32", (8,)), replicated_sharding(2), "has 1 dimensions"),
         (Type("f32", (8,)), Sharding((("c",),)), "no axis 'c'"),
     ]

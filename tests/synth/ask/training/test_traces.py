@@ -96,7 +96,7 @@ def test_code_is_never_run_for_a_question(own: Path) -> None:
     for model in (f"{own}:broken", "own.py:broken", str(own)):
         with pytest.raises(InputError, match="no model"):
             answer(model=model)
-    with pytest.raises(InputError, match="here could stand: step"):
+    with pytest.raises(InputError, match="expected one of: step"):
         answer(model={"name": f"{own}:broken", "text": OWN})
 
 

@@ -202,7 +202,12 @@ REFUSALS = {
     "no axes": (TEXT[TEXT.index("[axes]") : TEXT.index("[numbers]")], "", 1, "no 'axes'"),
     "no axis": ('data = "any"\ntensor = "1|2|4|8"\npipeline = 2\n', "", "[axes]", "has 0 axes"),
     "an unknown request": ('"all-reduce"', '"allreduce"', "allreduce", "did you mean all-reduce"),
-    "an unknown axis": ('["tensor"]', '["tenser"]', "tenser", "no such axis; did you mean tensor?"),
+    "an unknown axis": (
+        '["tensor"]',
+        '["tenser"]',
+        "tenser",
+        "which is not an axis; did you mean tensor?",
+    ),
     "an axis twice": ('["tensor"]', '["tensor", "tensor"]', '"tensor",', "over 'tensor' twice"),
     "over nothing": ('["tensor"]', "[]", "over = []", "over no axis; name at least one of: data"),
     "over a text": ('["tensor"]', '"tensor"', 'over = "tensor"', "a list of texts, as in"),
@@ -247,7 +252,12 @@ REFUSALS = {
     "a strange axis": ("pipeline = 2", '"a b" = 2', '"a b"', "axis name 'a b' cannot be written"),
     "a number called data": ("layers = 24", "data = 24", "data = 24", "'data' is given twice"),
     "a number too early": ("layers = 24", 'layers = "late"\nlate = 1', '"late"', "given before"),
-    "a text as number": ("layers = 24", 'layers = "many"', '"many"', "names 'many', which is no"),
+    "a text as number": (
+        "layers = 24",
+        'layers = "many"',
+        '"many"',
+        "names 'many', which is neither",
+    ),
     "no rule": ("is whole", "is hole", "is hole", "the rule 'layers / pipeline is hole' cannot"),
     "rules that are numbers": ("[requires]\n", "[requires]\nx = 5\n", "x = 5", "text in quotes"),
     "a rule that mixes": ("<= 60 GB", "<= 60", "<= 60", "compares bytes with something else"),
@@ -363,7 +373,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_of_great_length_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^here, line 1: 300000 characters are no job"):
+    with pytest.raises(
+        InputError, match=r"^here, line 1: 300000 characters are too many for a job"
+    ):
         read_job("#" * 300_000, where="here")
 
 

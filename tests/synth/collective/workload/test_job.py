@@ -89,7 +89,10 @@ WRONG = {
         {"numbers": (NamedNumber("data", parse_amount(1)),)},
         "'data' is given twice",
     ),
-    "a number before its parts": ({"numbers": LATE}, "'b', which is no axis and no number given"),
+    "a number before its parts": (
+        {"numbers": LATE},
+        "'b', which is neither an axis nor a number given",
+    ),
     "a number of itself": ({"numbers": LATE[:1]}, "names 'b'"),
     "numbers that mix": (
         {"numbers": (NamedNumber("x", parse_amount("1 GB + 1")),)},
@@ -121,7 +124,7 @@ WRONG = {
 }
 WRONG_ENTRY = {
     "no axis": ({"over": ()}, "over no axis; name at least one of: data, tensor"),
-    "an unknown axis": ({"over": ("dat",)}, "over 'dat', and there is no such axis; did you mean"),
+    "an unknown axis": ({"over": ("dat",)}, "over 'dat', which is not an axis; did you mean"),
     "an axis twice": ({"over": ("data", "data")}, "'data' twice"),
     "an unknown name": ({"payload": parse_amount("1 GB / tenser")}, "did you mean tensor"),
     "square bytes": ({"payload": parse_amount("1 GB * 1 GB")}, "has the wrong unit"),
