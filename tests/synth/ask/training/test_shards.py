@@ -209,7 +209,7 @@ BAD_MODELS = {
     ),
     "a while without a trip count": (
         "forever",
-        "own.py:16: primitive 'while' is not known; how often",
+        "own.py:16: primitive 'while' is not known; the number",
     ),
     "shapes that depend on data": ("depends", "own.py:21: the step cannot be traced"),
 }
