@@ -140,11 +140,11 @@ EVERY = pytest.mark.parametrize("at", range(len(PLANS)))
 def test_a_profile_equal_to_the_rates_gives_the_answer_of_the_rates(at: int) -> None:
     one = priced(at)
     found = one.by(one.profile())
-    assert found.how == "measured"
+    assert found.compute_source == "measured"
     assert found.measured
     assert found.measured.share == pytest.approx(1.0)
     assert found.measured.kinds == found.measured.measured_kinds == len(one.seconds)
-    same = {"how", "measured", "interval", "files"}
+    same = {"compute_source", "measured", "interval", "files"}
     assert pytest.approx(_flat(found, same), rel=1e-9) == _flat(one.answer, same)
 
 
@@ -188,7 +188,7 @@ def test_measured_shares_are_shown_by_seconds_and_kinds(at: int, every: int) -> 
     assert (found.measured_kinds, found.kinds) == (-(-count // every), count)
     assert 0 < found.share < 1
     assert found.share == pytest.approx(1.5 * (after - before) / after)
-    assert answer.how == "roofline"
+    assert answer.compute_source == "roofline"
     assert measured_share(found) == (
         f"{found.share:.0%} of the local seconds are measured ({-(-count // every)} of {count}"
         " kinds of operations, my.profile); the rest is by the roofline"
@@ -329,7 +329,7 @@ def test_profiles_measure_the_local_work_of_a_step(
         "device": {"name": "core.toml", "text": CORE.format(name=name)},
     }
     found = run({**given, **machine, "profile": text_of(steady)})
-    assert found.how == "measured"
+    assert found.compute_source == "measured"
     assert found.measured
     assert found.measured.kinds == found.measured.measured_kinds == len(measured.events)
     assert found.measured.share == 1.0
