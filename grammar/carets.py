@@ -35,5 +35,5 @@ def describe_unexpected(
     return InputError(
         f"cannot be read from the caret on{draw_caret(text, line, column)}",
         where=f"{subject}, line {line}, column {column}",
-        hint=f"here could stand: {'; '.join(expected)}",
+        hint=f"expected one of: {'; '.join(expected)}",
     )

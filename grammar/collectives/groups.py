@@ -103,7 +103,7 @@ def _check_nonempty(groups: Groups, step: ProgramInstruction, tree: Tree) -> Gro
     if not groups.free:
         outer = (ROOT, *tree.names)[:-1]
         raise InputError(
-            f"nothing lies inside slice {step.slice!r}",
+            f"nothing is inside slice {step.slice!r}",
             hint=f"a slice with something inside: {', '.join(outer) or 'none in this tree'}",
         )
     return groups

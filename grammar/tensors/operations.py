@@ -124,9 +124,7 @@ class Operation:
     def lacks(self, name: str) -> InputError:
         """Return the error for a missing parameter."""
         problem = f"{self.primitive} has no parameter {name!r}"
-        return InputError(
-            problem, where=self.line, hint="it stands behind the operands, as JAX says"
-        )
+        return InputError(problem, where=self.line, hint="it follows the operands, as in JAX")
 
     def __str__(self) -> str:
         """Return ``v1: f32[8] = reduce_sum(v0) axes=(1) @mlp.py:12``; a body follows, indented."""

@@ -108,7 +108,7 @@ def parse_sharded(text: str, *, where: str = "step") -> ShardedStep:
         case ShardedStep() as sharded:
             return sharded
         case Step():
-            hint = "its first line says the axes, as in 'step mlp over data=2'"
+            hint = "its first line gives the axes, as in 'step mlp over data=2'"
             raise InputError("this step is not sharded", where=where, hint=hint)
 
 
@@ -156,7 +156,7 @@ def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
         if axis in sizes:
             reader.refuse(axis, f"axis {axis} is said twice")
         if not re.fullmatch(r"[A-Za-z_]\w*", axis):
-            reader.refuse(axis, f"{axis} is no name of an axis", "letters, digits and _")
+            reader.refuse(axis, f"{axis} is not the name of an axis", "letters, digits and _")
         if not re.fullmatch(r"[1-9]\d{0,17}", size):
             reader.refuse(size, f"an axis of size {size}", "a whole number above 0")
         sizes[str(axis)] = int(size)
@@ -235,11 +235,11 @@ class _StepTransformer:
                     place = self._place(line.children[0], operations)
                 case "input":
                     if operations or outputs:
-                        self.refuse(line.children[0], "inputs stand before everything else")
+                        self.refuse(line.children[0], "inputs come before everything else")
                     inputs.append(self._input(line.children))
                 case "operation":
                     if outputs:
-                        self.refuse(line.children[0].children[0], "outputs stand at the end")
+                        self.refuse(line.children[0].children[0], "outputs come at the end")
                     operations.append(self._operation(line.children))
                     self.places += [place] if place else []
                 case "output":
@@ -251,14 +251,14 @@ class _StepTransformer:
         if self.axes is None or self.is_body:
             self.refuse(token, "stages are of sharded steps, outside of loops")
         if before and not self.places:
-            self.refuse(token, "it stands below operations of no stage", "give each its stage")
+            self.refuse(token, "it follows operations without a stage", "give each its stage")
         stage, when = token.split()[-2:]
         return PipelinePosition(EVERYWHERE if stage == "everywhere" else int(stage), when)
 
     def _input(self, parts: Sequence[Any]) -> Value:
         name, type_, role, label, constant = parts
         if (role is None) is not self.is_body:
-            problem = "the input of a body has no role" if role else "what is this input's role?"
+            problem = "the input of a body has no role" if role else "give the role of this input"
             self.refuse(role or name, problem, "parameter, moment, batch, state or cache")
         self.roles.append(str(role))
         self.labels.append(str(name) if label is None else _text(label))
@@ -286,12 +286,14 @@ class _StepTransformer:
         if into is not None:
             places = [place for place, value in enumerate(inputs) if value.name == into]
             if not places or self.is_body:
-                self.refuse(into, f"{into} is no input of the step")
+                self.refuse(into, f"{into} is not an input of the step")
             before = inputs[places[0]]
             if not isinstance(operand, Value) or operand.type != before.type:
                 self.refuse(into, f"{into} is of another type")
             if operand.sharding != before.sharding:
-                self.refuse(into, f"{into} lies otherwise: {before.spelled}", "redistribute first")
+                self.refuse(
+                    into, f"{into} has another sharding: {before.spelled}", "redistribute first"
+                )
             if any(place == places[0] for _, place in self.updates):
                 self.refuse(into, f"{into} is updated twice")
             self.updates.append((at, places[0]))
@@ -379,8 +381,8 @@ class _StepTransformer:
         except InputError as error:
             self.refuse(token, error.problem, error.hint)
         if sharding.axes:
-            hint = "the first line of a sharded step says its axes: 'step mlp over data=2'"
-            self.refuse(token, "how a value lies is said in sharded steps only", hint)
+            hint = "the first line of a sharded step gives its axes: 'step mlp over data=2'"
+            self.refuse(token, "only sharded steps give shardings of values", hint)
         return value_type, None
 
     def _checked(self, at: Token, dtype: str) -> None:
@@ -422,7 +424,7 @@ def _loop_mismatch(loop: Operation, body: Graph) -> str:
     """Return how a loop and its body do not match; empty if they do."""
     counts = [loop.parameter.get(key) for key in ("length", "num_consts", "num_carry")]
     if not all(type(count) is int and count >= 0 for count in counts):
-        return "a loop says its length, num_consts and num_carry"
+        return "a loop gives its length, num_consts and num_carry"
     length, consts, carried = (int(str(count)) for count in counts)
     kept = consts + carried
     if len(loop.operands) != len(body.inputs) or len(loop.operands) < kept:

@@ -266,7 +266,9 @@ def check_type(
             )
     if value.dtype == "key" and sharding.axes:
         raise InputError(
-            f"a key lies as {sharding.spelled()}", where=where, hint="keys are always replicated"
+            f"a key is sharded as {sharding.spelled()}",
+            where=where,
+            hint="keys are always replicated",
         )
     for kind, axis in sharding.partial:
         if value.dtype == "bool" and kind is ReductionKind.SUM:
@@ -314,7 +316,7 @@ def _check_flat(value: Type, sharding: Sharding, where: str) -> None:
         raise InputError(
             f"{value} is flat from dimension {sharding.lead}",
             where=where,
-            hint="one dimension at least is flattened: a single number is replicated",
+            hint="flatten at least one dimension; a scalar is replicated",
         )
     if any(sharding.dimensions[: sharding.lead]):
         raise InputError(

@@ -31,7 +31,7 @@ def expand(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
         count = prod(choices for choices, _ in parts)
         if len(names) + count > most:
             raise InputError(
-                f"the hostlist {_shorten(text)} stands for too many names",
+                f"the hostlist {_shorten(text)} expands to too many names",
                 hint=f"at most {most:,} are read",
             )
         names += ("".join(chosen) for chosen in product(*(texts for _, texts in parts)))
@@ -81,7 +81,7 @@ def _parts(piece: str) -> list[tuple[int, Iterable[str]]]:
     name = piece.strip()
     if not name or not name.isprintable() or len(name) > _LONGEST_PIECE or " " in name:
         raise InputError(
-            f"{_shorten(piece)} is no name of a host", hint="write them as dev[0-5,9],login1"
+            f"{_shorten(piece)} is not a host name", hint="write them as dev[0-5,9],login1"
         )
     return [
         _numbers(inside, piece) if inside or not plain else (1, [plain])
@@ -101,7 +101,7 @@ def _span(text: str, piece: str) -> tuple[int, int, int]:
     match = _SPAN.fullmatch(text.strip())
     if not match or max(map(len, match.groups(default=""))) > _LONGEST_NUMBER:
         raise InputError(
-            f"{_shorten(text)} in {_shorten(piece)} is no range of numbers",
+            f"{_shorten(text)} in {_shorten(piece)} is not a range of numbers",
             hint="write 3, 0-5 or 001-016",
         )
     first, last = int(match[1]), int(match[2] or match[1])

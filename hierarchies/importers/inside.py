@@ -31,7 +31,7 @@ def wrap_network(draft: Draft, inner: System) -> Draft:
     if not networks:
         raise InputError(
             "--inside describes nodes, and this file describes devices already",
-            hint="leave --inside out",
+            hint="remove --inside",
         )
     fitting = [net for net in networks if net.contents is None or net.contents.agrees(inner)]
     return _merge_draft((fitting or networks)[0], inner)
@@ -113,7 +113,7 @@ def _lacks(draft: Draft, inner: System) -> tuple[tuple[MachineException, ...], t
         return draft.lacks, ()
     note = (
         f"{len(missing)} devices of {inner.name} are missing, as some units of {source} have fewer "
-        "than the fullest; which ones a machine lacks is not in the file: the last ones are taken."
+        "than the fullest; the file does not say which ones: the last ones are assumed."
     )
     why = f"{source}: fewer devices than in other units"
     lacks = (MachineException.of(path, why) for path in missing)

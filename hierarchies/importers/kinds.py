@@ -41,7 +41,7 @@ def _node_kind(
     what: str, source: str, picture: Callable[[str], NodePicture], check: Callable[[str], object]
 ) -> FileKind:
     """Return a kind of file that describes one node."""
-    hint = "import one node; --nodes says how many such there are"
+    hint = "import one node; --nodes gives the number of such nodes"
 
     def read(name: str, text: str, options: ImportOptions) -> Draft:
         return draft_of(picture(text), name, options)
@@ -91,25 +91,25 @@ def _single_file_kind(
 
 KINDS: Mapping[str, FileKind] = {
     "nvidia-smi": _node_kind(
-        "what nvidia-smi topo -m prints", nvidia_smi.SOURCE, nvidia_smi.read, nvidia_smi.read
+        "the output of nvidia-smi topo -m", nvidia_smi.SOURCE, nvidia_smi.read, nvidia_smi.read
     ),
     "nccl-xml": _node_kind(
-        "what NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE",
+        "the file that NCCL or RCCL writes to NCCL_TOPO_DUMP_FILE",
         "a NCCL topology",
         nccl_xml.read,
         nccl_xml.check_beginning,
     ),
     "rocm-smi": _node_kind(
-        "what rocm-smi --showtopo or amd-smi topology --json prints",
+        "the output of rocm-smi --showtopo or amd-smi topology --json",
         rocm_smi.SOURCE,
         rocm_smi.read,
         rocm_smi.read,
     ),
     "hwloc": _node_kind(
-        "what lstopo --of xml prints", hwloc.SOURCE, hwloc.read, hwloc.check_beginning
+        "the output of lstopo --of xml", hwloc.SOURCE, hwloc.read, hwloc.check_beginning
     ),
     "slurm": FileKind(
-        "topology.conf, topology.yaml or what scontrol show topology prints",
+        "topology.conf, topology.yaml or the output of scontrol show topology",
         slurm.read,
         slurm.check_beginning,
     ),
@@ -120,7 +120,7 @@ KINDS: Mapping[str, FileKind] = {
         topograph.check_beginning,
     ),
     "kubernetes": _cluster_kind(
-        "what kubectl get nodes -o json prints",
+        "the output of kubectl get nodes -o json",
         "give one list of nodes",
         kubernetes.read,
         kubernetes.check_beginning,
@@ -139,7 +139,7 @@ KINDS: Mapping[str, FileKind] = {
         reading.check_beginning,
     ),
     "ibnetdiscover": _cluster_kind(
-        "what ibnetdiscover prints",
+        "the output of ibnetdiscover",
         "give one subnet at a time",
         ibnetdiscover.read,
         infiniband.check_beginning,
@@ -166,11 +166,11 @@ def _check_options(name: str, kind: FileKind, options: ImportOptions) -> None:
     """Raise InputError for an option that does not apply to a kind of file."""
     if options.gpu is not None and "gpu" not in kind.options:
         raise InputError(
-            f"--gpu {options.gpu} is of no use for {name}, which describes no single node",
-            hint="--inside says what a node of a network is",
+            f"--gpu {options.gpu} does not apply to {name}, which does not describe a single node",
+            hint="--inside gives the node of a network",
         )
     if options.keys and "keys" not in kind.options:
-        raise InputError(f"--keys names labels of Kubernetes, and {name} has none")
+        raise InputError(f"--keys names Kubernetes labels, and {name} has none")
 
 
 def check_beginnings(kind: str, files: Mapping[str, str]) -> None:
@@ -183,7 +183,7 @@ def check_beginnings(kind: str, files: Mapping[str, str]) -> None:
 
 def _kind(kind: str, files: Mapping[str, str]) -> FileKind:
     if kind not in KINDS:
-        raise InputError(f"no kind of file {kind!r}", hint=suggest_nearest(kind, KINDS))
+        raise InputError(f"unknown kind of file {kind!r}", hint=suggest_nearest(kind, KINDS))
     if not files:
         raise InputError("no file to import", hint=f"give {KINDS[kind].what}")
     return KINDS[kind]

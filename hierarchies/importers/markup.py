@@ -60,7 +60,7 @@ def parse_xml(text: str) -> Element:
                 raise InputError(
                     f"the XML has more than {DEEPEST} levels or {MOST_ELEMENTS} elements"
                 )
-    assert root is not None, "a document without a root is no XML"
+    assert root is not None, "an XML document needs a root"
     return root
 
 
@@ -70,8 +70,8 @@ def check_beginning(text: str, *roots: str) -> None:
     with _unify_errors():
         DefusedXMLParser(target=first).feed(text[:BEGINNING])
     if first.tag is None or first.tag.rpartition("}")[2] not in roots:
-        problem = "no XML" if first.tag is None else f"XML of <{first.tag[:40]}>"
-        raise InputError(problem, hint=f"it begins with {' or '.join(f'<{tag}>' for tag in roots)}")
+        problem = "not XML" if first.tag is None else f"XML with the root <{first.tag[:40]}>"
+        raise InputError(problem, hint=f"the root is {' or '.join(f'<{tag}>' for tag in roots)}")
 
 
 class _FirstTag:
@@ -120,6 +120,6 @@ def parse_whole_attribute(element: Element, key: str, most: int, where: str) -> 
     except ValueError:
         number = -1
     if not 0 <= number <= most:
-        problem = f'<{element.tag} {key}="{text[:40]}"> is no whole number from 0 to {most}'
+        problem = f'<{element.tag} {key}="{text[:40]}"> is not a whole number from 0 to {most}'
         raise InputError(problem, where=where)
     return number

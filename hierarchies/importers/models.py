@@ -41,7 +41,7 @@ the 7 others, as their machines' files say that every pair is linked. L40S has n
 """
 _DEVICES = {"a100-80gb": "A100 SXM4 80 GB"}
 """Models whose device differs from that of their machine in the catalogue."""
-_SEVERAL = {"a100": "of the one with 40 GB: there is one with 80 GB, which has more"}
+_SEVERAL = {"a100": "of the one with 40 GB; the one with 80 GB has more"}
 _BY_PCI = {
     "10de:20b0": ("a100-40gb", "the id in AWS's topology file of p4d instances"),
     "10de:2330": ("h100", "the PCI ID database, https://pci-ids.ucw.cz/"),
@@ -126,14 +126,14 @@ def find_model(name: str) -> GpuModel:
     matches = [model for model in MODELS if _is_match(words, model)]
     if matches:
         return _model(max(matches, key=lambda model: len(_words(model))))
-    known = f"known are: {', '.join(MODELS)}; for another GPU {_INSTEAD}"
+    known = f"known are: {', '.join(MODELS)}; for other GPUs {_INSTEAD}"
     plain = "".join(re.findall(r"[a-z0-9]+", name.lower()))
     if "tpu" in plain or plain.startswith("trn"):
         hint = f"no GPU: import jax reads TPUs; {known}"
     elif _OF_OTHERS.fullmatch(plain) or words & _OTHER_BOARDS:
         hint = known
     else:
-        hint = f"{suggest_nearest(name, MODELS)} For another GPU {_INSTEAD}"
+        hint = f"{suggest_nearest(name, MODELS)} For other GPUs {_INSTEAD}"
     raise InputError(f"the catalogue has no GPU {name[:60]!r}", hint=hint)
 
 

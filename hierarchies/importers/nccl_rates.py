@@ -38,7 +38,7 @@ def pcie_rate(link_speed: str, link_width: int) -> Entry:
     words = link_speed.split()
     per_lane = _GIGATRANSFERS.get(words[0]) if words else None
     if per_lane is None:
-        return Blank(None, "the file does not say how fast PCIe is")
+        return Blank(None, "the file does not state the speed of PCIe")
     width = link_width or 16
     rate = width * per_lane / 80
     text = f"NCCL's {rate:g} GB/s for PCIe of {words[0]} GT/s and {width} lanes"
@@ -53,7 +53,7 @@ def socket_link_rate(arch: str, vendor: str, family: int, model: int) -> Blank:
     if vendor == "GenuineIntel" and family == 6:
         rate = next(rate for lowest, rate in _INTEL if model >= lowest)
     if rate is None:
-        return Blank(None, "the file does not say what goes from socket to socket")
+        return Blank(None, "the file does not state the bandwidth between sockets")
     return Blank(
         rate * 1e9, f"NCCL's {rate:g} GB/s between CPUs of {vendor or arch} (src/graph/topo.h)"
     )

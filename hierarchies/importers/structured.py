@@ -52,7 +52,7 @@ def check_beginning(text: str, *words: str) -> None:
     except ValueError:
         pass  # a number with too many digits, which the full parser refuses
     if not any(word in text for word in words):
-        raise InputError("JSON of something else", hint=f"it has {' or '.join(words)}")
+        raise InputError("unexpected JSON", hint=f"expected {' or '.join(words)}")
 
 
 def parse_yaml(text: str) -> Any:
@@ -99,9 +99,9 @@ def _events(text: str) -> Iterator[Any]:
     for count, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if isinstance(event, yaml.AliasEvent):
             raise InputError(
-                f"the alias *{event.anchor} of YAML is not read",
+                f"YAML aliases such as *{event.anchor} are not supported",
                 where=_line(event),
-                hint="write out what it stands for",
+                hint="write the value itself",
             )
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
@@ -146,7 +146,7 @@ def _mapping(events: Iterator[Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):
-            raise InputError("a key that is no text", where=_line(key))
+            raise InputError("a key that is not a string", where=_line(key))
         if key.value in result:
             raise InputError(f"{key.value!r} is given twice", where=_line(key))
         result[key.value] = _value(next(events), events)
@@ -166,14 +166,14 @@ def _place(error: yaml.YAMLError) -> str:
 def require_list(value: Any, subject: str) -> list[Any]:
     """Return the value if it is a list. Raises InputError otherwise."""
     if not isinstance(value, list):
-        raise InputError(f"{subject} is no list")
+        raise InputError(f"{subject} is not a list")
     return value
 
 
 def require_text(value: Any, subject: str) -> str:
     """Return the value if it is a text that is not empty. Raises InputError otherwise."""
     if not isinstance(value, str) or not value:
-        raise InputError(f"{subject} is no name")
+        raise InputError(f"{subject} is not a name")
     return value
 
 
@@ -222,7 +222,7 @@ def decode_text(content: bytes, where: str) -> str:
     if content.startswith(_UTF_16):
         raise InputError("the file is text in UTF-16", where=where, hint="save it as UTF-8")
     if b"\0" in content:
-        raise InputError("the file has NUL bytes in it: it is no text", where=where)
+        raise InputError("the file has NUL bytes: it is not text", where=where)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

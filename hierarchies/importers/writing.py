@@ -27,8 +27,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     needed = [key for _, key, blank in draft.blanks() if blank.needed]
     if needed:
         yield from _comment(
-            f'Where "{BLANK}" stands, write the value, and in the source of that name where it '
-            "is from; suggestions stand beside it."
+            f'Replace each "{BLANK}" by the value, and state its origin in the source of that '
+            "name; comments give suggestions."
         )
     yield from spell_pairs({"name": draft.name, "title": draft.title})
     yield from ("", "[device]", *spell_pairs({"name": draft.device or "not stated"}))
@@ -71,7 +71,7 @@ def _entry(key: str, entry: Entry) -> str:
     elif entry.source:
         advice = entry.source
     if not entry.needed:
-        return f"# {key} = {BLANK}  may be left out; {_to_one_line(advice)}"
+        return f"# {key} = {BLANK}  optional; {_to_one_line(advice)}"
     return f"{key} = {quote(BLANK)}  # {_to_one_line(advice)}"
 
 

@@ -69,7 +69,7 @@ def _row(told: Told, one: Told) -> Told:
         "compute_seconds": backward.compute_seconds + backward.update_seconds,
         "sum_seconds": sums(backward.upto_bytes[-1]),
         "least_seconds": least,
-        "claimed": ours.saved.told,
+        "claimed": ours.saved.is_clear,
         "ways": ways,
     }
 

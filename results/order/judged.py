@@ -141,7 +141,7 @@ class Judged:
         pairs = [
             self.seconds[one] < self.seconds[other]
             for (one, here), (other, there) in combinations(zip(several, ends, strict=True), 2)
-            if compare_seconds(here, there).told
+            if compare_seconds(here, there).is_clear
         ]
         told = [compare_seconds(ends[0], one) for one in ends]
         first = several[choose_advised(mine, told, on.job.device.memory_bytes)]

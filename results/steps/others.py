@@ -1,7 +1,7 @@
 """Estimates to compare with: operations over the peak, and calculon's method.
 
 Calculon (Isaev et al., SC'23; calculon-ai/calculon, Apache-2.0) takes rooflines with an efficiency
-by size: of products of matrices by their Gflop, of memory by its megabytes, of a network one.
+by size: of matrix products by their Gflop, of memory by its megabytes, of a network one.
 A short version of our own of that method with the efficiencies of its files for A100 and H100; it
 adds computing and moving, and hides no communication.
 """

@@ -64,7 +64,7 @@ class DiffReply(ReplyModel):
     """How two answers differ: in what was asked, in the machine, and in what is recommended."""
 
     same: bool = Field(description="Whether the two answers agree in all that follows.")
-    asked: list[ValueDifference] = Field(description="Differences between the questions.")
+    question: list[ValueDifference] = Field(description="Differences between the questions.")
     machine: list[ValueDifference] = Field(description="Differences between the machines.")
     lines: list[LineDifference] = Field(description="Recommendations that differ.")
 
@@ -83,7 +83,7 @@ class _KeptAnswerRow(_KeptPart):
     seconds: Seconds
 
     @property
-    def told(self) -> Recommendation:
+    def choice(self) -> Recommendation:
         cut = f" in {self.segments} segments" if self.segments > 1 else ""
         where = f"{self.placement} " if self.placement else ""
         return Recommendation(
@@ -165,7 +165,7 @@ class KeptRanking(KeptAnswer):
     def lines(self) -> dict[str, Recommendation]:
         several = len({answer.rank for answer in self.answers}) < len(self.answers)
         return {
-            f"rank {answer.rank}{f' of {answer.placement}' if several else ''}": answer.told
+            f"rank {answer.rank}{f' of {answer.placement}' if several else ''}": answer.choice
             for answer in self.answers
         }
 
@@ -183,7 +183,7 @@ class KeptSweep(KeptAnswer):
     @property
     def lines(self) -> dict[str, Recommendation]:
         return {
-            f"from {format_bytes(stretch.from_bytes)}": stretch.first.told
+            f"from {format_bytes(stretch.from_bytes)}": stretch.first.choice
             for stretch in self.stretches
         }
 
@@ -210,7 +210,7 @@ class KeptPlan(KeptAnswer):
         best = self.ranking[0]
         axes = ", ".join(f"{name}={size}" for name, size in best.axes.items())
         step = Recommendation(how=f"{axes} as {best.placement}", seconds=best.exposed_seconds)
-        return {"the step": step} | {entry.name: entry.answer.told for entry in self.entries}
+        return {"the step": step} | {entry.name: entry.answer.choice for entry in self.entries}
 
 
 def _scalars_of(found: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
@@ -247,7 +247,7 @@ def diff(question: DiffQuestion, watcher: Watcher) -> Reply:
     machine = list(_diff_values(first.system.numbers, second.system.numbers))
     lines = [*_diff_recommendation(question), *_diff_lines(first, second)]
     same = not (asked or machine or lines)
-    found = DiffReply.like(same=same, asked=asked, machine=machine, lines=lines)
+    found = DiffReply.like(same=same, question=asked, machine=machine, lines=lines)
     return reply(found, Outcome.OK if same else Outcome.NO)
 
 

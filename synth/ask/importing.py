@@ -135,7 +135,7 @@ class DraftPart(AnswerPart):
     levels: list[DraftedLevel] = Field(min_length=1, description="Outermost first.")
     counted: dict[str, Whole] = Field(description="Numbers of units found, by name.")
     warnings: list[str] = Field(description="Contradictions and faults that the files show.")
-    notes: list[str] = Field(description="What no description can hold.")
+    notes: list[str] = Field(description="Facts that a description cannot express.")
 
     @classmethod
     def of(cls, draft: Draft) -> Self:

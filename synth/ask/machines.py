@@ -164,7 +164,7 @@ class Nodes(AnswerPart):
     """How many nodes a graph has, by their kinds."""
 
     device: Whole = Field(description="GPUs, TPUs.")
-    port: Whole = Field(description="NICs, uplinks, and where units stand in a ring or mesh.")
+    port: Whole = Field(description="NICs, uplinks, and positions of units in a ring or mesh.")
     switch: Whole = Field(description="Switches between the children of a unit.")
     bus: Whole = Field(description="Media that children share.")
 
@@ -173,7 +173,7 @@ class Edges(AnswerPart):
     """How many edges a graph has, by their kinds."""
 
     link: Whole = Field(description="Cables.")
-    attached: Whole = Field(description="Where ports and buses hang.")
+    attached: Whole = Field(description="Edges from units to their ports and buses.")
     detour: Whole = Field(description="Edges from dead ports to others.")
 
 
@@ -198,7 +198,7 @@ class CatalogueReply(ReplyModel):
 class SystemReply(ReplyModel):
     """One machine with all its numbers and their sources."""
 
-    system: MachineInFull = Field(description="The machine that was asked for.")
+    system: MachineInFull = Field(description="The requested machine.")
 
 
 SystemsReply = Annotated[
@@ -219,12 +219,14 @@ class FrameworkOrder(AnswerPart):
 class PlacementInWords(AnswerPart):
     """A placement as people say it."""
 
-    lies: list[str] = Field(description="For each axis above 1 where its groups lie.")
-    orders: list[FrameworkOrder] = Field(description="What each framework needs for it.")
+    groups: list[str] = Field(
+        description="For each axis of size above 1, the devices of its groups, in words."
+    )
+    orders: list[FrameworkOrder] = Field(description="Setting of each framework for it.")
 
     @classmethod
     def of(cls, placement: Placement, torus: bool) -> Self:
-        return cls.like(lies=describe_axes(placement), orders=conventions(placement, torus))
+        return cls.like(groups=describe_axes(placement), orders=conventions(placement, torus))
 
 
 class PlaceReply(ReplyModel):

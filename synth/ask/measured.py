@@ -307,7 +307,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
             UnexpectedRow.of(other.row, low=other.low, high=other.high)
             for other in find_unexpected(found, rows)
         ],
-        untold=[AmbiguousLevels.of(system, levels) for levels in found.undetermined_levels],
+        ambiguities=[AmbiguousLevels.of(system, levels) for levels in found.undetermined_levels],
         short=[finding for finding in diagnosis.findings if finding.kind in SHORTFALLS],
         contradicted=diagnosis.contradictions,
         warnings=warnings,

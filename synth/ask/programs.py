@@ -141,13 +141,13 @@ class TreePart(AnswerPart):
     """The tree a program is over."""
 
     names: list[str] = Field(description="Of its digits, outermost first.")
-    sizes: list[Positive] = Field(description="Of its digits.")
+    sizes: list[Positive] = Field(description="Names of its digits.")
 
 
 class RefusalPart(AnswerPart):
     """Where the rules refuse a program."""
 
-    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    step: Whole | None = Field(description="Counted from 0; null if the goal is missed.")
     kind: Annotated[DemandKind, Field(strict=False)] = Field(description="Kind of mistake.")
     reason: str = Field(min_length=1, description="In a sentence.")
 
@@ -167,13 +167,13 @@ class CheckReply(ReplyModel, VerdictPart):
     last = (*VERDICT, "replay")
 
     request: GoalName = Field(description="Request of the program.")
-    given: str = Field(description="The program as it was read.")
+    given: str = Field(description="The given program.")
     program: str = Field(description="Its canonical spelling.")
     tree: TreePart = Field(description="The tree it is over.")
     valid: bool = Field(description="Derived by the rules, and proved by z3.")
     states: list[list[str]] = Field(description="States before and after each step.")
-    refused: RefusalPart | None = Field(description="Why the rules refuse it; else null.")
-    replay: ReplayPart | None = Field(description="Null unless it was asked for.")
+    refused: RefusalPart | None = Field(description="Reason of the rules for a refusal; else null.")
+    replay: ReplayPart | None = Field(description="Null unless requested.")
 
     @property
     def right(self) -> bool:
@@ -208,7 +208,7 @@ class TimeReply(ReplyModel, DefaultsPart):
     )
 
     system: str = Field(description="The name of the machine.")
-    levels: list[LevelInBrief] = Field(min_length=1, description="Of the machine.")
+    levels: list[LevelInBrief] = Field(min_length=1, description="Levels of the machine.")
     axes: Axes = Field(description="Sizes by name; their order is that of the rows.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")

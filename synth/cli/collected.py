@@ -73,7 +73,7 @@ def _check_alone(model: type[BaseModel], each: ItemFlags, words: Words) -> None:
         if position < begins:
             raise _early_flag_error(each, name)
         raise InputError(
-            f"{_flag(each, name)} relates a collective to others, and there is only one",
+            f"{_flag(each, name)} relates a collective to others, but there is only one",
             hint=f"name the others, each with its {_flag(each, each.begins)}, or leave it out",
         )
 

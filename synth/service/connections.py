@@ -96,7 +96,7 @@ class BoundedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if len(self.connections) > self.most:
             others = [c for c in self.connections if c.incomplete and c is not self]
             oldest = min(others, key=lambda connection: connection.headers_due, default=self)
-            self.seldom.warn("more than %d connections: who sends no request is ended", self.most)
+            self.seldom.warn("more than %d connections: idle ones are closed", self.most)
             oldest.transport.abort()
             self.connections.discard(oldest)
 

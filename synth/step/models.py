@@ -93,14 +93,16 @@ def check_zoo_sizes(name: str, changes: Mapping[str, int], spelling: ModelSettin
     Raises InputError for sizes or settings that the model does not have.
     """
     if OWN_PATTERN.fullmatch(name):
-        hint = "a model of one's own is code, which only the command line runs, on its own machine"
+        hint = "a model in a file of yours is code, which only the command line runs"
         raise InputError(f"no model {name!r}", hint=hint)
     sizes = sizes_of(name, changes)
     if spelling.unrolled and getattr(sizes, "layers", 0) > MOST_UNROLLED:
-        problem = f"{getattr(sizes, 'layers', 0)} layers one after the other"
-        raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or as a loop")
+        problem = f"{getattr(sizes, 'layers', 0)} unrolled layers"
+        raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or a loop of layers")
     if spelling.unrolled and spelling.infer:
-        raise InputError("inference layer by layer", where=name, hint="it is written as a loop")
+        raise InputError(
+            "inference with unrolled layers", where=name, hint="inference uses a loop of layers"
+        )
     return sizes
 
 
@@ -190,7 +192,7 @@ def _require_jax() -> Iterator[None]:
     with suppress(PackageNotFoundError):
         found = version("jax")
         if tuple(map(int, re.findall(r"\d+", found)[:2])) < LEAST_JAX:
-            raise _missing_jax_error(f"this is {found}")
+            raise _missing_jax_error(f"this is JAX {found}")
     try:
         yield
     except ImportError as error:

@@ -51,7 +51,7 @@ def _source(package: str) -> Path:
 
 
 @each("package", PACKAGES)
-def test_a_door_says_what_its_room_is_for_and_shows_it(package: str) -> None:
+def test_a_package_docstring_states_its_purpose_with_an_example(package: str) -> None:
     text = ast.get_docstring(ast.parse(_source(package).read_text(encoding="utf-8")))
     assert text, f"{package} has no docstring"
     first, empty, *rest = [*text.splitlines(), "", ""][:3]

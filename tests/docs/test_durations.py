@@ -15,7 +15,7 @@ def test_the_record_names_tests_that_exist() -> None:
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), noted
 
 
-def test_what_takes_long_is_noted_and_what_was_not_run_stays(tmp_path: Path) -> None:
+def test_slow_tests_are_noted_and_entries_of_tests_not_run_stay(tmp_path: Path) -> None:
     file = tmp_path / "slow.txt"
     file.write_text("a.py::gone\na.py::mended\na.py::still\n")
     noter = Noter(file)

@@ -30,7 +30,7 @@ def test_parts_together_have_each_case_once(cases: list[int], parts: int) -> Non
 
 
 @given(st.lists(st.integers(), unique=True), st.integers(0, 20), st.integers())
-def test_a_sample_is_what_its_seed_says(cases: list[int], count: int, seed: int) -> None:
+def test_a_seed_determines_its_sample(cases: list[int], count: int, seed: int) -> None:
     found = Sample(count, seed)(cases)
     assert found == Sample(count, seed)(cases)
     assert len(set(found)) == min(count, len(cases))

@@ -57,7 +57,7 @@ def test_the_glossary_explains_sixty_words_once() -> None:
     assert [term for term, times in Counter(terms).items() if times > 1] == []
 
 
-def test_few_class_names_stand_in_two_modules() -> None:
+def test_few_class_names_are_in_two_modules() -> None:
     times = Counter(name for _, name in definitions(ast.ClassDef))
     shared = sorted(name for name, count in times.items() if count > 1)
     assert len(shared) < 20, shared

@@ -28,7 +28,7 @@ def test_a_mistake_can_be_made_where_it_is_listed(mutant: Mutant, tmp_path: Path
         assert (ROOT / place).exists(), place
 
 
-def test_what_survives_is_told(
+def test_surviving_mutants_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mutants.copied", lambda to: to)

@@ -134,7 +134,7 @@ def short(files: Collection[Path]) -> list[str]:
     return sorted(str(file.relative_to(ROOT)) for file in files)
 
 
-def test_collectives_are_told_apart_where_the_table_says() -> None:
+def test_collectives_are_distinguished_according_to_the_table() -> None:
     """A module that names one has either to learn of a new one, or is said to have no need."""
     places, others = named(row("a collective")), named(NAMES_OF_COLLECTIVES)
     found = {file for file in modules() if _told_apart(file)}
@@ -160,11 +160,11 @@ def lists(names: Collection[str]) -> set[Path]:
         ("a kind of file to import", KINDS),
     ],
 )
-def test_names_are_listed_where_the_table_says(what: str, names: Collection[str]) -> None:
+def test_names_are_listed_according_to_the_table(what: str, names: Collection[str]) -> None:
     assert short(lists(names)) == short({*named(row(what))})
 
 
-def test_primitives_are_listed_where_the_table_says() -> None:
+def test_primitives_are_listed_according_to_the_table() -> None:
     """Other modules name a few of them, for what they look for in a step."""
     names: dict[Path, set[str]] = {}
     for file in modules():
@@ -184,7 +184,7 @@ def test_a_verb_is_in_one_family_everywhere(verb: str) -> None:
     assert family in replies or verb in ("top", "cost")  # several verbs share their answers
 
 
-def test_what_the_table_names_is_there() -> None:
+def test_all_names_in_the_table_exist() -> None:
     for folder in re.findall(r"`(\w+/[\w/.]*)`", TOLD):
         assert (ROOT / folder).exists(), folder
     named(TOLD)

@@ -169,7 +169,7 @@ def test_the_answer_pasted_into_ddp_trains_as_ddp_does(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
-def test_a_plan_handed_out_trains_as_fsdp2_does(tmp_path: Path) -> None:
+def test_a_plan_emitted_trains_as_fsdp2_does(tmp_path: Path) -> None:
     script = put_into_a_job(tmp_path, "train_fsdp2.py", number=1)
     text, losses = script.read_text(encoding="utf-8"), []
     hooks = [line for line in text.splitlines(keepends=True) if "install_fsdp2(model)" in line]
@@ -224,7 +224,7 @@ def test_a_description_is_calibrated_and_planned_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_step_beside_a_published_one_is_simulated_as_the_page_says(tmp_path: Path) -> None:
+def test_the_step_beside_a_published_one_is_simulated_according_to_the_page(tmp_path: Path) -> None:
     page = DOCS / "simulate.md"
     [command] = [block.text for block in blocks("sh", page) if "llama3-70b" in block.text]
     tools = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))

@@ -192,9 +192,7 @@ def _one_level(domain: Domain, children: int, wraps: bool) -> Machine:
 
 
 @given(SLOTS, st.integers(1, 5))
-def test_idle_children_stand_after_all_others_and_do_nothing(
-    slots: tuple[Slot, ...], idle: int
-) -> None:
+def test_idle_children_come_last_and_do_nothing(slots: tuple[Slot, ...], idle: int) -> None:
     more = (*slots, Slot(idle, Role.IDLE))
     assert count_children(more) == count_children(slots) + idle
     assert participation(more).tolist() == [*participation(slots).tolist(), *[False] * idle]

@@ -47,7 +47,7 @@ source = "measured"
 
 
 @given(hierarchies(), st.data())
-def test_a_name_is_read_as_it_is_told(hierarchy: Hierarchy, data: st.DataObject) -> None:
+def test_a_printed_name_is_read_back(hierarchy: Hierarchy, data: st.DataObject) -> None:
     device = data.draw(st.integers(0, hierarchy.devices - 1))
     path = hierarchy.digits(device)[: data.draw(st.integers(1, len(hierarchy.levels)))]
     name = "/".join(f"{n}{d}" for n, d in zip(hierarchy.names, path, strict=False))
@@ -85,7 +85,7 @@ def test_without_whole_outer_units_a_machine_is_the_smaller_one() -> None:
     assert less.missing == ()
 
 
-def test_what_is_as_fast_as_it_was_is_no_fault() -> None:
+def test_unchanged_speed_is_not_a_fault() -> None:
     system = load("dgx-h100:4")
     assert system.with_faults([parse_fault("node3", system.hierarchy, 1.0)]) == system
 
@@ -138,7 +138,7 @@ def test_exceptions_of_a_description() -> None:
         ('unit = "node1"\nmissing = 1', "line 29, exception 2: missing = 1"),
     ],
 )
-def test_a_wrong_exception_is_told_with_its_line(text: str, told: str) -> None:
+def test_a_wrong_exception_is_reported_with_its_line(text: str, told: str) -> None:
     first = '[[exception]]\nunit = "node0"\nmissing = true\n\n'
     with pytest.raises(InputError) as error:
         read(f"{TEXT}{first}[[exception]]\n{text}\n", where="my.toml")
@@ -158,7 +158,7 @@ def test_a_cable_of_a_ring_can_be_slow_but_not_missing() -> None:
         ring.with_faults([parse_fault("node2/gpu0-gpu2", ring.hierarchy, 0.5)])
 
 
-def test_a_system_that_lacks_devices_says_so_to_who_needs_them_all() -> None:
+def test_systems_with_missing_devices_are_refused_by_verbs_that_need_all() -> None:
     system = switches(Hierarchy.of(node=2, gpu=2))
     assert system.check_even() is system
     with pytest.raises(InputError, match="lacks 1 of 4 devices"):

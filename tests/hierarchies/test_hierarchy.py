@@ -26,7 +26,7 @@ def test_ids_count_through_the_digits_with_the_innermost_fastest(hierarchy: Hier
 
 
 @given(hierarchies())
-def test_children_hold_what_lies_below_them(hierarchy: Hierarchy) -> None:
+def test_children_contain_the_units_below_them(hierarchy: Hierarchy) -> None:
     for level, cardinality in enumerate(hierarchy.cardinalities):
         outside = prod(hierarchy.cardinalities[:level])
         assert outside * cardinality * hierarchy.devices_in_child(level) == hierarchy.devices
@@ -96,7 +96,7 @@ def test_a_hierarchy_has_levels_with_names_of_their_own() -> None:
         Hierarchy((Level("gpu", 2), Level("gpu", 2)))
 
 
-def test_an_error_tells_place_problem_and_hint_in_this_order() -> None:
+def test_an_error_has_place_problem_and_hint_in_this_order() -> None:
     error = InputError("it is odd", where="line 3", hint="make it even")
     assert str(error) == "line 3: it is odd; make it even"
     assert str(error.at("file.toml")) == "file.toml, line 3: it is odd; make it even"

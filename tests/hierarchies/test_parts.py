@@ -60,7 +60,7 @@ def test_how_a_machine_is_asked_for_gives_that_machine(spec: str) -> None:
     assert load(spell_machine(system.name, system.hierarchy.cardinalities)) == system
 
 
-def test_what_nobody_knows_is_asked_for_by_its_outermost_count() -> None:
+def test_an_unknown_system_needs_its_outermost_count() -> None:
     assert spell_machine("ours", (2, 8)) == "ours:2"
 
 
@@ -94,7 +94,7 @@ def test_sixty_four_of_a_rack_of_seventy_two() -> None:
         ("tpu-v4-pod-slice:2", False),
     ],
 )
-def test_ends_of_a_tpu_slice_are_joined_where_google_says(spec: str, joined: bool) -> None:
+def test_ends_of_a_tpu_slice_are_joined_according_to_google(spec: str, joined: bool) -> None:
     system = load(spec)
     assert {link.wraps for link in system.links} == {joined}
     for level, link in enumerate(system.links):
@@ -123,7 +123,7 @@ def test_a_part_of_a_ring_is_a_line() -> None:
         ("dgx1-v100:2x3", "level 'node': 3 devices of which every 2 share a port"),
     ],
 )
-def test_what_no_machine_is(spec: str, problem: str) -> None:
+def test_descriptions_of_impossible_machines_are_refused(spec: str, problem: str) -> None:
     with pytest.raises(InputError) as told:
         load(spec)
     assert problem in str(told.value)

@@ -159,7 +159,7 @@ def test_the_placement_of_frameworks_is_the_one_whose_mesh_counts_row_by_row(
     assert [found] == wanted if wanted else found is None
 
 
-def test_jax_makes_the_mesh_that_is_said() -> None:
+def test_jax_makes_the_stated_mesh() -> None:
     """On devices without coordinates; of a TPU slice it follows the torus instead."""
     pytest.importorskip("jax", reason="needs jax")
     code = (

@@ -43,7 +43,7 @@ def test_locate_is_the_inverse_of_the_grid(reduction: Reduction) -> None:
 
 
 @given(reductions())
-def test_a_group_is_who_agrees_on_the_other_axes(reduction: Reduction) -> None:
+def test_members_of_a_group_agree_on_the_other_axes(reduction: Reduction) -> None:
     placement = reduction.placement
     groups: dict[tuple[int, ...], set[int]] = {}
     for device in range(placement.hierarchy.devices):
@@ -99,7 +99,7 @@ def test_collapsing_changes_neither_groups_nor_numbers(reduction: Reduction) -> 
 
 
 @given(reductions())
-def test_the_order_in_which_axes_are_requested_says_nothing(reduction: Reduction) -> None:
+def test_the_order_of_requested_axes_has_no_effect(reduction: Reduction) -> None:
     over = tuple(reversed(reduction.over))
     other = Reduction(reduction.placement, over, reduction.collapse)
     assert other.tree == reduction.tree
@@ -129,7 +129,7 @@ def test_collapse_makes_one_digit_of_a_level() -> None:
     assert apart.tree == Tree((Digit("gpu.data", 2), Digit("gpu.pipe", 2)))
 
 
-def test_collapse_loses_programs_as_the_language_page_says() -> None:
+def test_collapse_loses_programs_according_to_the_language_page() -> None:
     """Levels [2, 8], M = [[1, 2], [2, 2], [1, 2]], reduce axes 0 and 2, to 3 steps: 3 and 29."""
     counted = [
         sum(explore_states(len(reduction.tree.digits), Language(3)).count())
@@ -156,7 +156,7 @@ def test_axes_of_size_one_leave_a_tree_without_digits() -> None:
     assert reduction.grid().tolist() == [[device] for device in range(16)]
 
 
-def test_what_is_reduced_over_must_be_axes_once_each() -> None:
+def test_axes_of_a_reduction_must_exist_once_each() -> None:
     with pytest.raises(InputError, match="no axis to reduce over; name at least one"):
         Reduction(EXAMPLE, ())
     with pytest.raises(InputError, match=r"no axis 'modle' to reduce over; did you mean model\?"):
@@ -188,7 +188,7 @@ def test_a_digit_has_two_values_at_least() -> None:
         Tree((Digit("gpu", 2), Digit("gpu", 2)))
 
 
-def test_a_tree_is_told_by_sizes_and_names() -> None:
+def test_a_tree_is_reported_by_sizes_and_names() -> None:
     assert str(Reduction(EXAMPLE, ("model",)).tree) == "2 node x 2 gpu"
     assert str(Tree(())) == "of no digits"
 

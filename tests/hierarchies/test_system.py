@@ -187,7 +187,7 @@ def test_a_title_is_one_line() -> None:
             replace(machine(NIC, INNER), title=title)
 
 
-def test_a_name_that_is_refused_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_name_that_is_refused_is_reported_with_its_place(tmp_path: Path) -> None:
     text = (ROOT / "hierarchies/catalogue/dgx-h100.toml").read_text(encoding="utf-8")
     path = tmp_path / "mine.toml"
     path.write_text(text.replace('"dgx-h100"', "'dgx \"h100\"'", 1), encoding="utf-8")

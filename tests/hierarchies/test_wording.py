@@ -37,7 +37,7 @@ def test_the_first_group_is_that_of_the_definition(placement: Placement) -> None
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))
-def test_ranges_say_which_numbers(numbers: set[int]) -> None:
+def test_ranges_name_their_numbers(numbers: set[int]) -> None:
     text = format_ranges(sorted(numbers))
     named: set[int] = set()
     for part in text.replace(", ...", "").split(", "):
@@ -49,7 +49,7 @@ def test_ranges_say_which_numbers(numbers: set[int]) -> None:
 
 
 @given(placed())
-def test_every_axis_above_one_is_said_with_as_many_devices_as_it_has(placement: Placement) -> None:
+def test_every_axis_above_one_is_described_with_its_devices(placement: Placement) -> None:
     said = describe_axes(placement)
     assert len(said) == sum(axis.size > 1 for axis in placement.axes)
     for axis, text in zip((one for one in placement.axes if one.size > 1), said, strict=True):
@@ -83,7 +83,7 @@ def test_a_placement_of_nodes(matrix: tuple[tuple[int, ...], ...], said: tuple[s
     assert describe_axes(Placement(hierarchy, (Axis("data", 8), Axis("model", 4)), matrix)) == said
 
 
-def test_dimensions_of_a_torus_are_said_as_such() -> None:
+def test_dimensions_of_a_torus_are_stated_as_such() -> None:
     hierarchy = Hierarchy((Level("z", 4), Level("y", 4), Level("x", 4)))
     matrix = ((2, 4, 2), (2, 1, 2))
     assert describe_axes(Placement(hierarchy, (Axis("data", 16), Axis("model", 4)), matrix)) == (
@@ -92,7 +92,7 @@ def test_dimensions_of_a_torus_are_said_as_such() -> None:
     )
 
 
-def test_a_torus_inside_nodes_is_said_with_both() -> None:
+def test_a_torus_inside_nodes_is_stated_with_both() -> None:
     hierarchy = Hierarchy((Level("node", 2), Level("y", 4), Level("x", 4)))
     whole = Placement(hierarchy, (Axis("fsdp", 32),), ((2, 4, 4),))
     assert describe_axes(whole) == (

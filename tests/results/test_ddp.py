@@ -52,13 +52,13 @@ def test_ddp_filled_the_buckets_that_were_asked_for() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_about_ddp_is_what_the_data_gives() -> None:
+def test_stored_results_about_ddp_match_the_data() -> None:
     fresh = json.loads(json.dumps(figures(ddp.DATA)))
     kept = record.read(ddp.REPORT)
     assert list(record.differences({name: kept[name] for name in fresh}, fresh)) == []
 
 
-def test_a_program_costs_what_the_planner_says_where_each_step_is_as_described() -> None:
+def test_a_program_costs_the_price_of_the_planner_on_the_described_machine() -> None:
     system = built((2, 4), (100.0, 400.0))
     program, text = best(system, "a test")
     assert program.segments == 8
@@ -74,7 +74,7 @@ def test_a_program_costs_what_the_planner_says_where_each_step_is_as_described()
         assert Seconds(plain(system), [system])(size) == pytest.approx(flat)
 
 
-def test_a_stand_in_makes_gradients_when_they_were_made() -> None:
+def test_a_stand_in_produces_gradients_at_their_times() -> None:
     torch = pytest.importorskip("torch")
     rests: list[float] = []
     made = [("last", 6, 1.0), ("middle", 4, 1.5), ("first", 2, 3.5)]
@@ -128,6 +128,6 @@ def test_published_machines_are_priced_as_their_links_are_known_to_be() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_of_replayed_ddp_is_what_the_data_gives() -> None:
+def test_stored_results_of_replayed_ddp_match_the_data() -> None:
     fresh = json.loads(json.dumps(replayed.figures(ddp.REPLAYED)))
     assert list(record.differences(record.read(ddp.REPORT)["replayed"], fresh)) == []

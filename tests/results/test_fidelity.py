@@ -11,7 +11,7 @@ from results.fidelity import aims, judging, tables
 from shared import shared
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     assert fidelity.page(record.read(fidelity.DATA)).is_current
 
 
@@ -41,7 +41,7 @@ def test_no_row_is_judged_by_a_fit_that_has_seen_it() -> None:
     assert [row.size_bytes for row in halves] == between
 
 
-def test_what_lies_beyond_is_judged_by_fits_to_what_does_not() -> None:
+def test_extrapolation_is_judged_by_fits_to_smaller_cases() -> None:
     """More nodes by fewer, small rows by large ones and large by small: each row as often."""
     seen = [measured(calibrated(), "all-gather", (nodes, 4)) for nodes in (1, 2, 4, 8)]
     rows = judging.by_nodes([bare()], seen)
@@ -55,7 +55,7 @@ def test_what_lies_beyond_is_judged_by_fits_to_what_does_not() -> None:
     assert [row.size_bytes for row in beyond] == [*below, *below, *above, *above]
 
 
-def test_the_noise_of_runs_is_told_by_class_of_sizes() -> None:
+def test_the_noise_of_runs_is_reported_by_class_of_sizes() -> None:
     runs = [measured(calibrated(), "all-gather", (8, 4), noise=0.1, seed=seed) for seed in (1, 2)]
     floor = fidelity.noise(runs)
     assert all(0 <= apart < 0.25 for some in floor.values() for apart in some)
@@ -75,7 +75,7 @@ def test_targets_are_those_of_the_issue_and_never_loosened() -> None:
     assert fidelity.CLEAR == 1.1
 
 
-def test_families_that_fall_short_say_why() -> None:
+def test_families_that_fall_short_have_a_reason() -> None:
     whys = {family["name"] for family in tables.told()["family"] if "why" in family}
     data = record.read(fidelity.DATA)
     short = {

@@ -36,7 +36,7 @@ PLANS = st.builds(
 
 
 @given(SECONDS, st.randoms(use_true_random=False))
-def test_where_the_best_is_and_what_the_first_costs(seconds: list[float], random: Random) -> None:
+def test_place_of_the_best_and_cost_of_the_first(seconds: list[float], random: Random) -> None:
     """By brute force: walk along the order until nothing that is left is faster."""
     ours = list(range(len(seconds)))
     random.shuffle(ours)
@@ -102,7 +102,7 @@ def test_a_published_plan_is_a_recipe_of_as_many_devices(plan: Plan) -> None:
     assert recipe.remat == (plan.again == 1.0)
 
 
-def test_what_no_recipe_says_is_refused() -> None:
+def test_text_outside_recipes_is_refused() -> None:
     with pytest.raises(InputError, match="a part of a layer"):
         recipe_of(Plan(2, 1, 1, 1, 1, again=0.5))
     with pytest.raises(InputError, match="a schedule of 1 microbatch"):
@@ -168,7 +168,7 @@ def test_groups_are_of_plans_that_differ_and_ran() -> None:
     assert all(one["why"] for one in elsewhere(judged).values())
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     data = record.read(order.DATA)
     assert order.page(data).is_current
 

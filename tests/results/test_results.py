@@ -31,7 +31,7 @@ def data() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("question", [reproduce, bench, bounds])
-def test_the_page_is_what_the_data_gives(question: Any) -> None:
+def test_the_page_matches_the_data(question: Any) -> None:
     assert question.page(record.read(question.DATA)).is_current
 
 
@@ -44,7 +44,7 @@ def test_a_fresh_survey_of_one_system_gives_the_data(data: dict[str, Any]) -> No
     assert not list(record.differences(old, fresh))
 
 
-def test_the_claims_say_where_their_figures_are(data: dict[str, Any]) -> None:
+def test_claims_name_the_place_of_their_figures(data: dict[str, Any]) -> None:
     for claim in reproduce.claims()["claim"]:
         assert claim["published"]
         assert claim["source"]
@@ -54,7 +54,7 @@ def test_the_claims_say_where_their_figures_are(data: dict[str, Any]) -> None:
             found = found[key]
 
 
-def test_what_differs_is_told() -> None:
+def test_differences_are_reported() -> None:
     old = {"commit": "a", "x": [1.0, {"y": "one"}], "z": 3}
     same = {**old, "commit": "b", "x": [1.0001, {"y": "one"}]}
     assert not list(record.differences(old, same))
@@ -155,7 +155,7 @@ def test_a_variant_has_the_programs_that_the_oracle_finds(variant: str, reduce: 
     assert found == _by_hand(request, variant, 3)
 
 
-def test_what_the_page_says_of_the_variants(data: dict[str, Any]) -> None:
+def test_the_page_matches_the_results_of_the_variants(data: dict[str, Any]) -> None:
     single = [e for e in data["variants"]["examples"] if len(e["reduce"]) == 1]
     assert single
     for told in [e["variants"] for e in single] + [s["variants"] for s in data["variants"]["sums"]]:

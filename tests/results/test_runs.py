@@ -66,7 +66,7 @@ def test_a_program_that_was_not_measured_is_refused() -> None:
         predicted.predicted(case, {}, {}, FREE)
 
 
-def test_what_is_beside_compute_hides_and_slows_it() -> None:
+def test_overlapped_communication_is_hidden_and_slows_compute() -> None:
     plain, early = (Case(TINY, DP, 0.2, overlap) for overlap in (False, True))
     assert priced(early, 1.0).step_seconds < priced(plain, 1.0).step_seconds
     slowed = priced(early, 1.0, Taken(0.4, 0.2))
@@ -157,7 +157,7 @@ def test_a_stand_in_sleeps_every_event_and_sends_every_gradient(early: bool) -> 
         assert kinds.index("begin") + 1 < waits[0]
 
 
-def test_stand_ins_are_there_for_every_function_of_every_replayed_plan() -> None:
+def test_stand_ins_exist_for_every_function_of_every_replayed_plan() -> None:
     """They are Python, named as what they stand for, and ask for events that are measured."""
     for case in chain.from_iterable(replay.families(8)):
         text = standins.functions(case)
@@ -179,7 +179,7 @@ PERMUTED = (
 """A plan of which devices pass a gradient on as a whole."""
 
 
-def test_what_is_measured_of_a_family_is_all_that_it_sends() -> None:
+def test_measurements_of_a_family_cover_all_its_communication() -> None:
     plans = {4: [MOST_KINDS], 8: [PERMUTED], 16: []}
     others = {
         world: [Case(TINY_DECODER, plan, replay.WORLDS[world]) for plan in some]
@@ -347,12 +347,14 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ranks.Ranks
     found.end()
 
 
-def test_a_rank_that_dies_says_its_last_words(two: ranks.Ranks) -> None:
+def test_the_last_output_of_a_dead_rank_is_reported(two: ranks.Ranks) -> None:
     with pytest.raises(TroubleError, match=r"rank 1 has gone; it said: out of memory at last"):
         two.all("die")
 
 
-def test_a_rank_that_fails_says_why_and_one_that_is_silent_is_named(two: ranks.Ranks) -> None:
+def test_a_failing_rank_is_reported_with_its_reason_and_a_silent_one_by_name(
+    two: ranks.Ranks,
+) -> None:
     with pytest.raises(TroubleError, match=r"rank [01]: ValueError: no such thing"):
         two.all("fail")
 
@@ -362,7 +364,7 @@ def test_nobody_waits_for_ever(two: ranks.Ranks) -> None:
         two.all("silent")
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     if not runs.REPORT.exists():
         pytest.skip("nothing is measured yet")
     data = record.read(runs.REPORT)

@@ -211,7 +211,7 @@ def test_shares_of_links_are_those_of_the_judge(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["2x4, 2 ports", "2x4, 1 port through gpu", "2x4, 1 port"])
-def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
+def test_seconds_of_rings_match_the_judge(name: str) -> None:
     """Programs of rings between members that nothing fills: to the nanosecond where waits are 0."""
     system = cases.MADE[name]
     silent = replace(system, links=tuple(replace(one, latency_seconds=0.0) for one in system.links))
@@ -228,7 +228,7 @@ def test_bytes_of_rings_take_as_long_as_the_judge_says(name: str) -> None:
             assert seconds <= price.seconds * 1.03
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     assert opinions.page(record.read(opinions.DATA)).is_current
 
 

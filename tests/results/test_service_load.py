@@ -21,7 +21,7 @@ from results.service import asked, calls, killing, load, measuring, promises, se
 from synth.service.server import listen
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     assert load.page(record.read(load.DATA)).is_current
 
 
@@ -74,7 +74,7 @@ def entry(name: str, **more: Any) -> dict[str, Any]:
         ("kills-workers", {"unended": 1}),
     ],
 )
-def test_what_falls_short_is_told(name: str, spoilt: dict[str, Any]) -> None:
+def test_shortfalls_are_reported(name: str, spoilt: dict[str, Any]) -> None:
     assert promises.met(entry(name))
     assert not promises.met(entry(name, **spoilt))
 
@@ -153,7 +153,7 @@ def test_processes_and_their_memory_are_found() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["server", "worker"])
-def test_what_was_accepted_outlives_kill_9(who: str, tmp_path: Path) -> None:
+def test_accepted_jobs_survive_kill_9(who: str, tmp_path: Path) -> None:
     kills = {"server": killing.server_kills, "worker": killing.worker_kills}[who]
     told = kills(f"sqlite:///{tmp_path / 'service.db'}", tmp_path, 2)
     assert told["accepted"] > 0

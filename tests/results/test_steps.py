@@ -66,12 +66,12 @@ def parts_of(plan: Plan) -> Parts:
     return parts(SMALL, plan, "aws-p5", H100, "by parameters")
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     data = record.read(results_steps.DATA)
     assert results_steps.page(data).is_current
 
 
-def test_the_page_says_of_every_set_what_became_of_it() -> None:
+def test_the_page_has_the_result_of_every_set() -> None:
     data = record.read(results_steps.DATA)
     estimated = set(data["estimated_sets"])
     for name, one in data["sets"].items():
@@ -292,7 +292,7 @@ def test_calculon_s_method_is_near_what_its_authors_publish_of_it() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_is_what_a_fresh_run_gives() -> None:
+def test_stored_results_match_a_fresh_run() -> None:
     shared("steps")
     kept = record.read(results_steps.DATA)
     fresh: dict[str, Any] = results_steps.made()

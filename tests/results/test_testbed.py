@@ -98,7 +98,7 @@ def test_a_subtree_s_cable_has_a_class_for_every_host_below(shape: tuple[int, ..
 
 
 @pytest.mark.parametrize("name", ["dgx-h100:2", "mi300x:1", "tpu-v5e-slice"])
-def test_what_is_no_tree_of_switches_is_refused(name: str) -> None:
+def test_non_tree_switches_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be built of bridges"):
         wiring.Wiring(load(name))
 
@@ -384,7 +384,7 @@ def test_disturbed_samples_are_taken_again_and_it_can_go_on_later() -> None:
     assert len(second.asked) == 2 * (18 - 5)
 
 
-def test_what_others_use_is_seen_but_not_what_we_use() -> None:
+def test_memory_of_other_processes_counts_but_not_our_own() -> None:
     seen = bystanders.Seen
     before = seen(10.0, {1: 5.0, 2: 7.0}, {1: 1.0, 2: 0.0}, 3.0)
     after = seen(11.0, {1: 5.1, 3: 0.06}, {1: 1.05, 3: 9.0}, 3.0)
@@ -414,7 +414,7 @@ def test_committed_figures_are_of_cases_that_exist() -> None:
             assert len(pair["microseconds"]) >= 5
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     data = record.read(campaign.REPORT)
     assert campaign.page(data).is_current
 
@@ -432,7 +432,7 @@ def test_fresh_prices_of_measured_cases_give_the_data() -> None:
         assert (row["place"] == 1) == (fresh["top1"]["hits"] == 1)
 
 
-def test_what_falls_short_is_said() -> None:
+def test_shortfalls_are_stated() -> None:
     data = record.read(campaign.REPORT)
     good = {"hits": 40, "of": 40, "wilson": [0.91, 1.0]}
     whole = {**data["all"]["fitted"], "top1": good, "ordered": {"right": 99, "of": 100}}

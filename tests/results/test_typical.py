@@ -15,7 +15,7 @@ from synth.measure.calibration.typical import apply_typical as priced
 from synth.measure.calibration.typical import load_typical
 
 
-def test_the_page_is_what_the_data_gives() -> None:
+def test_the_page_matches_the_data() -> None:
     data = record.read(results_typical.DATA)
     assert results_typical.page(data).is_current
 
@@ -30,7 +30,7 @@ def test_the_numbers_that_price_are_those_of_the_data() -> None:
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data beside this checkout")
 @pytest.mark.parametrize("name", ["sophia-dgxa100", "together-h100", "aws-p4d-a100", "rtx4090x8"])
-def test_what_is_learned_is_what_prices_say(name: str) -> None:
+def test_learned_seconds_match_prices(name: str) -> None:
     """The arrays that are fitted, and the lines of the simulator, before anything is learned."""
     [machine] = [one for one in machines() if one.name == name and one.judged]
     numbers = typical(START, "", {"": 1}, 1)

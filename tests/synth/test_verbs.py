@@ -36,7 +36,7 @@ def test_the_answer_is_that_of_the_verb() -> None:
     assert json.loads(answer.model_dump_json()) == reply.body
 
 
-def test_a_path_stands_for_the_text_of_its_file(tmp_path: Path) -> None:
+def test_a_path_represents_the_text_of_its_file(tmp_path: Path) -> None:
     file = tmp_path / "ours.toml"
     file.write_text(
         'name = "ours"\n[[level]]\nname = "gpu"\ncount = 4\nlatency = "1 us"\n', "utf-8"
@@ -51,7 +51,7 @@ def test_the_key_named_from_is_known_by_its_field() -> None:
         synth.emit(target="torch", answer={})
 
 
-def test_an_unknown_key_and_a_missing_one_are_told() -> None:
+def test_an_unknown_key_and_a_missing_one_are_reported() -> None:
     with pytest.raises(InputError, match=r"synth.place: .*'axis'.*its keys are system, axes"):
         synth.place("dgx-h100:1", axes={}, axis={})
     with pytest.raises(InputError, match=r"synth.place: missing a required argument: 'axes'"):

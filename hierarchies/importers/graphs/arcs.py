@@ -77,7 +77,7 @@ def graph_of_arcs(
             for name, values in nodes.items()
             if name in joined or kinds[name] is NodeKind.DEVICE
         }
-        notes = (*notes, f"left out, as nothing joins them: {shorten_list(idle)}")
+        notes = (*notes, f"left out, as they are not connected: {shorten_list(idle)}")
     units: set[bool] = set()
     graph_nodes = [
         Node(
@@ -93,7 +93,9 @@ def graph_of_arcs(
     ]
     edges = _edges(nodes, arcs, units)
     if len(units) > 1:
-        raise InputError("some bandwidths have a unit and some have none", hint="name it in all")
+        raise InputError(
+            "some bandwidths have a unit and some have none", hint="give the unit for all"
+        )
     return SourceGraph(
         MachineGraph("graph", tuple(graph_nodes), edges), source, units != {False}, notes
     )
@@ -131,14 +133,14 @@ def _edges(
         back = edge_of.get((there, here))
         if back is None:
             raise InputError(
-                f"a link from {here[:40]!r} to {there[:40]!r}, and none back",
-                hint="in a hierarchy links go both ways",
+                f"a link from {here[:40]!r} to {there[:40]!r}, but not back",
+                hint="links of a hierarchy have both directions",
             )
         if back.bandwidth_bytes_per_second != edge.bandwidth_bytes_per_second:
             rates = [e.bandwidth_bytes_per_second for e in (edge, back)]
             raise InputError(
                 f"{here[:40]!r} to {there[:40]!r} has {rates[0]:g}, the other way {rates[1]:g}",
-                hint="in a hierarchy both directions of a link are alike",
+                hint="both directions of a link in a hierarchy are equal",
             )
     kept: dict[frozenset[str], Edge] = {}
     for ends, edge in edge_of.items():
@@ -149,7 +151,7 @@ def _edges(
 def _edge(nodes: Mapping[str, Attributes], arc: Arc, units: set[bool]) -> Edge:
     for end in (arc.here, arc.there):
         if end not in nodes:
-            raise InputError(f"an edge to {end[:40]!r}, which is no node")
+            raise InputError(f"an edge to {end[:40]!r}, which is not a node")
     if arc.here == arc.there:
         raise InputError(f"an edge from {arc.here[:40]!r} to itself")
     stated = str(arc.values.get("kind") or "link")
@@ -195,5 +197,5 @@ def table_of(value: Any, subject: str) -> list[list[float]]:
     """Return a square table of numbers. Raises InputError otherwise."""
     rows = [require_list(row, subject) for row in require_list(value, subject)]
     if len(rows) > MOST_NODES // 4 or any(len(row) != len(rows) for row in rows):
-        raise InputError(f"{subject} is no table of as many rows as columns")
+        raise InputError(f"{subject} is not a square table")
     return [[number_of(cell, subject) for cell in row] for row in rows]

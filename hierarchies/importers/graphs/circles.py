@@ -205,11 +205,12 @@ def _irregular_error(pairs: Mapping[_Pair, Edge], devices: Sequence[str]) -> Inp
     for device, rates in cables.items():
         if sorted(rates) != usual:
             return InputError(
-                f"cables between devices are neither a ring, a mesh nor a torus: {devices[0]!r} "
+                f"cables between devices form neither a ring, a mesh nor a torus: {devices[0]!r} "
                 f"has {len(usual)} of them, {device!r} {len(rates)}"
                 + ("" if len(rates) != len(usual) else " of other bandwidths")
             )
     return InputError(
-        f"cables between {len(devices)} devices, {len(usual)} of each, are neither a ring, a mesh "
-        "nor a torus"
+        f"cables between {len(devices)} devices, {len(usual)} of each, form neither a "
+        "ring, a mesh nor "
+        "a torus"
     )

@@ -76,7 +76,7 @@ class Wires:
         heights = {name: 0 for name, node in self.nodes.items() if node.kind is NodeKind.DEVICE}
         layer = list(heights)
         if not layer:
-            raise InputError("no device was found", hint="give nodes the attribute kind=device")
+            raise InputError("no device found", hint="give nodes the attribute kind=device")
         while layer:
             next_layer = []
             for name in layer:
@@ -88,7 +88,7 @@ class Wires:
             layer = next_layer
         lost = next((name for name in self.nodes if name not in heights), None)
         if lost is not None:
-            raise InputError(f"{lost!r} is joined to no device")
+            raise InputError(f"{lost!r} is not connected to a device")
         return heights
 
     def inward(self, name: str) -> tuple[str, ...]:
@@ -166,8 +166,8 @@ def _domain_of_middle(wires: Wires, node: Node) -> GraphDomain:
             and wires.heights[there] == wires.heights[node.name]
         ):
             raise InputError(
-                f"switches {node.name!r} and {there!r}, both as near to devices, are joined",
-                hint="in a tree switches are joined by those above them",
+                f"switches {node.name!r} and {there!r}, equally near to devices, are connected",
+                hint="in a tree, switches are connected by the switches above them",
             )
     terminals += [
         Terminal(wires.behind(port), wires.attachments(port), 0.0)

@@ -70,8 +70,8 @@ def find_levels(domains: Sequence[GraphDomain], devices: Devices) -> list[GraphL
         remaining = [domain for domain in remaining if domain not in inner]
     if len(units) > 1:
         raise InputError(
-            f"the devices are in {len(units)} parts that nothing "
-            f"joins{_describe_levels_so_far(levels)}"
+            f"the devices are in {len(units)} parts that are not "
+            f"connected{_describe_levels_so_far(levels)}"
         )
     return list(levels)
 
@@ -90,19 +90,19 @@ def _check_apart(
     times = Counter(device for domain in inner for device in domain.devices)
     for device in sorted(devices):
         if times[device] != 1:
-            problem = "no domain" if not times[device] else "several that overlap"
+            problem = "no domain" if not times[device] else "overlapping domains"
             names = shorten_list(d.name for d in inner if device in d.devices)
             raise InputError(
                 f"{device!r} is in {problem} of this size{f' ({names})' if names else ''}"
                 f"{_describe_levels_so_far(levels)}",
-                hint="in a hierarchy every device is in one domain of each level",
+                hint="in a hierarchy, every device is in one domain of each level",
             )
     kinds = {domain.kind for domain in inner}
     if len(kinds) > 1:
         names = shorten_list(f"{d.name} ({d.kind.value if d.kind else 'cables'})" for d in inner)
-        raise InputError(f"unlike things join devices at one level: {names}")
+        raise InputError(f"different kinds of units join devices at one level: {names}")
     if len({domain.reduces for domain in inner}) > 1:
-        raise InputError("some switches of a level add up and some do not")
+        raise InputError("some switches of a level reduce and some do not")
 
 
 def _levels_of(inner: Sequence[GraphDomain], units: Sequence[Unit]) -> list[GraphLevel]:
@@ -160,7 +160,7 @@ def _level_of_cables(
     grids = tuple(find_grid(domain, first) for domain in inner) if len(inner) > 1 else (first,)
     shapes = {(grid.sizes, grid.wraps) for grid in grids}
     if len(shapes) > 1:
-        raise InputError(f"circles of unlike sizes: {sorted(sizes for sizes, _ in shapes)}")
+        raise InputError(f"rings of different sizes: {sorted(sizes for sizes, _ in shapes)}")
     return [
         GraphLevel(Kinds.TORUS, tuple(inner), units_of, hangs, grids, dimension)
         for dimension in reversed(range(len(grids[0].sizes)))

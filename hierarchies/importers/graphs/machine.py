@@ -58,15 +58,15 @@ def draft_of(source_graph: SourceGraph) -> Draft:
     domains = find_domains(wires)
     places = find_places(find_levels(domains, devices), devices) if domains else None
     if places is None or not places.levels:
-        raise InputError("nothing joins the devices", hint="a graph has edges")
+        raise InputError("the devices are not connected", hint="give a graph with edges")
     facts = _facts(places)
     lacks = [lack for fact in facts for lack in fact.lacks]
     lacks += [
-        MachineException.of(_spell_unit(facts, digits), f"{source_graph.source}: it is not there")
+        MachineException.of(_spell_unit(facts, digits), f"{source_graph.source}: missing")
         for digits in places.missing()
     ]
     if len(lacks) > MOST_LACKS:
-        raise InputError(f"{len(lacks)} cables or units are unlike their siblings")
+        raise InputError(f"{len(lacks)} cables or units differ from their siblings")
     _check_exact(source_graph, domains, facts, lacks, places)
     counted = Counter(f"{node.kind.value}s" for node in source_graph.graph.nodes)
     shape = " x ".join(f"{fact.level.count} {fact.name}" for fact in facts)
@@ -119,7 +119,9 @@ def _names(levels: Sequence[GraphLevel]) -> list[str]:
 def _crossed_levels(fact: _LevelFacts, middles: dict[str, _LevelFacts]) -> tuple[str, ...]:
     crossed = {middles[name].name: middles[name] for name in fact.level.hangs_on}
     if len(crossed) > 1:
-        raise InputError(f"cables of one level hang on switches of several: {', '.join(crossed)}")
+        raise InputError(
+            f"cables of one level are attached to switches of several levels: {', '.join(crossed)}"
+        )
     ends = [
         end
         for domain in fact.level.domains
@@ -127,7 +129,7 @@ def _crossed_levels(fact: _LevelFacts, middles: dict[str, _LevelFacts]) -> tuple
     ]
     if crossed and not all(end.hangs_on for end in ends):
         middle = fact.level.domains[0].name
-        raise InputError(f"some cables into {middle!r} hang on switches, others on devices")
+        raise InputError(f"some cables into {middle!r} come from switches, others from devices")
     return tuple(n for name, inner in crossed.items() for n in (name, *inner.through))
 
 
@@ -233,7 +235,7 @@ def _spell_unit(facts: Sequence[_LevelFacts], digits: Iterable[int]) -> str:
 def _draft_level(fact: _LevelFacts, source_graph: SourceGraph) -> DraftLevel:
     source = source_graph.source
     if fact.rate is None:
-        rate: StatedValue | Blank = Blank(None, f"{source} does not say it")
+        rate: StatedValue | Blank = Blank(None, f"not in {source}")
     elif source_graph.in_bytes:
         rate = StatedValue(fact.rate, source)
     else:
@@ -244,7 +246,7 @@ def _draft_level(fact: _LevelFacts, source_graph: SourceGraph) -> DraftLevel:
         fact.name,
         StatedValue(fact.level.kind.value, source),
         rate,
-        StatedValue(latency, source) if latency is not None else Blank(None, "the graph has none"),
+        StatedValue(latency, source) if latency is not None else Blank(None, "not in the graph"),
         StatedValue(fact.level.count, source),
         StatedValue(fact.ports, source),
         fact.through,
@@ -286,8 +288,9 @@ def _check_exact(
     if expected != actual:
         odd = next(iter((actual - expected) or (expected - actual)))
         raise InputError(
-            f"levels are there, but do not hold all of the graph: what joins {odd[0]} is unlike",
-            hint="its ports or cables are shared in a way that no level has",
+            "levels were found, but they do not describe the whole graph: the links "
+            f"of {odd[0]} differ",
+            hint="its ports or cables are shared in a way that no level describes",
         )
 
 

@@ -48,7 +48,7 @@ def read(text: str, options: ImportOptions) -> Draft:
     except InputError as error:
         hints = (error.hint, _describe_flow_rates(source_graph))
         raise InputError(
-            f"no hierarchy: {error.problem}",
+            f"not a hierarchy: {error.problem}",
             where=error.where,
             hint="; ".join(hint for hint in hints if hint),
         ) from None
@@ -70,7 +70,7 @@ def _describe_flow_rates(source_graph: SourceGraph) -> str:
         rate / 1e9 for rate in (rates.all_gather_bytes_per_second, rates.broadcast_bytes_per_second)
     )
     return (
-        f"by maximum flows its links allow an all-gather of {gather:.4g} GB/s (buffer over time) "
+        f"by maximum flow, its links allow an all-gather of {gather:.4g} GB/s (buffer over time) "
         f"and a broadcast of {across:.4g}"
     )
 
@@ -87,7 +87,7 @@ def parse_graph(text: str) -> SourceGraph:
                 if {*keys} <= value.keys():
                     return read(value)
         raise InputError(
-            "JSON that is no graph",
+            "the JSON is not a graph",
             hint="node-link data of networkx has 'nodes' and 'edges', a topology of MSCCL "
             "'links', of TE-CCL 'capacity'",
         )
@@ -111,7 +111,9 @@ def _parse_graphml(text: str) -> SourceGraph:
         element.tag = element.tag.rpartition("}")[2]
     graph = root.find("graph")
     if root.tag != "graphml" or graph is None:
-        raise InputError(f"<{root.tag[:40]}> is no GraphML", hint="it has <graphml> with <graph>")
+        raise InputError(
+            f"<{root.tag[:40]}> is not GraphML", hint="GraphML has <graphml> with <graph>"
+        )
     keys = {key.get("id", ""): key for key in root.iterfind("key")}
     undirected = graph.get("edgedefault") != "directed"
     nodes = {node.get("id", ""): _data(node, keys) for node in graph.iterfind("node")}
@@ -169,7 +171,7 @@ def parse_msccl(attributes: Attributes) -> SourceGraph:
     if limits:
         arcs = _limits_as_switch(names, limits, arcs)
         nodes["switch"] = {"kind": "switch"}
-    note = "MSCCL counts links: what one carries is not in the file."
+    note = "MSCCL counts links: the file does not state the bandwidth of a link."
     return graph_of_arcs(nodes, arcs, "MSCCL's topology", (note,))
 
 
@@ -180,7 +182,9 @@ def _limit(entry: Any, names: Sequence[str]) -> tuple[frozenset[str], frozenset[
     ends = [frozenset(map(str, require_list(part, "a switch"))) for part in entry[:2]]
     unknown = (ends[0] | ends[1]) - {*names}
     if unknown:
-        raise InputError(f"switch {str(entry[3])[:40]!r} names no device {sorted(unknown)[0]!r}")
+        raise InputError(
+            f"switch {str(entry[3])[:40]!r} names an unknown device {sorted(unknown)[0]!r}"
+        )
     return ends[0], ends[1], number_of(entry[2], "bandwidth of a switch")
 
 
@@ -201,14 +205,14 @@ def _limits_as_switch(
         else:
             raise InputError(
                 f"a switch limits links from {sorted(sources)[:4]} to {sorted(targets)[:4]}",
-                hint="only what limits one device to or from all others is a port",
+                hint="only a limit of one device to or from all others is a port",
             )
     if (
         out.keys() != {*names}
         or into.keys() != {*names}
         or len(arcs) != len(names) * (len(names) - 1)
     ):
-        raise InputError("switches that limit only some of the devices are no level")
+        raise InputError("switches that limit only some of the devices do not form a level")
     outgoing = [Arc(name, "switch", {"weight": out[name]}) for name in names]
     return [*outgoing, *(Arc("switch", name, {"weight": into[name]}) for name in names)]
 
@@ -247,7 +251,7 @@ def parse_tacos(text: str) -> SourceGraph:
     arcs = []
     for number, row in enumerate(rows, start=3):
         if len(row) != 4:
-            raise InputError(f"{len(row)} cells", where=f"row {number}", hint="four are wanted")
+            raise InputError(f"{len(row)} cells", where=f"row {number}", hint="give four")
         source, target, latency, rate = (number_of(cell, "a cell") for cell in row)
         values = {"latency_ns": latency, "bandwidth_GB_per_s": rate}
         arcs.append(Arc(str(int(source)), str(int(target)), values))

@@ -42,8 +42,9 @@ def read(text: str, options: ImportOptions) -> Draft:
     switches = [device for device in net.devices.values() if device.is_switch]
     if not switches:
         raise InputError(
-            f"no switch, only adapters ({len(net.devices)}): nothing says where they are attached",
-            hint="ibnetdiscover was cut short, or saw only its own node",
+            f"no switch, only adapters ({len(net.devices)}): the switches they are "
+            "attached to are unknown",
+            hint="ibnetdiscover was interrupted, or saw only its own node",
         )
     machines = machines_of(net)
     tier_of = _switch_tiers(net, machines)
@@ -201,7 +202,7 @@ def _find_slower_units(
 def _share_uplinks(uplinks: int, nics: int, speed: Speed | None, name: str) -> Ports:
     """Return a unit's uplinks as a port for each NIC below it, with a share of their bandwidth."""
     source = f"ibnetdiscover: the NICs of a whole {name}, which share its {uplinks} uplinks"
-    rate: Entry = Blank(source=f"{uplinks} uplinks for {nics} NICs: their part")
+    rate: Entry = Blank(source=f"{uplinks} uplinks for {nics} NICs: their share")
     if speed is not None:
         rate = StatedValue(
             uplinks * speed.bits_per_second / 8 / nics,
@@ -254,8 +255,9 @@ def _notes(
     adding = sum(map(is_aggregation, net.devices.values()))
     if adding:
         yield (
-            f"{adding} aggregation nodes (SHARP) are left out as hosts. They say that the switches "
-            "can reduce; whether a job may use them is not in this file (reduces = true)."
+            f"{adding} aggregation nodes (SHARP) are left out as hosts. So the "
+            "switches can reduce; the "
+            "file does not state whether a job may use that (reduces = true)."
         )
     if machines.few:
         yield (
@@ -268,8 +270,9 @@ def _notes(
     if machines.nameless:
         hosts = sum(nameless_hosts(machines, parts[0]).values())
         yield (
-            f"{len(machines.nameless)} adapters do not say whose they are (or many hosts have one "
-            f"name); with as many a host as usual they are {hosts} hosts."
+            f"{len(machines.nameless)} adapters do not name their host (or many hosts "
+            "have one name); "
+            f"with the usual number for each host they are {hosts} hosts."
         )
     idle = [
         _switch_name(net, d.id) for d in net.devices.values() if d.is_switch and d.id not in tier_of
@@ -293,7 +296,7 @@ def _find_short_switches(net: Subnet, tier_of: Mapping[str, int]) -> Iterable[st
         yield (
             f"{full} of {len(counts)} leaf switches have {most} uplinks, "
             f"{shorten_list(short, 20)}. "
-            "The description gives every unit what one with all of them would have."
+            "The description gives every unit all uplinks."
         )
 
 

@@ -132,7 +132,7 @@ def _read(
                 peers.setdefault(match[2], (number, _description(match[4])))
             else:
                 raise InputError(
-                    f"{line[:60]!r} is no line of ibnetdiscover",
+                    f"{line[:60]!r} is not a line of ibnetdiscover",
                     hint='blocks begin with Switch or Ca, then ports: [1] "H-..."[1] # ... 4xNDR',
                 )
         except InputError as error:

@@ -55,7 +55,7 @@ def check_beginning(text: str) -> None:
     """Raise InputError for a text that does not begin as a JSON list of devices."""
     structured.check_beginning(text, "[")
     if not re.match(r"\s*\[\s*[\[{]", text[:BEGINNING]):
-        raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
+        raise InputError("not a list of devices", hint=f"run\n{SNIPPET}")
 
 
 def read(text: str, options: ImportOptions) -> Draft:
@@ -64,11 +64,11 @@ def read(text: str, options: ImportOptions) -> Draft:
     kinds = Counter(device.kind for device in devices)
     if len(kinds) > 1:
         raise InputError(
-            f"devices of several kinds: {shorten_list(kinds)}", hint="import them apart"
+            f"devices of several kinds: {shorten_list(kinds)}", hint="import them separately"
         )
     dimensions = {len(device.coords) for device in devices}
     if len(dimensions) > 1:
-        raise InputError("some devices have coords of another length than others")
+        raise InputError("some devices have coords of a different length")
     check_nodes(len({device.process for device in devices}), options)
     return _torus(devices) if dimensions != {0} else _processes(devices)
 
@@ -77,7 +77,7 @@ def devices_of(text: str) -> tuple[JaxDevice, ...]:
     """Return the devices of a dump. Raises InputError for invalid JSON, and for duplicate ids."""
     entries = parse_json(text)
     if not isinstance(entries, list) or not entries:
-        raise InputError("no list of devices", hint=f"it is made by\n{SNIPPET}")
+        raise InputError("not a list of devices", hint=f"run\n{SNIPPET}")
     if len(entries) > MOST_DEVICES:
         raise InputError(f"{len(entries):,} devices", hint=f"at most {MOST_DEVICES:,} are read")
     devices = tuple(_device(entry, f"device {i + 1}") for i, entry in enumerate(entries))
@@ -96,7 +96,7 @@ def _device(entry: Any, where: str) -> JaxDevice:
         )
     id, process, kind, coords, core, slice = entry
     if not isinstance(kind, str):
-        raise InputError("device_kind is no text", where=where)
+        raise InputError("device_kind is not a string", where=where)
     if coords is not None and not (isinstance(coords, list) and 1 <= len(coords) <= 3):
         raise InputError("coords are not 1 to 3 numbers", where=where)
     return JaxDevice(
@@ -111,7 +111,7 @@ def _device(entry: Any, where: str) -> JaxDevice:
 
 def _parse_whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
-        raise InputError(f"{str(value)[:40]!r} is no number from 0", where=where)
+        raise InputError(f"{str(value)[:40]!r} is not a number from 0", where=where)
     return value
 
 
@@ -150,13 +150,15 @@ def _torus(devices: Sequence[JaxDevice]) -> Draft:
 
 
 _NO_COORDINATES = (
-    "These devices have no coordinates, so the dump says only which process holds which. "
-    "Where several processes share a machine, nodes here are parts of one."
+    "These devices have no coordinates, so the dump shows only which process has which. If "
+    "several processes share a machine, a node here is a part of it."
 )
 _WRAPS = (
-    "The dump does not say whether the ends of each dimension are joined. A torus is priced as if "
-    "they were, which is too good where they are not (a TPU v5e joins them only across all 16 "
-    "chips, a TPU v4 where every dimension is a multiple of 4): write wraps = false there."
+    "The dump does not say whether the ends of each dimension are connected. A torus "
+    "is priced as if "
+    "they were, which is too optimistic where they are not (a TPU v5e connects them "
+    "only across all 16 chips, a TPU v4 where every dimension is a multiple of 4): "
+    "write wraps = false there."
 )
 
 
@@ -175,7 +177,7 @@ def _box(devices: Sequence[JaxDevice]) -> tuple[int, ...]:
     if prod(extents) != len(places):
         raise InputError(
             f"{len(places)} devices in a box of {' x '.join(map(str, extents))} (coords and core)",
-            hint="a torus needs every place of the box; dump all devices of the slice",
+            hint="a torus needs a device at every place of the box: dump all devices of the slice",
         )
     return extents
 
@@ -201,11 +203,11 @@ def _levels(kind: str, slices: int, box: Sequence[int], axes: str) -> tuple[Draf
 def _slice_level(count: int) -> DraftLevel:
     return DraftLevel(
         "slice",
-        Blank("switch", "slices are joined by a data centre's network"),
-        Blank(source="of one host's NIC, per direction; the dump does not know it"),
-        Blank(source="of the data centre's network; the dump does not know it"),
+        Blank("switch", "slices are connected by the data centre network"),
+        Blank(source="of one host's NIC, per direction; not in the dump"),
+        Blank(source="of the data centre network; not in the dump"),
         StatedValue(count, f"{_SOURCE}: slice_index"),
-        Blank(source="how many NICs all hosts of one slice have together"),
+        Blank(source="number of NICs of all hosts of one slice"),
     )
 
 
@@ -224,14 +226,16 @@ def _axis_level(kind: str, axis: str, count: int, inside: int) -> DraftLevel:
         bandwidth,
         latency,
         StatedValue(count, f"{_SOURCE}: coords"),
-        StatedValue(inside, "every device of a torus has links of its own"),
+        StatedValue(inside, "every device of a torus has its own links"),
     )
 
 
 def _core_level(count: int) -> DraftLevel:
     return DraftLevel(
         "core",
-        Blank("bus", "cores of a chip share its memory; the dump does not say how they are joined"),
+        Blank(
+            "bus", "cores of a chip share its memory; the dump does not say how they are connected"
+        ),
         Blank(source="between the cores of one chip: about its memory's bandwidth"),
         Blank(),
         StatedValue(count, f"{_SOURCE}: core_on_chip"),
@@ -252,7 +256,7 @@ def _order_note(devices: Sequence[JaxDevice]) -> list[str]:
     if [d.id for d in by_place] == sorted(d.id for d in devices):
         return []
     order = "which counts x fastest, then y, z and slices: order the mesh by coords, not by id."
-    return [f"JAX's ids run in another order than this description's, {order}"]
+    return [f"JAX's ids have a different order from this description's,  {order}"]
 
 
 def _processes(devices: Sequence[JaxDevice]) -> Draft:
@@ -262,7 +266,7 @@ def _processes(devices: Sequence[JaxDevice]) -> Draft:
         listed = shorten_list(f"process {process} has {n}" for process, n in counts.items())
         raise InputError(
             f"processes with different numbers of devices: {listed}",
-            hint="import processes that are alike",
+            hint="import processes with equal numbers of devices",
         )
     source = f"{_SOURCE}: process_index"
     inside = next(iter(counts.values()))
@@ -272,12 +276,12 @@ def _processes(devices: Sequence[JaxDevice]) -> Draft:
         Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
         NETWORK["latency_us"],
         StatedValue(len(counts), source),
-        Blank(source="how many NICs a node has for this network"),
+        Blank(source="number of NICs of a node for this network"),
     )
     device = DraftLevel(
         "device",
-        Blank(source="switch, mesh or ring: what joins the devices of one process"),
-        Blank(source="of one device's port, per direction"),
+        Blank(source="switch, mesh or ring: how the devices of one process are connected"),
+        Blank(source="of the port of one device, per direction"),
         Blank(),
         StatedValue(inside, source),
     )
@@ -285,7 +289,7 @@ def _processes(devices: Sequence[JaxDevice]) -> Draft:
     slices = len({d.slice for d in devices})
     notes = [_NO_COORDINATES]
     if slices > 1:
-        notes.append(f"slice_index has {slices} values, which were not taken as a level.")
+        notes.append(f"slice_index has {slices} values, which were not used as a level.")
     draft = Draft(
         "jax-devices",
         f"{kind}: {len(counts)} processes of {inside} devices",

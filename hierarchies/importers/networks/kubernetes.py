@@ -78,7 +78,7 @@ class KubernetesNode:
 
 
 def check_beginning(text: str) -> None:
-    """Raise InputError for a text that does not begin as JSON, or has no list of nodes."""
+    """Raise InputError for a text that does not begin as JSON, or has not a list of nodes."""
     structured.check_beginning(text, '"items"')
 
 
@@ -125,7 +125,7 @@ def nodes_of(text: str) -> tuple[KubernetesNode, ...]:
     document = parse_json(text)
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
-        raise InputError("no list of nodes", hint="give what kubectl get nodes -o json prints")
+        raise InputError("not a list of nodes", hint="give the output of kubectl get nodes -o json")
     if len(items) > MOST_HOSTS:
         raise InputError(f"{len(items):,} nodes", hint=f"at most {MOST_HOSTS:,} are read")
     return tuple(_node(item, f"items, entry {i + 1}") for i, item in enumerate(items))
@@ -179,10 +179,10 @@ def _keys(nodes: Sequence[KubernetesNode], options: ImportOptions) -> tuple[str,
         if preset.needed in used and not bare:
             return preset.name, tuple(used)
         if preset.needed in used:
-            partly.append(f"those of {preset.name} are not on {shorten_list(bare)}")
+            partly.append(f"those of {preset.name} are missing on {shorten_list(bare)}")
     raise InputError(
-        f"no labels that say where every node is{': ' if partly else ''}{'; '.join(partly)}",
-        hint="name them, outermost first: --keys LABEL,LABEL",
+        f"no labels that locate every node{': ' if partly else ''}{'; '.join(partly)}",
+        hint="give the labels, outermost first: --keys LABEL,LABEL",
     )
 
 

@@ -24,7 +24,7 @@ from hierarchies.importers.nccl_rates import NETWORK
 from hierarchies.importers.networks.tiers import Host, Tiers, add_groups, largest_even_part
 
 NODE = "node"
-_UPLINKS = "Where nothing is oversubscribed, a unit has as many uplinks as its nodes have NICs."
+_UPLINKS = "Without oversubscription, a unit has as many uplinks as its nodes have NICs."
 _MOST_SHORT, _MOST_TIERS_SHOWN = 8, 4
 
 
@@ -192,8 +192,9 @@ def _add_accelerators(
         return tiers, NODE, tuple(notes)
     sizes = sorted(set(tiers.children(len(tiers.names)).values()))
     notes.append(
-        f"The nodes of one {name} ({' or '.join(map(str, sizes))}) are joined by more than this "
-        f"network (NVLink), so a {name} is the innermost unit here."
+        f"The nodes of one {name} ({' or '.join(map(str, sizes))}) also have other "
+        "links (NVLink), so "
+        f"a {name} is the innermost unit here."
     )
     return tiers, name, tuple(notes)
 
@@ -203,7 +204,7 @@ def check_nodes(count: int, options: ImportOptions) -> None:
     if options.nodes not in (None, count):
         raise InputError(
             f"--nodes {options.nodes}, but there are {count} nodes in the file",
-            hint="leave --nodes out",
+            hint="remove --nodes",
         )
 
 
@@ -217,7 +218,7 @@ def cable_level(
         Blank(source="of one link between neighbours, per direction"),
         NETWORK["latency_us"],
         count,
-        None if ports is None else StatedValue(ports, "every device has a link of its own"),
+        None if ports is None else StatedValue(ports, "every device has its own link"),
     )
 
 
@@ -240,11 +241,11 @@ def _level(
 def _blank_ports(name: str, innermost: bool) -> Ports:
     if innermost:
         return Ports(
-            Blank(source=f"how many NICs a {name} has for this network"),
+            Blank(source=f"number of NICs of a {name} for this network"),
             Blank(source="of one NIC, per direction: 400 Gb/s are 50 GB/s"),
         )
     return Ports(
-        Blank(source=f"how many uplinks the switches of one {name} have together"),
+        Blank(source=f"number of uplinks of all switches of one {name}"),
         Blank(source="of one uplink, per direction: 400 Gb/s are 50 GB/s"),
     )
 
@@ -269,13 +270,14 @@ def _note_unevenness(tiers: Tiers, names: Sequence[str]) -> tuple[str, ...]:
     short = "; ".join(_short_units(tiers, names))
     if prod(full) >= 2 * count:
         raise InputError(
-            f"the units are too unlike to be levels: {short}",
-            hint=f"a part where all are alike has {spelled}",
+            f"the units differ too much to be levels: {short}",
+            hint=f"a part with equal units has {spelled}",
         )
     note = (
-        f"Not all units are equally large: {short}. The description below is of "
-        f"{_product(full, names)} = {prod(full)}, {prod(full) - count} more than there are, which "
-        f"its exceptions take away; a part where all are alike has {spelled}."
+        f"Units have different sizes: {short}. The description below is of "
+        f"{_product(full, names)} = {prod(full)}, {prod(full) - count} more than "
+        "there are, which its "
+        f"exceptions remove; a part with equal units has {spelled}."
     )
     return (note,)
 

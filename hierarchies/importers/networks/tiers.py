@@ -50,7 +50,7 @@ class Tiers:
                 raise InputError(
                     f"host {host.name!r} is below {len(host.path)} tiers, "
                     f"others are below {len(self.names)}",
-                    hint="every host must be equally deep in the tree",
+                    hint="all hosts need the same depth in the tree",
                 )
         twice = [name for name, count in Counter(h.name for h in self.hosts).items() if count > 1]
         if twice:
@@ -142,7 +142,7 @@ def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTie
     ungrouped = [host.name for host in tiers.hosts if host.name not in groups]
     if ungrouped:
         return GroupedTiers(
-            tiers, None, f"{name}: not taken as a level: {shorten_list(ungrouped)} are in none"
+            tiers, None, f"{name}: not used as a level: {shorten_list(ungrouped)} are in none"
         )
     group_of = [groups[host.name] for host in tiers.hosts]
     if len(set(group_of)) == len(group_of):
@@ -154,14 +154,14 @@ def add_groups(tiers: Tiers, name: str, groups: Mapping[str, str]) -> GroupedTie
     if depth < len(tiers.names) and not is_refinement(
         [host.path[: depth + 1] for host in tiers.hosts], group_of
     ):
-        cut = f"they cut across the units of {tiers.names[depth]!r}"
-        return GroupedTiers(tiers, None, f"{name}: not taken as a level: {cut}")
+        cut = f"they overlap the units of {tiers.names[depth]!r}"
+        return GroupedTiers(tiers, None, f"{name}: not used as a level: {cut}")
     hosts = tuple(
         replace(host, path=(*host.path[:depth], group, *host.path[depth:]))
         for host, group in zip(tiers.hosts, group_of, strict=True)
     )
     names = (*tiers.names[:depth], name, *tiers.names[depth:])
-    return GroupedTiers(Tiers(names, hosts), depth, f"{name}: a level of its own")
+    return GroupedTiers(Tiers(names, hosts), depth, f"{name}: a separate level")
 
 
 def _deepest_common_tier(tiers: Tiers, label: Sequence[str]) -> int:
@@ -185,7 +185,7 @@ def check_nested(tiers: Tiers, order: str) -> None:
             raise InputError(
                 f"{tiers.names[outer + 1]} is outside {tiers.names[outer]}, not inside it: "
                 f"host {first.name!r} is in {first.path[outer + 1]!r} and {first.path[outer]!r}",
-                hint=f"they were taken as {order}; the opposite order fits",
+                hint=f"they were read as {order}; the opposite order fits",
             )
 
 
@@ -262,7 +262,7 @@ def build_switch_tree(switches: Sequence[Switch]) -> SwitchTree:
         notes.append(f"switches without hosts: {shorten_list(idle)}")
     if undescribed:
         notes.append(
-            f"named by a switch above them, but described nowhere, so taken as without hosts: "
+            f"named by a switch above them, but not described, so assumed to have no hosts: "
             f"{shorten_list(undescribed)}"
         )
     hosts, depth_notes = _equalize_depth(tuple(placed.values()))
@@ -290,13 +290,13 @@ def _parents(switches: Iterable[Switch]) -> tuple[dict[str, str], tuple[str, ...
             if parents.setdefault(child, switch.name) != switch.name:
                 raise InputError(
                     f"switch {child!r} is below {parents[child]!r} and below {switch.name!r}",
-                    hint="in a tree every switch is below one",
+                    hint="in a tree, every switch is below one other switch",
                 )
     for parent, children in below.items():
         if children and not names & {*children}:
             raise InputError(
                 f"no switch {children[0]!r}, which {parent!r} names",
-                hint=f"describe at least one of those below {parent!r}, or take {parent!r} out",
+                hint=f"describe at least one of those below {parent!r}, or remove {parent!r}",
             )
     return parents, tuple(name for name in parents if name not in names)
 
@@ -315,7 +315,7 @@ def _path(name: str, parents: dict[str, str]) -> tuple[str, ...]:
 def _equalize_depth(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
     """Put all hosts at the depth of the deepest; a leaf without a spine is its own spine."""
     if not hosts:
-        raise InputError("no switch has hosts", hint="leaf switches name their nodes")
+        raise InputError("no switch has hosts", hint="give leaf switches their nodes")
     depth = max(len(host.path) for host in hosts)
     shallow = dict.fromkeys(host.path[-1] for host in hosts if len(host.path) < depth)
     if not shallow:
@@ -324,7 +324,8 @@ def _equalize_depth(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[st
         Host(host.name, (*host.path, *host.path[-1:] * (depth - len(host.path)))) for host in hosts
     )
     note = (
-        f"less deep than other switches with hosts, so each stands for the switches between, too: "
+        "at a smaller depth than other switches with hosts, so each also represents "
+        "the switches between: "
         f"{shorten_list(shallow)}"
     )
     return padded, (note,)

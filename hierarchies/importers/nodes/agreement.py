@@ -71,7 +71,8 @@ def warn_of_unlisted(picture: NodePicture) -> tuple[str, ...]:
         return ()
     warning = (
         f"The switches of {system.name} join {whole} GPUs of several machines; the file lists "
-        f"{here}. What joins the machines is not in it: --inside {system.name} is a whole unit."
+        f"{here}. The file does not say how the machines are connected: --inside "
+        f"{system.name} is a whole unit."
     )
     return (warning,)
 
@@ -80,9 +81,9 @@ def hint_of(picture: NodePicture) -> str:
     """Return a hint for contradictions between the file and the named model."""
     known = picture.links.known and (picture.links.switched or any(picture.links.direct.values()))
     if picture.model is None or known or not picture.model.most_links:
-        return "leave --gpu out, or name the GPU that is in the file"
+        return "remove --gpu, or name the GPU that is in the file"
     return (
-        f"if these are PCIe cards, leave --gpu out; if they are {picture.model.device}, import a "
+        f"if these are PCIe cards, remove --gpu; if they are {picture.model.device}, import a "
         f"text that lists {picture.link_name}s"
     )
 

@@ -89,7 +89,7 @@ def _picture(root: Element) -> NodePicture:
     devices = [_PciDevice(e, path) for e, path in walk(root) if path and e.get("type") == "PCIDev"]
     gpus = [device for device in devices if _is_gpu(device)]
     if not gpus:
-        problem = f"{len(devices)} PCI devices, none of them a GPU" if devices else "no PCI devices"
+        problem = f"{len(devices)} PCI devices, but no GPU" if devices else "no PCI devices"
         raise InputError(
             f"hwloc saw {problem}", hint="run lstopo --whole-io --of xml on the GPU node"
         )
@@ -134,7 +134,7 @@ def _nics(
     notes: tuple[str, ...] = ()
     if len(kept) < len(nics):
         others = ", ".join(nic.names()[0] for nic in nics if nic not in kept)
-        notes = (f"Left out of the level 'node', as they have no verbs: {others}.",)
+        notes = (f"Left out of level 'node', as they have no verbs: {others}.",)
     ways = [gpu.way for gpu in gpus]
     return tuple(
         Nic(nic.names()[-1][:100], None, find_near_gpus(nic.way, ways)) for nic in kept
@@ -164,7 +164,7 @@ def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
         return NodeLinks(False, bonded=True, notes=(note,))
     matrices = [e for e in root if e.get("name") == "NVLinkBandwidth"]
     if not matrices:
-        note = "No NVLinks in the file: hwloc sees them only if it was built with NVML."
+        note = "No NVLinks in the file: hwloc needs NVML to see them."
         return NodeLinks(False, bonded=True, notes=(note,))
     gpu_by_index = _places(gpus)
     objects = _words(matrices[0], "indexes")
@@ -179,8 +179,9 @@ def _links(root: Element, gpus: list[_PciDevice]) -> NodeLinks:
     if listed and len(listed) < len(gpus):
         absent = next(gpu for number, gpu in enumerate(gpus) if number not in listed)
         note = (
-            f"NVLinkBandwidth lists {len(listed)} of {len(gpus)} GPUs, not {_name(absent)}: what "
-            "NVLinks join is left open."
+            f"NVLinkBandwidth lists {len(listed)} of {len(gpus)} GPUs, not "
+            f"{_name(absent)}: the links "
+            "between GPUs are left open."
         )
         return NodeLinks(False, bonded=True, warnings=(note,))
     return _links_of_matrix(index, packages, rates, len(gpus))
@@ -207,7 +208,7 @@ def _links_of_matrix(
             elif gpu < peer:
                 direct[gpu, peer] = rate
                 if rates[column * size + row] != rate:
-                    raise InputError("NVLinkBandwidth differs between the two ways")
+                    raise InputError("NVLinkBandwidth differs between the two directions")
     off_diagonal = (rate for i, rate in enumerate(rates) if i // size != i % size)
     unit = gcd(*direct.values(), *off_diagonal) or 1
     source = f"{SOURCE}, NVLinkBandwidth: {unit / 1000:g} GB/s"

@@ -40,11 +40,11 @@ class InterfaceOrigin(Enum):
     """
 
     PORT = ""
-    FUNCTION = "virtual functions of ports that are listed, too"
-    UNKNOWN = "no PCIe device is behind them"
-    PARAVIRTUAL = "a hypervisor makes them up"
-    BOND = "they bond others"
-    SOFTWARE = "they are made by software"
+    FUNCTION = "virtual functions of listed ports"
+    UNKNOWN = "no PCIe device belongs to them"
+    PARAVIRTUAL = "a hypervisor emulates them"
+    BOND = "they are bonds of others"
+    SOFTWARE = "software emulates them"
 
 
 @dataclass(frozen=True)

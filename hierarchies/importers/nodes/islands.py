@@ -52,8 +52,9 @@ def find_shape(gpus: int, links: Links, names: Sequence[str] = ()) -> IslandShap
         listed = "; ".join(shorten_list(names[gpu] for gpu in part) for part in parts)
         sizes = " and ".join(map(str, sorted({*map(len, parts)})))
         raise InputError(
-            f"links join the GPUs in parts of {sizes}: {listed}",
-            hint="in a system all parts are alike: import the GPUs of one part, or write it down",
+            f"links connect the GPUs in parts of {sizes}: {listed}",
+            hint="all parts of a system are equal: import the GPUs of one part, or "
+            "write the description by hand",
         )
     shape = _match_mesh(linked, links) or _match_rings(linked, links)
     if not unlinked:

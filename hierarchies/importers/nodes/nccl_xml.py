@@ -74,11 +74,14 @@ def read(text: str) -> NodePicture:
 def _check_root(root: Element) -> None:
     if root.tag == "graphs":
         raise InputError(
-            "this is the graph that NCCL chose (its rings and trees), not the topology",
+            "this is NCCL's graph (its rings and trees), not the topology",
             hint="set NCCL_TOPO_DUMP_FILE, not NCCL_GRAPH_DUMP_FILE",
         )
     if root.tag != "system":
-        raise InputError(f"<{root.tag[:40]}> is no NCCL topology", hint="it starts with <system>")
+        raise InputError(
+            f"<{root.tag[:40]}> is not an NCCL topology",
+            hint="an NCCL topology starts with <system>",
+        )
     if root.find("cpu") is None:
         raise InputError(
             "no <cpu> in <system>: neither NCCL nor RCCL writes such a file",
@@ -101,15 +104,15 @@ def _parts(root: Element) -> _Parts:
 def _picture(root: Element) -> NodePicture:
     parts = _parts(root)
     if not parts.gpus:
-        raise InputError("no <gpu>, and no PCIe device that is one")
+        raise InputError("no <gpu>, and no PCIe device that is a GPU")
     check_sizes(len(parts.gpus), len(parts.nics))
     names = tuple(gpu.slot.get("busid", "").lower() for gpu in parts.gpus)
     if "" in names or len(set(names)) < len(names):
-        raise InputError("two GPUs without a busid of their own")
+        raise InputError("two GPUs without their own busid")
     for name, gpu in zip(names, parts.gpus, strict=True):
         if (*gpu.path, gpu.element)[0].tag != "cpu":
             hint = "the file is damaged: dump it again"
-            raise InputError(f"GPU {name} lies in no <cpu>", hint=hint)
+            raise InputError(f"GPU {name} is outside of every <cpu>", hint=hint)
     amd = any(gpu.element.find("xgmi") is not None or gpu.element.get("gcn") for gpu in parts.gpus)
     nics = choose_nics(
         [Interface(_name(nic), _pci_id(nic.slot), _is_physical(nic)) for nic in parts.nics]
@@ -117,14 +120,14 @@ def _picture(root: Element) -> NodePicture:
     notes = nics.notes
     links, device, arch = NodeLinks(known=False), "", ""
     if parts.partial:
-        notes = (*notes, "The file lists PCIe devices only, as vendors ship it: no links of GPUs.")
+        notes = (*notes, "The file lists only PCIe devices and no links of GPUs.")
     else:
         device, arch, rate = _device(parts.gpus, bool(amd))
         links = replace(_links(parts.gpus, names), rate=rate)
         notes = (*notes, *links.notes)
     hosts = {e.get("host_hash") for e in root.findall("cpu")}
     if len(hosts) > 1:
-        notes = (*notes, f"The file shows {len(hosts)} hosts that one NVLink domain joins.")
+        notes = (*notes, f"The file shows {len(hosts)} hosts in one NVLink domain.")
     ways = [gpu.bridges for gpu in parts.gpus]
     ports = [nic.bridges for nic in parts.nics if _is_physical(nic)]
     labels = names
@@ -215,7 +218,8 @@ def _check_both_ways(
         back = direct.get((second, first), 0)
         if back != count:
             raise InputError(
-                f"{count} links from GPU {names[first]} to {names[second]}, {back} the other way",
+                f"{count} links from GPU {names[first]} to {names[second]}, {back} in "
+                "the other direction",
                 hint="the file is damaged: dump it again",
             )
     return {pair: count for pair, count in direct.items() if pair[0] < pair[1] and count}

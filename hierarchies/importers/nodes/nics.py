@@ -25,14 +25,17 @@ def network_level(
 ) -> LevelsAndNotes:
     """Return the level ``node``, if there are NICs or a number of nodes is given; and notes."""
     if not picture.nics and nodes is None:
-        note = f"{picture.source} shows no NIC: the system is this one node (--nodes adds more)."
+        note = (
+            f"{picture.source} shows no NIC: the system is a single node (--nodes "
+            "gives another number)."
+        )
         return (), (note,)
     nics, notes = _choose_used_nics(picture)
     count = None if nodes is None else StatedValue(nodes, "given with the import")
     ports, port_notes = _ports(nics, len(picture.gpus))
     level = DraftLevel(
         "node",
-        Blank("switch", "what joins the nodes is not in the file of one of them"),
+        Blank("switch", "the file of one node does not show how nodes are connected"),
         _bandwidth(nics, picture),
         count=count,
         ports=ports,
@@ -67,7 +70,7 @@ def _choose_used_nics(picture: NodePicture) -> tuple[tuple[Nic, ...], tuple[str,
         nics = fast
     beside = tuple(nic for nic in nics if nic.near)
     if beside and len(beside) < len(nics):
-        notes.append(_note_left_out(nics, beside, "behind no PCIe switch of a GPU"))
+        notes.append(_note_left_out(nics, beside, "not behind the PCIe switch of a GPU"))
         nics = beside
     return nics, tuple(notes)
 
@@ -80,23 +83,23 @@ def _note_left_out(nics: tuple[Nic, ...], kept: tuple[Nic, ...], why: str) -> st
 def _ports(nics: tuple[Nic, ...], gpus: int) -> tuple[Entry, tuple[str, ...]]:
     ports = len(nics)
     if not ports:
-        return Blank(None, "no NIC was found"), ()
+        return Blank(None, "no NIC found"), ()
     if gpus % ports == 0 or ports % gpus == 0:
-        return StatedValue(ports, f"{ports} NIC ports were found"), ()
+        return StatedValue(ports, f"{ports} NIC ports found"), ()
     fewer = max(number for number in range(1, ports) if gpus % number == 0 or number % gpus == 0)
     reason = f"{ports} NIC ports cannot be shared evenly by {gpus} GPUs; {fewer} can"
-    return Blank(fewer, reason), (f"{reason}: the ports are left open.",)
+    return Blank(fewer, reason), (f"{reason}: the ports are left blank.",)
 
 
 def _bandwidth(nics: tuple[Nic, ...], picture: NodePicture) -> Entry:
     rate = nics[0].bytes_per_second if nics else None
     if rate is None:
-        return Blank(None, f"{picture.source} does not say how fast the NICs are")
+        return Blank(None, f"{picture.source} does not state the speed of the NICs")
     gigabits = rate / _GIGABIT
     text = f"{picture.source} says {gigabits:g} Gb/s"
     if rate <= FASTEST:
         return StatedValue(rate, f"{text} for {nics[0].name}", nics[0].default)
-    return Blank(rate / 1000, f"{text}, which no NIC has: perhaps a thousandth is meant")
+    return Blank(rate / 1000, f"{text}, which no NIC has: possibly 1000 times too much")
 
 
 def _crossed_inner_levels(picture: NodePicture, inner: tuple[DraftLevel, ...]) -> tuple[str, ...]:

@@ -34,9 +34,9 @@ from hierarchies.system import LONGEST_NAME, Domain
 
 _ISLAND = "island"
 _JOIN = {
-    Domain.SWITCH: "lead from every GPU into the NVSwitches",
-    Domain.MESH: "join every two GPUs",
-    Domain.RING: "join neighbours in a ring",
+    Domain.SWITCH: "from every GPU to the NVSwitches",
+    Domain.MESH: "between every two GPUs",
+    Domain.RING: "between neighbours in a ring",
 }
 
 
@@ -103,7 +103,7 @@ def _note_two_rates(picture: NodePicture, link: StatedValue, model: GpuModel) ->
     assert model.link is not None, "called only for a GPU that has links"
     stated, known = float(link.value) / 1e9, float(model.link.value) / 1e9
     return (
-        f"One {picture.link_name} is taken to carry {stated:g} GB/s ({link.source}); "
+        f"One {picture.link_name} is assumed to carry {stated:g} GB/s ({link.source}); "
         f"{model.system.name} in the catalogue has {known:g}."
     )
 
@@ -146,7 +146,7 @@ def _switches(picture: NodePicture) -> IslandShape:
     parts = members_of_parts(picture.links.parts or (0,) * len(picture.gpus))
     if len({len(part) for part in parts}) > 1:
         sizes = " and ".join(str(len(part)) for part in parts)
-        raise InputError(f"NVSwitches join the GPUs in parts of {sizes}")
+        raise InputError(f"NVSwitches connect the GPUs in parts of {sizes}")
     return IslandShape(tuple(parts), Domain.SWITCH, picture.links.switched or 0)
 
 
@@ -157,14 +157,14 @@ def _switches_reduce(picture: NodePicture) -> Blank | None:
     if reduces is None and known is not None:
         reduces = known[0].system.links[-1].reduces
     source = load("dgx-h100").links[-1].source("reduces")
-    reason = f"the NVSwitches of Hopper and later add up: {source}"
+    reason = f"the NVSwitches of Hopper and later reduce: {source}"
     if reduces is None:
         return Blank(None, f"{reason}; the file does not name the GPU (--gpu)", needed=False)
     return Blank(True, reason, needed=False) if reduces else None
 
 
 def _unknown_links(picture: NodePicture) -> DraftLevel:
-    reason = f"{picture.source} has no {picture.link_name}s in it"
+    reason = f"{picture.source} has no {picture.link_name}s"
     count = len(picture.gpus)
     domain, bandwidth, reduces = Blank(None, reason), _blank_of_link(picture, reason), None
     if picture.model and picture.model.system.hierarchy.cardinalities[-1] == count:
@@ -202,10 +202,10 @@ def _island(
         stated = StatedValue(shape.domain.value, joined)
         return _gpu_level(picture, stated, rate, count, reduces), ()
     note = (
-        f"The {name}s are neither a ring nor the same between every two GPUs, and no system "
-        "holds them as they are: the level 'gpu' is left open."
+        f"The {name}s form neither a ring nor equal links between every two GPUs, and no system "
+        "can describe them: the level 'gpu' is left blank."
     )
-    reason = f"{name}s make neither a ring nor a mesh"
+    reason = f"{name}s form neither a ring nor a mesh"
     domain = Blank("ring", f"{reason}, but rings through all GPUs exist")
     if not shape.ring:
         domain, rate = Blank(None, reason), _blank_of_link(picture, reason)
@@ -221,7 +221,7 @@ def _island(
 def _rate_of_links(picture: NodePicture, links: float) -> Entry:
     link, description = picture.links.rate, picture.several(links)
     if isinstance(link, Blank):
-        reason = link.source or "what one carries depends on the GPU: say --gpu"
+        reason = link.source or "the bandwidth of a link depends on the GPU: give --gpu"
         suggested = None if link.suggestion is None else float(link.suggestion) * links
         return Blank(suggested, f"{description}; {reason}")
     rate = float(link.value)
@@ -269,7 +269,7 @@ def _select_nested(
         ):
             continue
         if len(sizes) > 1 or not is_refinement(finer, group.parts):
-            problem = "do not hold equally many GPUs" if len(sizes) > 1 else "cut the linked GPUs"
+            problem = "have different numbers of GPUs" if len(sizes) > 1 else "divide linked GPUs"
             notes.append(f"The parts of level {group.name!r} {problem}: the level is left out.")
             continue
         kept.insert(0, group)
@@ -296,7 +296,7 @@ def _group_level(
     source = f"{picture.source}: {len(set(group.parts))} parts of {len(picture.gpus)} GPUs"
     level = DraftLevel(
         group.name,
-        StatedValue("switch", "PCIe and the sockets, taken as a switch that never blocks"),
+        StatedValue("switch", "PCIe and the sockets, assumed to be a switch that never blocks"),
         group.uplink,
         count=StatedValue(count, source),
         ports=StatedValue(1, source),
@@ -311,7 +311,7 @@ def _group_level(
             if picture.links.to_cpu
             else "a PCIe link"
         )
-        return replace(level, ports=StatedValue(size, f"every GPU has {way} of its own"))
+        return replace(level, ports=StatedValue(size, f"every GPU has its own {way}"))
     reason = f"{picture.source} shows no links between the switches of the parts"
     return replace(
         level,
@@ -327,7 +327,7 @@ def _rate_between_islands(picture: NodePicture, shape: IslandShape) -> Blank:
         return Blank(None, f"{picture.source} shows no links between the switches of the parts")
     if picture.links.to_cpu:
         return _rate_over_cpus(picture, shape)
-    reason = "what a GPU gets on the way over PCIe; less where GPUs share it"
+    reason = "of a GPU over PCIe; less where GPUs share it"
     if isinstance(picture.pcie, StatedValue):
         return Blank(picture.pcie.value, f"{reason}; {picture.pcie.source}")
     return Blank(None, reason)
@@ -349,10 +349,12 @@ def _rate_over_cpus(picture: NodePicture, shape: IslandShape) -> Blank:
 
 
 def _pcie_level(picture: NodePicture, count: int) -> DraftLevel:
-    about = "The GPUs meet on PCIe only, which is taken as a switch that never blocks."
+    about = (
+        "The GPUs are connected by PCIe only, which is assumed to be a switch that never blocks."
+    )
     pcie = picture.pcie
     if pcie == UNKNOWN:
-        pcie = Blank(None, f"{picture.source} does not say how fast PCIe is")
+        pcie = Blank(None, f"{picture.source} does not state the speed of PCIe")
     return DraftLevel(
         "gpu",
         StatedValue("switch", f"no {picture.link_name}s: {about}"),

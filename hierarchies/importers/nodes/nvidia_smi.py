@@ -48,8 +48,9 @@ Eight links are ambiguous: the switches of an H800 reduce, those of an A800 do n
 """
 _CELLS = ("X", "N/A", "C2C", *INSIDE_SOCKET, "SYS", "SOC")
 _ONLY_PCIE = (
-    "The legend has no NV#: this is the text of nvidia-smi topo -mp, which shows paths over PCIe "
-    "only. Whether NVLinks join the GPUs is not known; import the text of nvidia-smi topo -m."
+    "The legend has no NV#: this is the text of nvidia-smi topo -mp, which shows "
+    "paths over PCIe only. "
+    "Whether NVLinks connect the GPUs is unknown; import the text of nvidia-smi topo -m."
 )
 _NO_LEGEND = (
     "No NVLink is in the matrix, and the legend is missing: if it had no NV#, this is the text of "
@@ -128,19 +129,19 @@ def _check_same(matrices: Sequence[Matrix], best: int) -> tuple[str, ...]:
 def _matrix(lines: list[str]) -> Matrix:
     start = next((i for i, line in enumerate(lines) if _is_header(line)), None)
     if start is None:
-        hint = "it starts with a row of GPU0, GPU1, ..."
-        raise InputError(f"no matrix of {SOURCE} was found", hint=hint)
+        hint = "the matrix starts with a row of GPU0, GPU1, ..."
+        raise InputError(f"no matrix of {SOURCE} found", hint=hint)
     columns = _columns(lines[start])
     gpus = tuple(name for name in columns if _GPU.fullmatch(name))
     nics = tuple(name for name in columns if not _GPU.fullmatch(name))
     if len(set(columns)) < len(columns) or len(columns) > MOST_COLUMNS:
         raise InputError("columns are named twice, or there are too many")
     if columns[: len(gpus)] != gpus:
-        raise InputError("GPUs and NICs are mixed in the first row", hint="GPUs come first")
+        raise InputError("GPUs and NICs are mixed in the first row", hint="list GPUs first")
     cells, cpus = _rows(lines[start + 1 :], columns, "CPU Affinity" in lines[start])
     missing = [gpu for gpu in gpus if gpu not in cells]
     if missing:
-        raise InputError(f"no row for {missing[0]}", hint="the text is cut off: copy all rows")
+        raise InputError(f"no row for {missing[0]}", hint="the text is incomplete: copy all rows")
     return Matrix(gpus, nics, cells, cpus)
 
 
@@ -172,15 +173,15 @@ def _rows(
         connections = tuple(cells[: len(columns)])
         invalid = [cell for cell in connections if not _is_cell(cell)]
         if len(connections) < len(columns) or invalid:
-            problem = f"{invalid[0]!r} is none" if invalid else f"only {len(connections)}"
+            problem = f"{invalid[0]!r} is not one" if invalid else f"only {len(connections)}"
             raise InputError(
-                f"row {name}: {len(columns)} connections are wanted, {problem}",
-                hint="the text is cut off or changed: copy it again",
+                f"row {name}: {len(columns)} connections expected, {problem}",
+                hint="the text is incomplete or changed: copy it again",
             )
         if name in rows:
             raise InputError(f"two rows for {name}", hint="give the matrix of one node")
         if connections[columns.index(name)] != "X":
-            raise InputError(f"row {name}: no X where it meets itself")
+            raise InputError(f"row {name}: no X in the column of the row itself")
         rows[name] = connections
         if has_cpus and len(cells) > len(columns):
             cpus[name] = cells[len(columns)]
@@ -201,7 +202,7 @@ def _picture(matrix: Matrix, legend: Legend) -> NodePicture:
     used = tuple(nics[place] for place in selection.kept)
     notes = (*notes, *selection.notes)
     if any(name not in matrix.cells for name in matrix.nics):
-        notes = (*notes, "Rows of NICs are missing: what the rows of the GPUs say is used.")
+        notes = (*notes, "Rows of NICs are missing: the rows of the GPUs are used.")
     if any("C2C" in row for row in matrix.cells.values()):
         notes = (*notes, "Connections by C2C are left out.")
     if not direct and not legend.kinds and len(matrix.gpus) > 1:
@@ -230,7 +231,8 @@ def _links(matrix: Matrix) -> dict[tuple[int, int], int]:
             there = matrix.cells[matrix.gpus[second]][first]
             if here != there:
                 raise InputError(
-                    f"{name} to {matrix.gpus[second]} is {here}, the other way it is {there}",
+                    f"{name} to {matrix.gpus[second]} is {here}, in the other "
+                    f"direction it is {there}",
                     hint="the matrix is damaged: copy it again",
                 )
             match = _LINKS.fullmatch(here)
@@ -262,8 +264,8 @@ def _find_switch_links(
     if len(linked) < gpus or len({*links.values()}) > 1:
         return None, {}, ()
     note = (
-        f"NV{usual} between all {gpus} GPUs is taken as {usual * (gpus - 1)} links of each, no "
-        f"more than a GPU has; behind an NVSwitch it would be {usual} that lead to all."
+        f"NV{usual} between all {gpus} GPUs is read as {usual * (gpus - 1)} links of each GPU, as "
+        f"many as a GPU may have; with an NVSwitch it would be {usual} links to all."
     )
     return None, {}, (note,)
 

@@ -142,7 +142,7 @@ def collect_links(
     if any(to_cpu):
         counts = " or ".join(map(str, sorted({*to_cpu})))
         where = f"{link_name}s to CPUs ({counts} a GPU)"
-        notes = (f"{where} are no links between GPUs, but the way out of a socket.",)
+        notes = (f"{where} are not links between GPUs, but lead out of a socket.",)
     return NodeLinks(
         direct=direct,
         switched=most or None,
@@ -163,7 +163,7 @@ def check_alike(key: str, kinds: Collection[str]) -> None:
     if len(kinds) > 1:
         raise InputError(
             f"the GPUs differ: {key} {', '.join(sorted(kinds))}",
-            hint="in a system all devices are alike: take the others out of the file",
+            hint="all devices of a system are equal: remove the others from the file",
         )
 
 
@@ -178,8 +178,8 @@ def check_sizes(gpus: int, nics: int) -> None:
 def check_length(text: str, source: str) -> None:
     """Raise InputError for a text that is longer than any node's output."""
     if len(text) > MOST_CHARACTERS:
-        problem = f"{len(text)} characters are no {source}"
-        raise InputError(problem, hint=f"at most {MOST_CHARACTERS}: give what is printed alone")
+        problem = f"{len(text)} characters are not the output of {source}"
+        raise InputError(problem, hint=f"at most {MOST_CHARACTERS}: give only that output")
 
 
 Way = tuple[Element, ...]

@@ -91,10 +91,10 @@ def _picture(tables: RocmTables) -> NodePicture:
     direct = {pair: 1 for pair in hive if _subject(tables, pair) not in apart}
     notes = tables.notes
     if "link type" not in tables.printed:
-        hops = "The types of the links are not printed: one hop is taken as an xGMI link."
+        hops = "The types of the links are missing: one hop is read as an xGMI link."
         notes = (*notes, hops)
     if direct:
-        notes = (*notes, "The number of xGMI links between two GPUs is not printed: taken as one.")
+        notes = (*notes, "The number of xGMI links between two GPUs is missing: assumed to be one.")
     return NodePicture(
         tables.source,
         tables.gpus,
@@ -140,9 +140,11 @@ def _claims(tables: RocmTables, hive: list[_Pair]) -> Iterator[Claim]:
             none = f"none at weight {weight} ({least} for one link)"
             yield Claim(_TOPIC, subject, "the table 'weight'", none, _APART)
         if 0 < len(disabled) < len(hive) and pair in disabled:
-            yield Claim(_TOPIC, subject, "the table 'access'", "none, as it is disabled", _APART)
+            yield Claim(
+                _TOPIC, subject, "the table 'access'", "none, because access is disabled", _APART
+            )
         if rated and pair not in rated:
-            none = "none, as it has no bandwidth"
+            none = "none, because it has no bandwidth"
             yield Claim(_TOPIC, subject, "the table 'numa bw'", none, _APART)
 
 
@@ -196,8 +198,8 @@ def _parse_text(text: str) -> RocmTables:
             raise InputError("tables of different GPUs", hint="give the text of one node")
         gpus, printed[name] = header, rows
     if not printed:
-        hint = notes[0] if notes else "it is headed 'Hops between ...' or 'HOPS TABLE:'"
-        raise InputError(f"no table of {source} was found", hint=hint)
+        hint = notes[0] if notes else "the heading is 'Hops between ...' or 'HOPS TABLE:'"
+        raise InputError(f"no table of {source} found", hint=hint)
     return RocmTables(gpus, printed, source, tuple(notes))
 
 
@@ -216,15 +218,15 @@ def _table(lines: Sequence[str], start: int) -> tuple[tuple[str, ...], Table]:
         raise InputError(f"{len(header)} GPUs in one node")
     rows = lines[start + 1 : start + 1 + len(header)]
     if len(rows) < len(header):
-        raise InputError(f"{len(header)} rows are wanted, the text has {len(rows)}")
+        raise InputError(f"{len(header)} rows expected, the text has {len(rows)}")
     return header, [_row(row, gpu, len(header)) for row, gpu in zip(rows, header, strict=True)]
 
 
 def _row(line: str, gpu: str, gpus: int) -> list[str]:
     name, *cells = line.split() or [""]
     if name != gpu or len(cells) != gpus:
-        hint = "the text is cut off or changed: copy it again"
-        raise InputError(f"a row of {gpu} with {gpus} cells is wanted", hint=hint)
+        hint = "the text is incomplete or changed: copy it again"
+        raise InputError(f"a row of {gpu} with {gpus} cells expected", hint=hint)
     return cells
 
 
@@ -236,7 +238,7 @@ def _parse_json(text: str) -> RocmTables:
     entries = raw if isinstance(raw, list) else []
     if not entries or not all(_is_entry(entry) for entry in entries):
         hint = "each GPU has 'gpu' and 'links', as since ROCm 6.1"
-        raise InputError(f"not what {AMD_SMI} --json prints", hint=hint)
+        raise InputError(f"not the output of {AMD_SMI} --json", hint=hint)
     numbers = [entry["gpu"] for entry in entries]
     if len(set(numbers)) < len(numbers) or len(numbers) > MOST_GPUS:
         raise InputError("GPUs are listed twice, or there are too many")
@@ -283,8 +285,8 @@ def _select_usable(tables: RocmTables) -> RocmTables:
     if "link type" not in kept and "hops" not in kept:
         if first_error is not None:
             raise first_error
-        hint = f"give all that {tables.source} prints"
-        raise InputError("neither types of links nor hops are printed", hint=hint)
+        hint = f"give the whole output of {tables.source}"
+        raise InputError("the text has neither types of links nor hops", hint=hint)
     return RocmTables(tables.gpus, kept, tables.source, tuple(notes))
 
 
@@ -295,10 +297,11 @@ def _check(name: str, table: Table, gpus: Sequence[str]) -> None:
             if first == second:
                 continue
             if not _is_cell(name, cell):
-                raise InputError(f"{cell[:20]!r} is no {name} of a link")
+                raise InputError(f"{cell[:20]!r} is not a {name} of a link")
             if cell != table[second][first]:
                 raise InputError(
-                    f"{name} from {gpus[first]} to {gpus[second]} is {cell}, the other way it is "
+                    f"{name} from {gpus[first]} to {gpus[second]} is {cell}, in the "
+                    "other direction it is "
                     f"{table[second][first]}",
                     hint="the text is damaged: copy it again",
                 )

@@ -39,12 +39,12 @@ _NOTHING = ("", "(null)", "none")
 _COUNT = re.compile(r"\s*#\s*Number of Nodes in block(\d{1,6}):\s*(\d{1,9})\s*", re.IGNORECASE)
 _LONGEST_LINE = 1_000_000
 _MOST_LINES = 500_000
-SPEED_NOTE = "LinkSpeed is not taken: Slurm does not use it, and it has no unit."
+SPEED_NOTE = "LinkSpeed is ignored: Slurm does not use it, and it has no unit."
 
 
 def sizes_note(sizes: str) -> str:
     """Return a note on why Slurm's block sizes are no levels."""
-    return f"BlockSizes {sizes} are the sizes that Slurm plans with; they say nothing of links."
+    return f"BlockSizes {sizes} are sizes for Slurm's scheduling; they do not describe links."
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _values(line: str, number: int) -> dict[str, str]:
         if not match:
             rest = line[position:].strip()
             raise InputError(
-                f"{rest[:60]!r} is no setting of a topology.conf",
+                f"{rest[:60]!r} is not a setting of topology.conf",
                 where=f"line {number}",
                 hint="lines are like SwitchName=s0 Nodes=dev[0-5]",
             )
@@ -134,7 +134,7 @@ def parse_conf(text: str) -> SlurmLayout:
                     continue
                 case _:
                     raise InputError(
-                        f"{', '.join(line.values)} without what it belongs to",
+                        f"{', '.join(line.values)}, but its line names no switch or block",
                         hint="lines are like SwitchName=s0 Nodes=dev[0-5]",
                     )
         except InputError as error:
@@ -151,7 +151,7 @@ def _switch(name: str, values: Mapping[str, str], names: HostlistExpander) -> Sw
     nodes = hosts_of(values.get("Nodes"), names)
     if below and nodes and "Level" not in values:
         raise InputError(
-            f"switch {name!r} has Switches and Nodes", hint="a switch names one of the two"
+            f"switch {name!r} has Switches and Nodes", hint="give a switch one of the two"
         )
     return Switch(name, below, nodes)
 
@@ -220,7 +220,7 @@ def parse_topology_yaml(text: str) -> SlurmLayout:
     topologies = parse_yaml(text)
     if not isinstance(topologies, list) or not topologies:
         raise InputError(
-            "no list of topologies", hint="a topology.yaml begins with '- topology: name'"
+            "not a list of topologies", hint="a topology.yaml begins with '- topology: name'"
         )
     entries = [require_mapping(entry, "a topology") for entry in topologies]
     chosen = _choose_topology(entries)
@@ -241,7 +241,7 @@ def _choose_topology(entries: list[dict[str, Any]]) -> dict[str, Any]:
         return entries[0]
     names = shorten_list(str(entry.get("topology")) for entry in entries)
     raise InputError(
-        f"several topologies and none is the cluster's default: {names}",
+        f"several topologies, none of them the cluster's default: {names}",
         hint="write cluster_default: true in one of them",
     )
 
@@ -279,8 +279,8 @@ def _layout(entry: dict[str, Any], notes: tuple[str, ...]) -> SlurmLayout:
             tori = tuple(_torus(torus, names) for torus in _entries_of_section(entry[kind], kind))
             return SlurmLayout(tori=tori, notes=notes)
     raise InputError(
-        "the topology is flat: it says nothing of where nodes are",
-        hint="ibnetdiscover, or the labels of Kubernetes nodes, may say it",
+        "the topology is flat: it does not locate nodes",
+        hint="ibnetdiscover, or the labels of Kubernetes nodes, may locate them",
     )
 
 
@@ -289,7 +289,7 @@ def _yaml_switch(entry: dict[str, Any], names: HostlistExpander) -> Switch:
     children, nodes = (_hosts(entry.get(key), key, names) for key in ("children", "nodes"))
     if children and nodes:
         raise InputError(
-            f"switch {name!r} has both of children and nodes", hint="a switch names one of the two"
+            f"switch {name!r} has both of children and nodes", hint="give a switch one of the two"
         )
     return Switch(name, children, nodes)
 
@@ -318,7 +318,7 @@ def _torus(entry: dict[str, Any], names: HostlistExpander) -> Torus:
     if x * y * z != len(nodes):
         raise InputError(
             f"torus {name!r} of {x} x {y} x {z} has {len(nodes)} nodes",
-            hint=f"{x * y * z} fill it",
+            hint=f"{x * y * z} nodes fill it",
         )
     return Torus(name, (x, y, z))
 

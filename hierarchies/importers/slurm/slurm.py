@@ -36,7 +36,7 @@ _RACKS = (
     "A block is one unit of the system that --inside names: such a unit holds as many machines as "
     "the largest block."
 )
-_NOT_STATED = Blank("switch", "usual; Slurm does not say what joins blocks or rings")
+_NOT_STATED = Blank("switch", "usual; Slurm does not state how blocks or rings are connected")
 
 
 def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
@@ -50,9 +50,7 @@ def read(files: Mapping[str, str], options: ImportOptions) -> Draft:
         layout = parse_topology_yaml(text) if _is_yaml(name, text) else parse_conf(text)
         draft = _draft(replace(layout, counted=counted(text, layout.blocks)), options)
     notes = (
-        (f"left out, as Slurm does beside a topology.yaml: {shorten_list(ignored)}",)
-        if ignored
-        else ()
+        (f"left out, as by Slurm with a topology.yaml: {shorten_list(ignored)}",) if ignored else ()
     )
     return replace(draft, notes=(*notes, *draft.notes))
 
@@ -93,7 +91,7 @@ def _draft(layout: SlurmLayout, options: ImportOptions) -> Draft:
     if layout.blocks:
         return _groups(layout.blocks, "block", layout, options)
     raise InputError(
-        "no switch, block or ring is in it", hint="a topology.conf has SwitchName=... lines"
+        "no switch, block or ring found", hint="a topology.conf has SwitchName=... lines"
     )
 
 
@@ -117,7 +115,7 @@ def _switches(layout: SlurmLayout, options: ImportOptions) -> Draft:
     if len(tree.tops) > 1:
         notes.append(
             f"no switch joins {shorten_list(tree.tops)}: Slurm keeps every job inside one of them. "
-            "The outermost level takes it that something joins them."
+            "The outermost level assumes a network between them."
         )
     if layout.blocks:
         groups = {node: block.name for block in layout.blocks for node in block.nodes}
@@ -177,7 +175,7 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
     if len(tori) > 1:
         raise InputError(
             f"{len(tori)} tori: {shorten_list(torus.name for torus in tori)}",
-            hint="import one: leave the others out of the file",
+            hint="import one: remove the others from the file",
         )
     x, y, z = tori[0].dimensions
     check_nodes(prod((x, y, z)), options)
@@ -190,6 +188,6 @@ def _torus(tori: Sequence[Torus], notes: Sequence[str], options: ImportOptions) 
         _NAME,
         f"{_SOURCE}: a torus of {z} z x {y} y x {x} x",
         tuple(levels),
-        notes=(*notes, "A device of this description is a whole node, with links of its own."),
+        notes=(*notes, "A device of this description is a whole node with its own links."),
         counted={"nodes": x * y * z},
     )

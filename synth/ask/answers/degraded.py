@@ -48,7 +48,7 @@ class GroupStepPart(AnswerPart):
     collective: GroupCollective = Field(description="Collective of every group.")
     groups: list[Ranks] = Field(min_length=1, description="Ranks; the first is the root.")
     pieces: list[list[list[Whole]]] | None = Field(
-        description="For each group and member of a reduce-scatter the chunks it keeps; else null."
+        description="For each group and member of a reduce-scatter, the chunks it keeps; else null."
     )
 
     @classmethod
@@ -72,12 +72,12 @@ class UnevenAnswerPart(VerdictPart):
     seconds: PredictedSeconds
     speedup: Number = Field(description="flat_seconds / seconds.")
     against_default: Against = Field(
-        description="The plain all-reduce, within the prediction's uncertainty."
+        description="Range of the speed-up within the prediction's uncertainty."
     )
     limited_by: LimitedBy
     steps: list[StepPricePart] = Field(description="Steps of one segment.")
-    group_steps: list[GroupStepPart] = Field(description="Groups of every step.")
-    proved_for: Positive = Field(description="The proof is for so many devices.")
+    group_steps: list[GroupStepPart] = Field(description="Groups of all steps.")
+    proved_for: Positive = Field(description="Number of devices of the proof.")
     others: Whole = Field(description="Number of other programs that tie with it.")
 
     @classmethod

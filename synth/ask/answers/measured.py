@@ -60,7 +60,7 @@ class ExperimentPart(AnswerPart):
     environment: dict[str, str] = Field(description="Variables to set.")
     smallest_bytes: Positive = Field(description="The smallest size.")
     largest_bytes: Positive = Field(description="The largest size.")
-    tells: list[str] = Field(description="Numbers of the system that it determines.")
+    determines: list[str] = Field(description="Numbers of the system that it determines.")
     seconds: Seconds = Field(description="A rough run time.")
     mpirun: str = Field(description="The line that runs it with mpirun.")
     srun: str = Field(description="The line that runs it with srun.")
@@ -72,6 +72,7 @@ class ExperimentPart(AnswerPart):
             experiment,
             experiment.groups,
             collective=experiment.goal.value,
+            determines=experiment.tells,
             groups=experiment.groups.where,
             mpirun=log_command(how.mpirun, experiment),
             srun=log_command(how.srun, experiment),
@@ -140,7 +141,7 @@ class CarriedLevel(AnswerPart):
     shares: dict[str, Number] = Field(
         min_length=1, description="Share of it reached, by the algorithm that may have run."
     )
-    told: bool = Field(description="Whether the share is the same whichever ran.")
+    determined: bool = Field(description="Whether all algorithms give the same share.")
     least: bool = Field(
         description="Whether they may reach more, as another level may have been the limit."
     )
@@ -153,7 +154,7 @@ class CarriedLevel(AnswerPart):
         test = isolating_experiment(system, carried.level)
         more = [test.name] if test and (carried.least or not carried.told) else []
         rate = link.bandwidth_bytes_per_second / 1e9
-        return cls.like(carried, GB_per_s=rate, tests=more)
+        return cls.like(carried, GB_per_s=rate, determined=carried.told, tests=more)
 
 
 class AmbiguousLevels(AmbiguityPart, AnswerPart):
@@ -161,14 +162,17 @@ class AmbiguousLevels(AmbiguityPart, AnswerPart):
 
     text: str = Field(min_length=1, description="In words.")
     tests: list[str] = Field(description="Names of tests that would distinguish them.")
-    tells: TellingTest | None = Field(description="One that suffices; null if none does.")
+    deciding_test: TellingTest | None = Field(
+        description="A test that suffices; null if none does."
+    )
 
     @classmethod
     def of(cls, system: System, levels: hierarchies.UndeterminedLevels) -> Self:
         tests = [
             test.name for name in levels.levels if (test := isolating_experiment(system, name))
         ]
-        return cls.like(levels, text=str(levels), tests=tests, tells=TellingTest.of(system, levels))
+        decides = TellingTest.of(system, levels)
+        return cls.like(levels, text=str(levels), tests=tests, deciding_test=decides)
 
 
 SHORTFALLS: Sequence[FindingKind] = ("short", "level-short", "open")
@@ -185,11 +189,11 @@ class FindingPart(AnswerPart):
     text: str = Field(min_length=1, description="In words.")
     suspects: list[str] = Field(description="Levels that cannot be distinguished.")
     tests: list[str] = Field(description="Names of experiments that would distinguish them.")
-    then: list[str] = Field(description="Commands that find what is slow in the level.")
+    next_commands: list[str] = Field(description="Commands that find what is slow in the level.")
 
     @classmethod
     def of(cls, finding: Finding) -> Self:
-        return cls.like(finding, level=finding.level or None)
+        return cls.like(finding, level=finding.level or None, next_commands=finding.then)
 
 
 class CalibratedReply(ReplyModel):
@@ -202,20 +206,22 @@ class CalibratedReply(ReplyModel):
         description="Relative median error of the fit; null without rows."
     )
     levels: list[CarriedLevel] = Field(description="Measured load of links, outermost level first.")
-    worst: OffRow | None = Field(description="The size that is off most; null without rows.")
+    worst: OffRow | None = Field(description="The size with the largest error; null without rows.")
     unexpected: list[UnexpectedRow] = Field(
-        description="Sizes off by more than prediction error, the farthest first."
+        description="Sizes with more than prediction error, the largest error first."
     )
     residuals: list[ClassResidual] = Field(description="Residuals by class.")
     strays: list[ClassStray] = Field(description="Residuals where tables were left out.")
     undetermined: list[str] = Field(description="Numbers that the rows do not determine.")
-    untold: list[AmbiguousLevels] = Field(description="Levels that the rows do not distinguish.")
+    ambiguities: list[AmbiguousLevels] = Field(
+        description="Levels that the rows do not distinguish."
+    )
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     short: list[FindingPart] = Field(
         description="Levels that fall short of such links in the logs; prices include it."
     )
     contradicted: list[FindingPart] = Field(
-        description="Rows that beat what the description allows: it, or the log, is wrong."
+        description="Rows faster than the description allows: the description or the log is wrong."
     )
     warnings: list[str] = Field(description="Faulty parts of logs that were left out.")
     files: OneFile = Field(description="The calibrated description.")
@@ -339,7 +345,9 @@ class DiagnosedRun(AnswerPart):
         allow_inf_nan=False, description="Their difference at small sizes, if any."
     )
     limited_by: str = Field(description="Level that limits the prediction.")
-    delivered: dict[str, Number] = Field(description="Of each level's bandwidth at least so much.")
+    delivered: dict[str, Number] = Field(
+        description="Lower bound of the share of bandwidth that each level delivered."
+    )
     past: PastPart | None = Field(description="Comparison with the baselines; null without one.")
     warnings: list[str] = Field(description="Faulty parts of the log that were left out.")
     rows: list[RunRow] = Field(description="Rows in the order of the log.")

@@ -70,7 +70,7 @@ class EmittedReply(ReplyModel):
 
     target: str = Field(description="Runtime or tool.")
     system: str = Field(description="The name of the machine.")
-    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    program: str = Field(description="Its steps; those of several stripes separated by ' | '.")
     op: OperationName = Field(description="The reduction operation.")
     proof: Literal["proved", "unknown"] = Field(description="Verdict of z3.")
     segments: Positive = Field(description="1 for targets that cannot overlap.")
@@ -95,12 +95,12 @@ class EmittedReply(ReplyModel):
 class EmittedGroupsReply(ReplyModel):
     """A program of explicit groups, for a machine that lacks devices."""
 
-    target: Literal["json"] = Field(description="The one that can list groups.")
+    target: Literal["json"] = Field(description="The target that can list groups.")
     system: str = Field(description="The name of the machine.")
     program: str = Field(description="Its steps in words.")
     op: OperationName = Field(description="The reduction operation.")
     proof: Literal["proved"] = Field(description="Verdict of z3.")
-    proved_for: Positive = Field(description="The proof is for so many devices.")
+    proved_for: Positive = Field(description="Number of devices of the proof.")
     files: OneFile = Field(description="Files to save.")
 
 
@@ -109,7 +109,7 @@ class EmittedEntry(AnswerPart):
 
     name: str = Field(description="Name in the job.")
     request: GoalName = Field(description="Request.")
-    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    program: str = Field(description="Its steps; those of several stripes separated by ' | '.")
     proof: Literal["proved", "unknown"] = Field(description="Verdict of z3.")
     seconds: PredictedSeconds
 
@@ -170,7 +170,7 @@ class ResultCheck(AnswerPart):
 class RunReply(ReplyModel):
     """What was seen when a program ran here, beside what was predicted for its system."""
 
-    system: str = Field(description="The name of the machine that was asked about.")
+    system: str = Field(description="The name of the given machine.")
     request: GoalName = Field(description="Request of the program.")
     op: OperationName = Field(description="The reduction operation.")
     program: str = Field(description="Its steps.")
@@ -181,10 +181,10 @@ class RunReply(ReplyModel):
     segments: Positive = Field(description="Number of segments of the first slice.")
     stripes: list[PayloadStripe] = Field(description="Side by side; none of explicit groups.")
     dtype: str = Field(description="Element type.")
-    check: ResultCheck | None = Field(description="Null unless it was asked for.")
-    measured_seconds: Seconds = Field(description="The median, on this machine's processes.")
+    check: ResultCheck | None = Field(description="Null unless requested.")
+    measured_seconds: Seconds = Field(description="The median, on processes of this machine.")
     measured_plain_seconds: Seconds = Field(description="Measured seconds of the plain collective.")
-    predicted_seconds: Seconds = Field(description="For the system that was asked about.")
+    predicted_seconds: Seconds = Field(description="Predicted seconds on the given system.")
     predicted_plain_seconds: Seconds = Field(
         description="Predicted seconds of the plain collective."
     )

@@ -142,11 +142,11 @@ class StepPricePart(AnswerPart):
 class Counterexample(AnswerPart):
     """Where a program goes wrong; digits are those of the program's tree."""
 
-    step: Whole | None = Field(description="Counted from 0; null: the goal is missed.")
+    step: Whole | None = Field(description="Counted from 0; null if the goal is missed.")
     violation: ViolationName = Field(description="What goes wrong.")
-    sizes: list[Positive] = Field(description="The sizes of the digits at which it does.")
+    sizes: list[Positive] = Field(description="The sizes of the digits of the counterexample.")
     device: list[Whole] = Field(description="The device, as digits.")
-    other: list[Whole] | None = Field(description="The second device, if it takes two.")
+    other: list[Whole] | None = Field(description="The second device, if any.")
     chunk: list[Whole] | None = Field(description="The chunk, as digits, if it is about one.")
     contributor: list[Whole] | None = Field(
         description="Device of the contribution, if it is about one."
@@ -228,7 +228,7 @@ def verdict_keys(verdict: Verdict) -> Json:
 class AdvicePart(AnswerPart):
     """How an answer is got from a runtime."""
 
-    by: Annotated[AdviceKind, Field(strict=False)] = Field(description="What it takes.")
+    by: Annotated[AdviceKind, Field(strict=False)] = Field(description="Kind of advice.")
     text: str = Field(min_length=1, description="The line, the command, or why there is none.")
 
 
@@ -239,18 +239,22 @@ class DecidingRunPart(AnswerPart):
     speedup_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = Field(
         description="Its range within the prediction's uncertainty."
     )
-    seconds: Seconds = Field(description="Expected seconds as a runtime would run it.")
+    seconds: Seconds = Field(description="Expected seconds in a runtime.")
     default_seconds: Seconds = Field(description="Expected seconds of the default.")
     commands: list[str] = Field(min_length=1, description="Commands to run in turn.")
-    decides_speedup: Number = Field(description="Measured speed-up from which to take it.")
-    advice: AdvicePart = Field(description="How to get it if it is taken.")
-    said: str = Field(min_length=1, description="What is expected, in a line.")
-    decides: str = Field(min_length=1, description="What decides, in a line.")
+    decides_speedup: Number = Field(
+        description="Measured speed-up from which the program is worthwhile."
+    )
+    advice: AdvicePart = Field(description="How to use it.")
+    expectation: str = Field(min_length=1, description="The expectation, in a line.")
+    decides: str = Field(min_length=1, description="The deciding rule, in a line.")
 
     @classmethod
     def of(cls, found: how_to_get.SuggestedRun) -> Self:
         ratio = how_to_get.DECIDING_RATIO
-        return cls.like(found, speedup_interval=found.between, decides_speedup=ratio)
+        return cls.like(
+            found, speedup_interval=found.between, decides_speedup=ratio, expectation=found.said
+        )
 
     @property
     def emits(self) -> bool:
@@ -329,9 +333,11 @@ class CallOfProgram(AnswerPart):
     collective: CollectiveName = Field(description="What it does.")
     members: Positive = Field(description="Number of devices in each group.")
     bytes: Number = Field(description="The larger of a member's buffers before and after.")
-    way: str = Field(min_length=1, description="Algorithm of the price: ring, tree, nvls, ...")
+    algorithm: str = Field(
+        min_length=1, description="Algorithm of the price: ring, tree, nvls, ..."
+    )
     protocol: ProtocolName = Field(description="Protocol.")
-    own_way: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
+    own_algorithm: str = Field(min_length=1, description="Algorithm that the runtime would choose.")
     own_protocol: ProtocolName = Field(description="Protocol.")
 
     @classmethod
@@ -342,9 +348,9 @@ class CallOfProgram(AnswerPart):
             call.price,
             collective=call.price.what,
             members=prod(call.price.members),
-            way=way,
+            algorithm=way,
             protocol=protocol,
-            own_way=own_way,
+            own_algorithm=own_way,
             own_protocol=own_protocol,
         )
 
@@ -352,7 +358,7 @@ class CallOfProgram(AnswerPart):
 class CallsOfProgram(AnswerPart):
     """The calls of a program, and what is to be set for them to go as priced."""
 
-    own_seconds: Seconds = Field(description="If nothing is set.")
+    own_seconds: Seconds = Field(description="Seconds of the program if nothing is set.")
     environment: str = Field(
         description="Variables to set; empty if there are none or none would do."
     )

@@ -57,7 +57,7 @@ Collectives = Annotated[
     list[CollectiveRequest],
     Field(
         max_length=MOST_COLLECTIVES,
-        description="All that a training step sends, in the place of reduce, bytes and request.",
+        description="All communication of a training step; replaces reduce, bytes and request.",
     ),
     ItemFlags(CollectiveRequest, "reduce"),
 ]

@@ -80,8 +80,8 @@ _Filling = Annotated[FillPolicy, Field(strict=False)]
 class BucketOfGradients(AnswerPart):
     """Gradients that are summed as one."""
 
-    first: str = Field(description="The gradient that is made first of its own: its parameter.")
-    last: str = Field(description="The one that is made last.")
+    first: str = Field(description="Parameter of the bucket's first gradient.")
+    last: str = Field(description="Parameter of its last gradient.")
     tensors: Positive = Field(description="Total number.")
     elements: Positive = Field(description="Number of elements in all of them.")
     bytes: Positive = Field(description="Bytes of all of them.")
@@ -122,13 +122,13 @@ class WayToFill(AnswerPart):
     @classmethod
     def of(cls, found: BucketComparison, policy: PolicyResult) -> Self:
         saved = policy.saved
-        told: Literal["faster", "slower"] = "faster" if saved.seconds > 0 else "slower"
+        direction: Literal["faster", "slower"] = "faster" if saved.seconds > 0 else "slower"
         return cls.like(
             policy.timed,
             filling=policy.filling,
             gap=max(0.0, policy.timed.seconds / found.least.seconds - 1),
             saved_seconds=saved,
-            against_default=told if saved.told else "same",
+            against_default=direction if saved.is_clear else "same",
             buckets=[BucketOfGradients.of(found, bucket) for bucket in policy.timed.buckets],
         )
 
@@ -136,9 +136,9 @@ class WayToFill(AnswerPart):
 class StepLowerBounds(AnswerPart):
     """What a step takes at least, whatever the buckets."""
 
-    seconds: Seconds = Field(description="The most of the others.")
-    compute_seconds: Seconds = Field(description="All that is computed.")
-    communication_seconds: Seconds = Field(description="The first gradient, then sums only.")
+    seconds: Seconds = Field(description="The maximum of the other bounds.")
+    compute_seconds: Seconds = Field(description="All compute.")
+    communication_seconds: Seconds = Field(description="The first gradient, then reductions only.")
     chain_seconds: Seconds = Field(description="Time until the last gradient, and its reduction.")
 
 
@@ -155,11 +155,13 @@ class BucketsReply(ReplyModel):
     gradients: Positive = Field(description="Number of gradients.")
     bytes: Positive = Field(description="Bytes of all gradients on each device.")
     dtype: str = Field(description="Their element type.")
-    how: SecondsSource = Field(description="Source of compute seconds, the least certain one.")
+    compute_source: SecondsSource = Field(
+        description="Source of compute seconds, the least certain one."
+    )
     compute_seconds: Seconds = Field(description="Seconds until the backward pass ends.")
     update_seconds: Seconds = Field(description="Seconds of the optimizer after all reductions.")
     least: StepLowerBounds = Field(description="Lower bounds for any buckets.")
-    cap_mib: Positive = Field(description="The best bucket_cap_mb for all buckets alike.")
+    cap_mib: Positive = Field(description="The best bucket_cap_mb for all buckets.")
     ways: list[WayToFill] = Field(min_length=1, description="DDP's default first, ours last.")
     files: OneFile = Field(description="Module that a training script imports.")
 
@@ -185,6 +187,7 @@ def find_buckets(question: BucketsQuestion, watcher: Watcher) -> Reply:
         prices=system.prices,
         device=device.name,
         samples=samples,
+        compute_source=found.replica.how,
         gradients=len(backward.gradients),
         bytes=backward.upto_bytes[-1],
         ways=[WayToFill.of(found, policy) for policy in found.ways],

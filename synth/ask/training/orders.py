@@ -223,7 +223,7 @@ class OrderReply(ReplyModel):
     communication: bool = Field(
         description="Whether the order has sends and receives, where transfers then are."
     )
-    seconds: Seconds = Field(description="Seconds until all is done.")
+    seconds: Seconds = Field(description="Seconds until all actions end.")
     idle_share: _Idle = Field(description="Bubble as a share of all ranks' time.")
     ranks: list[RankOfOrder] = Field(
         min_length=1, description="Actions of each rank, rank 0 first."

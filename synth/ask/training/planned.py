@@ -120,12 +120,12 @@ class StepPlanQuestion(Question):
 
 def _check_pins(pins: Pins, devices: int, batch: int) -> None:
     """Raises InputError for axes that do not divide the devices, or microbatches the samples."""
-    sizes = {name: int(size) for name, size in pins.said.items() if name in AXES}
+    sizes = {name: int(size) for name, size in pins.values.items() if name in AXES}
     if devices % prod(sizes.values()):
         said = " ".join(f"{name}={size}" for name, size in sizes.items())
         hint = "pinned axes, one times the other, divide the devices"
         raise InputError(f"{said} on {devices} devices", where="pin", hint=hint)
-    count = int(pins.said.get("microbatches", 1))
+    count = int(pins.values.get("microbatches", 1))
     if batch % count:
         problem = f"{batch} samples in {count} microbatches"
         raise InputError(problem, where="pin", hint="as many in each")
@@ -153,8 +153,8 @@ def plan_step(
     remembering = StoppableWatcher(watcher)
     found = planner.plans(pins, k, remembering, front=True)
     why_not = None
-    if others.said and remembering.go_on():
-        both = Pins({**others.said, **pins.said, **others.said})
+    if others.values and remembering.go_on():
+        both = Pins({**others.values, **pins.values, **others.values})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     profiled = question.profile.name if question.profile else ""
     samples, tokens = size_of(job.step)
@@ -165,7 +165,7 @@ def plan_step(
         system=name,
         samples=samples,
         pins=str(pins),
-        asked_why_not=str(others),
+        why_not_pins=str(others),
         nearest=LeastMemory.of(
             found, device.memory_bytes, list_savings(job, planner.composer, pins, found)
         ),
@@ -264,7 +264,7 @@ class _FoundPlans:
             plan=plan_text(job.step, plan.plan) if plan.rows else str(recipe),
             seconds=run.seconds,
             more=than_first,
-            tied=not than_first.told,
+            tied=not than_first.is_clear,
             composed_seconds=plan.rows.seconds if plan.rows else next(composed),
             tokens_per_second=self.tokens / run.seconds,
             utilisation=self.flops / run.seconds / peak,
@@ -287,7 +287,7 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
 
     Frameworks accept only recipes, so a plan chosen operation by operation is one file in full.
     """
-    keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "not_said": []}
+    keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "unsupported": []}
     in_full = next((plan.plan for plan in plans if plan.rows), None)
     files: Files = {ROWS: plan_text(planner.job.step, in_full)} if in_full else {}
     if best is not None:
@@ -296,12 +296,12 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
         keys["perhaps_saved_seconds"] = sum(gain.perhaps_saved_seconds for gain in sent)
         if best.rows:
             why = InputError("they take recipes", hint="pin zero=0 to have one")
-            keys["not_said"] = [("frameworks", str(why))]
+            keys["unsupported"] = [("frameworks", str(why))]
         else:
             written = _configurations(planner.job, best)
             place = planner.job.system, best.placement
             keys["programs"], programs = programs_of(*place, planner.gaining(best), written)
-            keys["not_said"] = [(name, str(why)) for name, why in written.refused.items()]
+            keys["unsupported"] = [(name, str(why)) for name, why in written.refused.items()]
             files = {**written.files, **programs, **files}
     texts_of = {
         name: text.decode() if isinstance(text, bytes) else text for name, text in files.items()

@@ -30,9 +30,10 @@ class Redistributions(AnswerPart):
     """What is sent in one way: along some axes, or from stage to stage."""
 
     what: str = Field(min_length=1, description="The collective, and over which axes.")
-    times: Positive = Field(description="How often in a step, in loops as often as they go round.")
+    times: Positive = Field(description="Calls in a step, counting each iteration of loops.")
     bytes: Whole = Field(
-        description="What a device must send or receive at least, of all stages and microbatches."
+        description="Lower bound of bytes that a device sends or receives, over all "
+        "stages and microbatches."
     )
 
 

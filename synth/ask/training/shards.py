@@ -103,7 +103,7 @@ class BytesOfStep(AnswerPart):
     state: Whole = Field(description="Counters, and constant arrays.")
     batch: Whole = Field(description="A batch.")
     values: Whole = Field(
-        description="The most of all other values at once, gradients among them, unfused."
+        description="Peak of all other values, including gradients, without fusion."
     )
 
 
@@ -112,13 +112,15 @@ class MovedValue(AnswerPart):
 
     name: str = Field(description="Its name in the text of the sharded step.")
     role: Literal["parameter", "gradient", "moment", "state", "batch", "value"] = Field(
-        description="What it is; value: made on the way."
+        description="Its role; value: an intermediate value."
     )
-    label: str = Field(description="Of a gradient its parameter's; may be empty.")
-    line: str = Field(description="Where its user wrote what makes it; empty if not known.")
+    label: str = Field(description="Label; for a gradient that of its parameter; may be empty.")
+    line: str = Field(
+        description="Source line of the operation that computes it; empty if unknown."
+    )
     before: str = Field(description="Its type before.")
     after: str = Field(description="Its type after.")
-    times: Whole = Field(description="How often in a step; layers in a loop repeat it.")
+    times: Whole = Field(description="Calls in a step, counting each iteration of loops.")
 
     @classmethod
     def of(cls, moved: StepMove) -> Self:
@@ -146,7 +148,7 @@ class RequestOfStep(AnswerPart):
     values: list[MovedValue] = Field(min_length=1, description="For which values.")
     seconds: Seconds | None = Field(description="Seconds of a call; null without a machine.")
     program: str | None = Field(
-        description="The fastest, on the machine; null for a permute, and without a machine."
+        description="The fastest program on the machine; null for a permute or without a machine."
     )
 
     @classmethod
@@ -177,11 +179,11 @@ class RequestTotal(AnswerPart):
     least_bytes: Number = Field(
         description="Lower bound of bytes that one device sends or receives."
     )
-    seconds: Seconds | None = Field(description="One after the other; null without a machine.")
+    seconds: Seconds | None = Field(description="Seconds in sequence; null without a machine.")
 
     @classmethod
     def all_of(cls, requests: Sequence[StepRequest]) -> list[Self]:
-        """The most bytes first."""
+        """Largest first."""
         groups: dict[tuple[MoveKind, tuple[str, ...]], list[StepRequest]] = {}
         for request in requests:
             groups.setdefault((request.how, request.axes), []).append(request)
@@ -210,9 +212,10 @@ class MachineOfStep(AnswerPart):
     system: str = Field(description="Its name.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
-    prices: PricesName = Field(description="What prices follow.")
+    prices: PricesName = Field(description="Basis of prices.")
     seconds: Seconds = Field(
-        description="All requests of a step, one after the other; not what stages send."
+        description="Seconds of all requests of a step in sequence, without "
+        "transfers between stages."
     )
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
@@ -266,15 +269,16 @@ class ShardReply(ReplyModel):
     devices: Positive = Field(description="The product of the axes.")
     plan: str | None = Field(description="Plan; null for a text that was already sharded.")
     inputs: list[InputOfStep] = Field(description="Shardings of the inputs.")
-    whole: BytesOfStep = Field(description="On one device that does all of it.")
+    whole: BytesOfStep = Field(description="Bytes on one device that computes the whole step.")
     device: BytesOfStep = Field(
-        description="On each of these devices; in stages, of the one that holds the most."
+        description="Bytes on each of these devices; with stages, on the fullest device."
     )
     flops: Whole = Field(description="Floating-point operations of a step, on one device.")
     device_flops: Whole = Field(
-        description="Of each of these devices; in stages, of the one that does the most."
+        description="Floating-point operations of each of these devices; with "
+        "stages, of the busiest."
     )
-    microbatches: Positive = Field(description="Parts of a batch, one after the other; often 1.")
+    microbatches: Positive = Field(description="Number of microbatches; 1 without.")
     stages: list[StageOfStep] = Field(description="Each stage; empty where there is one.")
     transfers: list[StageTransferPart] = Field(description="Transfers between stages.")
     requests: list[RequestOfStep] = Field(description="Requests, the most bytes first.")

@@ -185,7 +185,7 @@ def _answer(
             dtype=dtype,
             **machine.keys,
         ),
-        how=clock.how,
+        compute_source=clock.how,
         measured=MeasuredOfStep.of(profile, kinds, found, plan.microbatches),
         interval=(clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
         samples=samples,

@@ -146,8 +146,8 @@ class WorkOfPrimitive(AnswerPart):
     kind: Literal["products", "elementwise", "reductions", "movement", "unknown"] = Field(
         description="Matrix products and convolutions, arithmetic by element, sums, or moves."
     )
-    times: Whole = Field(description="How often it is done, in loops as often as they go round.")
-    flops: Whole = Field(description="Floating-point operations, all times together.")
+    times: Whole = Field(description="Executions in a step, counting each iteration of loops.")
+    flops: Whole = Field(description="Floating-point operations of all executions.")
 
 
 class LoopPart(AnswerPart):
@@ -155,7 +155,7 @@ class LoopPart(AnswerPart):
 
     count: Whole = Field(description="Iterations in a step.")
     operations: Whole = Field(description="Number of operations.")
-    line: str = Field(description="Where its user wrote it; empty if that is not known.")
+    line: str = Field(description="Source line; empty if unknown.")
 
 
 class BytesByRole(AnswerPart):
@@ -163,10 +163,10 @@ class BytesByRole(AnswerPart):
 
     parameter: Whole = Field(description="Parameters.")
     moment: Whole = Field(description="State of the optimizer.")
-    state: Whole = Field(description="Counters, constant arrays, and what inference keeps.")
+    state: Whole = Field(description="Counters, constant arrays, and the state of inference.")
     batch: Whole = Field(description="A batch.")
     values: Whole = Field(
-        description="The most of all other values at once, in the order of the text, unfused."
+        description="Peak of all other values in the order of the text, without fusion."
     )
 
 

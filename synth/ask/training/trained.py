@@ -152,19 +152,20 @@ class TrainQuestion(StepOnMachineQuestion):
 
 _Files = Annotated[list[TextFile], Field(min_length=1)]
 _Loss = Annotated[float | None, Field(allow_inf_nan=False)]
-_Deviation = Annotated[Number | None, Field(description="Null where something is no number.")]
+_Deviation = Annotated[Number | None, Field(description="Null if a value is not a number.")]
 
 
 class StepRow(AnswerPart):
     """One step on one device and on many."""
 
-    loss_alone: _Loss = Field(description="On one device; null where there is none.")
+    loss_alone: _Loss = Field(description="Loss on one device; null if there is none.")
     loss_sharded: _Loss = Field(description="On all of them.")
     difference: _Deviation = Field(
-        description="The largest of a parameter, as a share of its array's largest element."
+        description="The largest difference of a parameter, relative to the largest "
+        "element of its array."
     )
     rounding: _Deviation = Field(
-        description="The same between the step on one device and itself in wider numbers."
+        description="The same for the step on one device against itself in higher precision."
     )
 
     @classmethod
@@ -185,7 +186,7 @@ class TrialReport(AnswerPart):
     processes: Positive = Field(description="Number of them.")
     steps: list[StepRow] = Field(min_length=1, description="Each of them.")
     equal: bool = Field(description="Whether rounding explains all differences.")
-    unlike: list[str] = Field(description="The arrays of which it does not, the worst first.")
+    unlike: list[str] = Field(description="Arrays with larger differences, the largest first.")
 
 
 class TrainReply(ReplyModel):
@@ -197,20 +198,21 @@ class TrainReply(ReplyModel):
     devices: Positive = Field(description="The product of the axes.")
     runtime: Literal["jax", "torch"] = Field(description="Runtime of the file.")
     held: MemoryByRole = Field(description="Bytes that one device holds.")
-    redistributions: list[Redistributions] = Field(description="The most bytes first.")
+    redistributions: list[Redistributions] = Field(description="Largest first.")
     placement: Matrix | None = Field(
-        description="How the axes lie: one row an axis, one column a level; null on no machine."
+        description="Placement: a row for each axis, a column for each level; null "
+        "without a machine."
     )
     ranks_by_axes: bool = Field(
         description="Whether a launcher must be told that ranks count along the axes."
     )
     programs: dict[str, str] = Field(
-        description="By module: what a machine's requests are carried out by, if not in one step."
+        description="By module, the programs of requests that take several steps on the machine."
     )
     check: TrialReport | None = Field(
-        description="Null unless asked for: the files were not executed then."
+        description="Null unless requested; then the files were not executed."
     )
-    files: _Files = Field(description="What every device does, and modules that it needs.")
+    files: _Files = Field(description="The step of every device, and modules that it needs.")
 
 
 TrainAnswer = Annotated[

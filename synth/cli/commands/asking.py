@@ -62,7 +62,9 @@ def _open_answers(url: str) -> Iterator[Cache]:
         from hierarchies import InputError
 
         hint = "pip install 'collsynth[server]'"
-        raise InputError(f"there is no {error.name} here", where="--store", hint=hint) from None
+        raise InputError(
+            f"{error.name} is not installed here", where="--store", hint=hint
+        ) from None
     with open_cache(url) as cache:
         yield cache
 

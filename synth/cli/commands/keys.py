@@ -59,7 +59,7 @@ def create(
         known = [known_scope.value for known_scope in Scope]
         for word in wished:
             if word not in known:
-                raise InputError(f"{word[:40]!r} is no scope", hint=f"one of {', '.join(known)}")
+                raise InputError(f"{word[:40]!r} is not a scope", hint=f"one of {', '.join(known)}")
         expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
         scopes = [known_scope for known_scope in Scope if known_scope in wished]
         made = opened.keys.create(team, name, rate, jobs_per_day, expires=expires, scopes=scopes)

@@ -79,7 +79,7 @@ class FrameworkRankOrder:
         kind = kind_of(axis.name)
         if kind is None:
             raise InputError(
-                f"the name of axis {axis.name!r} does not say what it splits",
+                f"the name of axis {axis.name!r} does not state its content",
                 hint=f"names that do: {', '.join(KINDS)}",
             )
         # Without an axis of its own, sharding uses the axis of the data, as ZeRO does.
@@ -104,7 +104,7 @@ class FrameworkRankOrder:
         for first, second, why in self.apart:
             if first in kinds.values() and second in kinds.values():
                 raise InputError(
-                    f"{self.order[first]} and {self.order[second]} are no axes of one grid in "
+                    f"{self.order[first]} and {self.order[second]} are not axes of one grid in "
                     f"{self.title}: {why}",
                     hint="ask for the two grids one after the other",
                 )

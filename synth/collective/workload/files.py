@@ -94,7 +94,9 @@ def read_job(text: str, *, where: str = "job") -> Workload:
     """The job of a TOML text. Raises InputError with ``where`` and the line."""
     if len(text) > MOST_CHARACTERS:
         hint = f"{MOST_CHARACTERS} at most"
-        raise InputError(f"{len(text)} characters are no job", where=f"{where}, line 1", hint=hint)
+        raise InputError(
+            f"{len(text)} characters are too many for a job", where=f"{where}, line 1", hint=hint
+        )
     return _job(_Table(_parse_toml(text, where), (), _Text(where, lines_of(text))))
 
 

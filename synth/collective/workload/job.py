@@ -233,7 +233,7 @@ class Workload:
             raise InputError(f"{entry.name!r} is over no axis", where=where, hint=hint)
         for name in entry.over:
             if name not in known:
-                problem = f"{entry.name!r} is over {name!r}, and there is no such axis"
+                problem = f"{entry.name!r} is over {name!r}, which is not an axis"
                 raise InputError(problem, where=where, hint=suggest_nearest(name, known))
             if entry.over.count(name) > 1:
                 problem = f"{entry.name!r} is over {name!r} twice"
@@ -304,14 +304,17 @@ def _add_place(error: InputError, where: str) -> InputError:
 def _power(amount: Amount, powers: Powers, where: str) -> int:
     for name in names_in(amount):
         if name not in powers:
-            problem = f"{str(amount)!r} names {name!r}, which is no axis and no number given before"
+            problem = (
+                f"{str(amount)!r} names {name!r}, which is neither an axis nor "
+                "a number given before"
+            )
             raise InputError(problem, where=where, hint=suggest_nearest(name, powers))
     with error_context(where):
         return power_of_bytes(amount, powers)
 
 
 def _repeated_error(name: str, where: str) -> InputError:
-    hint = "every axis, number, requirement and collective needs a name of its own"
+    hint = "every axis, number, requirement and collective needs a unique name"
     return InputError(f"the name {name!r} is given twice", where=where, hint=hint)
 
 
@@ -320,7 +323,7 @@ def _check_symbol(name: str, kind: str, where: str) -> None:
     with error_context(where):
         check_name(name, kind)
     if not _NAME.fullmatch(name) or name in EXTREMES:
-        problem = f"{kind} name {name!r} cannot stand in an amount"
+        problem = f"{kind} name {name!r} cannot be used in an amount"
         hint = "a letter followed by letters, digits or '_', and neither min nor max"
         raise InputError(problem, where=where, hint=hint)
 

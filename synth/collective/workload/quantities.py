@@ -276,7 +276,7 @@ def _lark() -> Lark:
 
 def _parse_text(text: str) -> Amount:
     if len(text) > MOST_CHARACTERS:
-        hint = f"{MOST_CHARACTERS} at most; give its parts names of their own"
+        hint = f"{MOST_CHARACTERS} at most; give names to its parts"
         raise InputError(f"an amount of {len(text)} characters", hint=hint)
     try:
         amount: Any = _lark().parse(text)

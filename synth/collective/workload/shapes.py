@@ -50,7 +50,7 @@ class TransformerShape:
         for name, whole in (("hidden", self.hidden), ("kv_heads", self.kv_heads)):
             large, small = max(whole, self.heads), min(whole, self.heads)
             if small and large % small:
-                hint = f"{large} is no multiple of {small}"
+                hint = f"{large} is not a multiple of {small}"
                 raise InputError(f"{name} is {whole} with {self.heads} heads", hint=hint)
         if 0 < self.experts < self.experts_per_token:
             problem = f"{self.experts_per_token} experts a token of {self.experts} experts"

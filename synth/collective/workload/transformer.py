@@ -122,7 +122,7 @@ class _JobBuilder:
                 hint = f"give {axis} a size, or leave it open: {axis}=any"
                 raise InputError(f"no axis {axis!r}, which {sharding.value} needs", hint=hint)
         if "expert" in self._axes and not self._shape.experts:
-            raise InputError("an axis 'expert' without experts", hint="say how many there are")
+            raise InputError("an axis 'expert' without experts", hint="give their number")
         if self._shape.experts and needed:
             hint = "use none or optimizer"
             raise InputError(f"experts with sharding {sharding.value!r}", hint=hint)
@@ -332,7 +332,7 @@ class _JobBuilder:
             ("pipeline",),
             parse_amount("activations / tensor" if sliced else "activations"),
             parse_amount("2 * micro_batches"),
-            "a stage sends to the next and the previous one, which is no collective",
+            "a stage sends to the next and the previous one, which is not a collective",
         )
         if self._shape.tied:
             gradients = f"{self._training.gradient_bytes} B * vocabulary * hidden"

@@ -37,15 +37,17 @@ OwnJob = Annotated[StoredJob, Depends(own_job)]
 async def list_jobs(
     request: Request,
     caller: FollowCaller,
-    limit: Annotated[int, Query(ge=1, le=200, description="The most jobs of a page.")] = 50,
+    limit: Annotated[
+        int, Query(ge=1, le=200, description="Maximal number of jobs of a page.")
+    ] = 50,
     after: Annotated[
-        str | None, Query(pattern=_ID, description="The last job of the page before.")
+        str | None, Query(pattern=_ID, description="The last job of the previous page.")
     ] = None,
     status: Status | None = None,
     verb: Annotated[str | None, Query(pattern="^[a-z-]{1,40}$")] = None,
-    day: Annotated[date | None, Query(description="In UTC, when they came.")] = None,
+    day: Annotated[date | None, Query(description="Day of submission, in UTC.")] = None,
     text: Annotated[
-        str, Query(max_length=200, description="Up to 8 words of what was asked, or came of it.")
+        str, Query(max_length=200, description="Up to 8 words of the question or of the result.")
     ] = "",
     order: JobOrder = JobOrder.NEWEST,
 ) -> JobList:

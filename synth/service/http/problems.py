@@ -26,15 +26,15 @@ Respond = Callable[[Request, RefusalError], Response]
 class Problem(BaseModel):
     """A problem as in RFC 9457, with the fields of the command line's error message."""
 
-    type: str = Field(description="One word for this kind of problem, as a URN.")
-    title: str = Field(description="The same for people.")
+    type: str = Field(description="The kind of problem, as a URN.")
+    title: str = Field(description="The same in words.")
     status: int = Field(ge=400, le=599)
     detail: str = Field(description="The whole message: where, problem and hint in one text.")
-    problem: str = Field(description="What was given, and what is wrong with it.")
+    problem: str = Field(description="The input, and what is wrong with it.")
     where: str = Field(description="The key, header, file or line it was found in; or empty.")
-    hint: str = Field(description="What would be right; or empty.")
+    hint: str = Field(description="How to correct it; or empty.")
     request_id: str | None = Field(
-        default=None, description="The request, as the log of the server names it."
+        default=None, description="Id of the request, as in the log of the server."
     )
 
     @staticmethod

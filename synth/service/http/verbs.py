@@ -28,7 +28,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         pattern=_SANE_KEY,
-        description="The same key and question again is the same job, not another one.",
+        description="A repeated key with the same question gives the same job.",
     ),
 ]
 Budget = Annotated[

@@ -27,22 +27,22 @@ class JobBody(BaseModel):
     id: str
     url: str
     verb: str
-    name: str = Field(description="What was asked, in a line.")
-    headline: str | None = Field(description="What came of it, in a few words, once it ended.")
+    name: str = Field(description="The question, in a line.")
+    headline: str | None = Field(description="The result in a few words, once the job ended.")
     asked_by: str | None = Field(description="The name of the key that it came with.")
     status: Status
     created: Moment
     started: Moment | None
     finished: Moment | None
-    attempts: int = Field(ge=0, description="How often work on it began.")
+    attempts: int = Field(ge=0, description="Number of attempts.")
     progress: dict[str, Any] | None = Field(description="stage, done, and of if that is known.")
-    answer: str | None = Field(description="Where the complete answer is, once it is done.")
+    answer: str | None = Field(description="Address of the complete answer, once the job is done.")
     answer_key: str | None
     best: Any = Field(description="The partial answer so far; left out of lists.")
-    problem: dict[str, Any] | None = Field(description="What it failed of.")
+    problem: dict[str, Any] | None = Field(description="Why the job failed.")
     budget_seconds: float | None
-    work_seconds: float = Field(ge=0, description="How long work on it took, in all attempts.")
-    revision: int = Field(ge=0, description="Goes up with every change.")
+    work_seconds: float = Field(ge=0, description="Seconds of work, in all attempts.")
+    revision: int = Field(ge=0, description="Increases with every change.")
 
     @staticmethod
     def of(job: StoredJob) -> JobBody:

@@ -219,7 +219,7 @@ def _unfit_reason(target: str, request: Goal, answer: PlacedAnswer) -> str:
     if target == "mscclpp" and request in REFUSED:
         return REFUSED[request]
     if target == "nccl-tuner" and request.apart:
-        return f"NCCL asks no tuner how to send {request.value}"
+        return f"NCCL does not ask tuners about {request.value}"
     return _tuner_gap(answer) if target == "nccl-tuner" else ""
 
 

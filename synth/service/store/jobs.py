@@ -231,7 +231,7 @@ def _words(text: str) -> list[str]:
     """Return the distinct words of a text. Raises InputError if a search for them would be slow."""
     words = list(dict.fromkeys(make_printable(text).lower().split()))
     if len(words) > MOST_WORDS:
-        hint = f"at most {MOST_WORDS}, each of which is in what was asked or in what came of it"
+        hint = f"at most {MOST_WORDS}, each of which is in the question or in the result"
         raise InputError(f"{len(words)} words", where="text", hint=hint)
     return words
 

@@ -54,7 +54,7 @@ class SizeRangeAction:
 
     sizes: str
     program: str
-    said: str
+    note: str
 
 
 @dataclass(frozen=True)

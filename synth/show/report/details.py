@@ -153,8 +153,9 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
     at = [format_bytes(size) if len(set(lines)) > 1 else "" for size in sizes]
-    told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
-    return NoCodeAdvice(_environment_text(answer), tuple(told))
+    pairs = zip(at, lines, strict=True)
+    settings = dict.fromkeys((to, line or "nothing to set") for to, line in pairs)
+    return NoCodeAdvice(_environment_text(answer), tuple(settings))
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
@@ -173,17 +174,17 @@ def _environment_text(answer: PlacedAnswer) -> str:
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not answer.is_default:
-            told = (
+            opening = (
                 f"This ties with {default} within prediction error: keep the default, or measure"
                 " this. It is one"
             )
         case DefaultComparison.SLOWER:
-            told = f"This is slower than {default}: keep the default. It is one"
+            opening = f"This is slower than {default}: keep the default. It is one"
         case _:
-            told = "One"
+            opening = "One"
     return (
-        f"{told} call of the runtime. The code alone runs the runtime's default algorithm; set this"
-        " one in the environment of every process before it starts;"
+        f"{opening} call of the runtime. The code alone runs the runtime's default algorithm;"
+        " set this one in the environment of every process before it starts;"
         f" {explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
     )
 

@@ -208,10 +208,10 @@ def _device(
 ) -> Iterator[str]:
     """Yield a device: its number, and its coordinates in order of axes; dashed if missing."""
     held = ", ".join(f"{n} {c}" for n, c in zip(axes, device.coordinates, strict=False))
-    said = ",".join(map(str, device.coordinates)) or "missing"
+    text = ",".join(map(str, device.coordinates)) or "missing"
     fill = f'fill="{paint.fill}"' if paint else 'fill="none" stroke-dasharray="4 3"'
     ink = f' fill="{paint.ink}"' if paint else ""
-    small = 11 if len(said) <= _FEW else max(5, 11 * _FEW // len(said) + 1)
+    small = 11 if len(text) <= _FEW else max(5, 11 * _FEW // len(text) + 1)
     yield (
         f'<g class="device{frame}"{ink}><title>{escape(f"device {device.number}, {device.name}")}: '
         f"{escape(held or 'missing')}</title>"
@@ -219,5 +219,5 @@ def _device(
         f'height="{DEVICE}" rx="5" {fill} stroke="currentColor" stroke-opacity="0.4"/>'
         f'<text x="{at[0]:g}" y="{at[1] - 5:g}" text-anchor="middle" font-weight="600">'
         f'{device.number}</text><text x="{at[0]:g}" y="{at[1] + 13:g}" text-anchor="middle" '
-        f'font-size="{small}">{said}</text></g>'
+        f'font-size="{small}">{text}</text></g>'
     )

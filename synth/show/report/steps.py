@@ -170,13 +170,13 @@ def _bar(row: RowOfStep, y: int, wide_per_second: float) -> Iterator[str]:
     """Yield a row as a bar; a bar for several rows has stacked parts by activity."""
     begin, took = row.begin_seconds, row.end_seconds - row.begin_seconds
     exposed = ", exposed" if row.kind is Activity.EXPOSED else ""
-    said = f"{row.name}{exposed}: {format_duration(took)}, starts at {format_duration(begin)}"
+    title = f"{row.name}{exposed}: {format_duration(took)}, starts at {format_duration(begin)}"
     if row.parts:
-        said += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
+        title += "; " + ", ".join(f"{part:.0%} {kind}" for kind, part in row.parts.items())
     low = float(y + _TALL)
     name = "" if row.parts else bar_name_attributes(row.name, _COLOURS[row.kind])
     edge = _EDGE if took * wide_per_second * _WIDTH > _NARROW * _WIDE else ""
-    yield f'<g class="bar"{name}><title>{escape(said)}</title>'
+    yield f'<g class="bar"{name}><title>{escape(title)}</title>'
     for kind, part in _parts(row).items():
         low -= part * _TALL
         yield (

@@ -244,13 +244,13 @@ class _TopologyDrawing:
         lines = [
             (-1, (*path, row), [(*path, row, column) for column in columns]) for row in rows
         ] + [(-2, path, [(*path, row, column) for row in rows]) for column in columns]
-        told = set[int]()
+        labelled = set[int]()
         for which, above, devices in lines:
             level = self.levels[which]
             for device, other in _neighbours(level, devices):
                 closes = _closes(level, devices, (device, other))
-                label = speed(level) if closes and which not in told else ""
-                told |= {which} if closes else set()
+                label = speed(level) if closes and which not in labelled else ""
+                labelled |= {which} if closes else set()
                 self._cable(level, above, (device, other), label, SIDE_MARGIN if closes else 0.0)
 
     def _hub(self, path: Path, children: list[Path], at: Mapping[str, float]) -> None:
@@ -273,10 +273,10 @@ class _TopologyDrawing:
         around = in_line[columns] / 2 + GAP / 2 if columns in in_line else 0.0
         pairs = list(_neighbours(level, children))
         closes = around > 0 and bool(pairs) and _closes(level, children, pairs[-1])
-        told = pairs[-1 if closes else 0] if pairs else None
+        labelled = pairs[-1 if closes else 0] if pairs else None
         for ends in pairs:
-            label = speed(level) if ends is told else ""
-            self._cable(level, path, ends, label, around if closes and ends is told else 0.0)
+            label = speed(level) if ends is labelled else ""
+            self._cable(level, path, ends, label, around if closes and ends is labelled else 0.0)
 
     def _cable(
         self, level: LevelInFull, above: Path, ends: tuple[Path, Path], label: str, aside: float
@@ -285,8 +285,8 @@ class _TopologyDrawing:
         digit = self.levels.index(level)
         cable = "-".join(f"{level.name}{n}" for n in sorted((ends[0][digit], ends[1][digit])))
         fault = self.faults.get("/".join(filter(None, (unit_name(self.levels, above), cable))))
-        told = _fault_text(fault) if fault else label
-        edge = _edge(level, (_id(ends[0]), _id(ends[1])), told, bool(fault))
+        text = _fault_text(fault) if fault else label
+        edge = _edge(level, (_id(ends[0]), _id(ends[1])), text, bool(fault))
         if aside:
             edge["classes"] = f"{edge['classes']} wrap".strip()
             edge["data"]["aside"] = aside

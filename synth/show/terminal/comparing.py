@@ -24,7 +24,7 @@ def render_diff(answer: DiffReply) -> RenderableType:
         return paragraphs("the two answers are the same")
     heads = heads_of(answer)
     return paragraphs(
-        *_changes("question", answer.asked, heads),
+        *_changes("question", answer.question, heads),
         *_changes("machine", answer.machine, heads),
         *_lines(answer.lines, heads),
         None if answer.lines else "the recommendation and its time are the same",
@@ -33,7 +33,7 @@ def render_diff(answer: DiffReply) -> RenderableType:
 
 def heads_of(answer: DiffReply) -> _Heads:
     """Return the names of two answers, as ``heads`` chooses them."""
-    changes = [*answer.machine, *answer.asked]
+    changes = [*answer.machine, *answer.question]
     return heads(
         (change.what, value_text(change, change.first), value_text(change, change.second))
         for change in changes

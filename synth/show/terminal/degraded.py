@@ -95,18 +95,18 @@ def render_cost(reply: CostReply) -> RenderableType:
 
 def _placement_lines(reply: CostReply) -> Iterator[str]:
     """Yield the placement on the healthy machine, and the present one if it differs."""
-    said = []
+    placements = []
     for priced in (reply.healthy, reply.best):
         if priced.placement is not None:
             lies = describe_placement(
                 placement_of(reply.system.levels, priced.axes, priced.placement)
             )
-            said.append(f"{lies}, {priced.placement}")
-    yield from (f"placement: {each}" for each in said[:1])
-    yield from (f"placement now: {each}" for each in said[1:] if each != said[0])
+            placements.append(f"{lies}, {priced.placement}")
+    yield from (f"placement: {each}" for each in placements[:1])
+    yield from (f"placement now: {each}" for each in placements[1:] if each != placements[0])
     if reply.laid_out_by:
         yield f"placed {LAYOUT_TEXT}"
-    if said:
+    if placements:
         yield ""
 
 

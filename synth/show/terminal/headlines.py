@@ -36,19 +36,19 @@ def headline(verb: str, body: Any) -> str:
     """
     if "schema_version" not in body:
         best = BestSoFar.model_validate(body).answers
-        said = f"{format_duration(best[0].seconds)}, not proved yet" if best else NOTHING
-        return f"Partial: {said}"
+        headline = f"{format_duration(best[0].seconds)}, not proved yet" if best else NOTHING
+        return f"Partial: {headline}"
     answer = judge(verb).validate_python(body)
-    said = _headline(answer)
+    headline = _headline(answer)
     cut_short = VERBS[verb].partial and not answer.complete
-    return f"Partial: {said}" if said and cut_short else said
+    return f"Partial: {headline}" if headline and cut_short else headline
 
 
 def _headline(answer: object) -> str:
     match answer:
         case RankingReply() | SweepReply() | UnevenReply() | PlanReply() as ranking:
-            told = verdict(ranking)
-            return told.headline if told else NOTHING
+            decision = verdict(ranking)
+            return decision.headline if decision else NOTHING
         case StepPlanReply() as plans if plans.plans:
             best = plans.best
             return f"{axes_text(best.axes)}: {format_duration(best.seconds)} a step"
@@ -156,10 +156,11 @@ def shortfall_headline(findings: Sequence[FindingPart]) -> str:
     """Return the machine whose runs fall short, with the level that causes it, or ""."""
     if not any(finding.kind in SHORTFALLS for finding in findings):
         return ""
-    told = dict.fromkeys(finding.level for finding in findings if finding.kind == "level-short")
-    if told:
-        names = " and ".join(map(repr, told))
-        level, fall = ("level", "falls") if len(told) == 1 else ("levels", "fall")
+    slow = (finding.level for finding in findings if finding.kind == "level-short")
+    slow_levels = dict.fromkeys(slow)
+    if slow_levels:
+        names = " and ".join(map(repr, slow_levels))
+        level, fall = ("level", "falls") if len(slow_levels) == 1 else ("levels", "fall")
         return f"a machine whose {level} {names} {fall} short"
     likely = dict.fromkeys(finding.level for finding in findings if len(finding.suspects) > 1)
     by = f", most likely by level {' and '.join(map(repr, likely))}" if likely else ""
@@ -180,7 +181,7 @@ def _fit_error_text(answer: CalibratedReply) -> str:
 
 
 def _ambiguity_text(answer: CalibratedReply) -> str:
-    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.untold)
+    pairs = (" and ".join(ambiguity.levels) for ambiguity in answer.ambiguities)
     return "".join(f", but {pair} cannot be distinguished" for pair in pairs)
 
 

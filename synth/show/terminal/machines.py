@@ -118,7 +118,7 @@ def render_place(answer: PlaceReply) -> RenderableType:
     rows = table(PLACEMENT_HEADING, "matrix", *defaults, wraps=PLACEMENT_HEADING)
     for described, matrix in zip(answer.described, answer.placements, strict=True):
         names = [order.framework for order in described.orders if order.default]
-        where = ";\n".join(described.lies) or "everything on one device"
+        where = ";\n".join(described.groups) or "everything on one device"
         rows.add_row(where, str(matrix), *[",\n".join(names) or "-" for _ in defaults])
     orders = [
         "default of: frameworks that use this rank order; --placement shows how to set it in others"

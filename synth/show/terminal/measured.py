@@ -75,7 +75,9 @@ def render_calibration(answer: CalibratedReply | TestsReply) -> RenderableType:
 
 def tests_to_run(findings: Sequence[FindingPart]) -> Iterator[str]:
     """Yield the tests that find the cause in levels that fall short, surely or likely."""
-    steps = dict.fromkeys((finding.level, step) for finding in findings for step in finding.then)
+    steps = dict.fromkeys(
+        (finding.level, step) for finding in findings for step in finding.next_commands
+    )
     for level, step in steps:
         yield f"next, for level {level!r}: {step}" if level else f"next: {step}"
 
@@ -91,19 +93,19 @@ def fault_lines(findings: Sequence[FindingPart]) -> Iterator[str]:
 
 def ambiguity_lines(answer: CalibratedReply) -> Iterator[str]:
     """Yield the levels that rows do not distinguish, and the test that does."""
-    for ambiguity in answer.untold:
+    for ambiguity in answer.ambiguities:
         yield ambiguity.text
-        if ambiguity.tells:
-            yield test_advice(ambiguity.tells)
+        if ambiguity.deciding_test:
+            yield test_advice(ambiguity.deciding_test)
 
 
 def carried_share_lines(answer: CalibratedReply) -> Iterator[str]:
     """Yield the share of the stated bandwidth that the links of each level reached."""
-    ambiguous = {level for ambiguity in answer.untold for level in ambiguity.levels}
+    ambiguous = {level for ambiguity in answer.ambiguities for level in ambiguity.levels}
     for part in answer.levels:
         least = "at least " if part.least else ""
         shares = sorted(part.shares.items(), key=lambda way: -way[1])
-        if part.told:
+        if part.determined:
             text = f"{least}{shares[-1][1]:.0%} of its {part.GB_per_s:g} GB/s per port"
         else:
             ways = ", ".join(f"{share:.0%} if {way} ran" for way, share in shares)
@@ -160,7 +162,7 @@ _TESTS: Columns[ExperimentPart] = {
     "test": lambda test: test.name,
     "groups": lambda test: test.groups,
     "time": lambda test: format_duration(test.seconds),
-    "determines": lambda test: "; ".join(test.tells),
+    "determines": lambda test: "; ".join(test.determines),
 }
 
 

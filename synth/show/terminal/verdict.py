@@ -72,7 +72,7 @@ class Verdict:
     """
 
     headline: str
-    said: Sequence[str]
+    lines: Sequence[str]
     orders: Sequence[tuple[str, str]] = ()
     to_do: Sequence[ToDo] = ()
     decides: str = ""
@@ -101,19 +101,19 @@ def render_decision(reply: Ranking) -> Iterator[RenderableType]:
     For a job, its exposed communication precedes its entries and their certain gains with side
     effects. The basis of prices comes last.
     """
-    told, job = verdict(reply), isinstance(reply, PlanReply)
-    if told and (told.decides or (told.to_do and not job)):
+    decision, job = verdict(reply), isinstance(reply, PlanReply)
+    if decision and (decision.decides or (decision.to_do and not job)):
         below = [*price_basis_lines(reply.system)]
-        said = () if job else (line for line in told.said if line not in below)
-        yield "\n".join(["", told.headline, *said])
-        yield from render_choices(told.of, told.to_do, told.decides)
+        lines = () if job else (line for line in decision.lines if line not in below)
+        yield "\n".join(["", decision.headline, *lines])
+        yield from render_choices(decision.of, decision.to_do, decision.decides)
 
 
 def row_to_do(
-    told: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
+    decision: Verdict | None, answer: PlacedAnswer, row: int, name: str, request: str, speedup: str
 ) -> ToDo | None:
     """Return the action for any row: the verdict's, else that of the row alone."""
-    for choice in told.to_do if told else ():
+    for choice in decision.to_do if decision else ():
         if choice.row == row:
             return choice
     if answer.worth_measuring:
@@ -154,7 +154,7 @@ def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdic
 
 def _measuring_verdict(
     runs: Sequence[RowRun],
-    said: Sequence[str],
+    lines: Sequence[str],
     orders: Sequence[tuple[str, str]] = (),
     first: Sequence[str] = (),
     of: str = "row",
@@ -165,9 +165,9 @@ def _measuring_verdict(
     """
     most = max(run.worth.speedup for run in runs)
     headline = f"{KEEP}; worth measuring: {'up to ' * (len(runs) > 1)}{most:.2f}x"
-    said = [*first, *said]
+    lines = [*first, *lines]
     return Verdict(
-        headline, said, orders, [to_do_of_run(run) for run in runs], decision_rule(runs), of
+        headline, lines, orders, [to_do_of_run(run) for run in runs], decision_rule(runs), of
     )
 
 
@@ -235,14 +235,14 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
         if end.later_default
     ]
     for end, size in ends[:1]:
-        told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
+        text, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
         same = len({size.default_name for size in reply.sizes}) == 1
         if same and all(_is_later_slower(end) for end, _ in ends):
-            told += (
+            text += (
                 f". {end.default.algorithm_setting(request)} keeps what is priced: "
                 f"{explain_scope(request)}"
             )
-        yield told
+        yield text
 
 
 def _placement_lines(reply: RankingReply, answer: PlacedAnswer) -> Iterator[str]:
@@ -309,14 +309,14 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if not to_do:
         why = "at no size is a program that a runtime offers faster beyond prediction error"
         return Verdict(KEEP, [why, *later, *follow])
-    said = later
+    lines = later
     if len(to_do) < len(reply.stretches):
-        said.append("at other sizes keep the default")
+        lines.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(choice.file for choice in to_do):
-        said.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
+        lines.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
     every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda choice: choice.row)
     headline = f"Up to {most:.2f}x: do this"
-    return Verdict(headline, [*said, *follow], (), every, decision_rule(runs), "sizes")
+    return Verdict(headline, [*lines, *follow], (), every, decision_rule(runs), "sizes")
 
 
 def _narrow_lines(reply: SweepReply) -> Iterator[str]:

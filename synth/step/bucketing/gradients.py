@@ -78,7 +78,9 @@ def backward_of(step: Step, device: DeviceTasks, update_seconds: float) -> Backw
     dtypes = sorted({kind_of(task).dtype for _, task in sent})
     if len(dtypes) > 1:
         problem = f"gradients in {' and '.join(dtypes)}"
-        raise InputError(problem, where="MODEL", hint="a bucket is of one type: cast them alike")
+        raise InputError(
+            problem, where="MODEL", hint="a bucket holds one element type: cast all gradients to it"
+        )
     queue = [device.tasks[at] for at in _find_backward_tasks(device, {at for at, _ in sent})]
     passed = [0.0, *accumulate(task.seconds for task in queue)]
     done = _counts(device, queue)

@@ -31,7 +31,7 @@ def write_script(comparison: BucketComparison, model: str, made_by: str) -> str:
             made_by=made_by,
             usual=format_duration(usual.timed.seconds),
             best=format_duration(best.timed.seconds),
-            same="" if best.saved.told else ", a tie within the prediction's uncertainty",
+            same="" if best.saved.is_clear else ", a tie within the prediction's uncertainty",
             cap_mib=comparison.cap_mib,
             buckets=[
                 (upto[b.last] - upto[b.first], _names(comparison, b.first, b.last))

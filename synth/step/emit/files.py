@@ -34,7 +34,7 @@ LANGUAGES: Mapping[str, TargetLanguage] = {"jax": JAX, "torch": TORCH}
 """The runtimes that a step can be written for."""
 
 NOT_EXECUTED = (
-    "Not executed when it was written: train --check runs it beside the same step on one device."
+    "Not executed yet: train --check runs it and compares it with the same step on one device."
 )
 """A statement in the heading of a file that has not been executed."""
 
@@ -71,7 +71,7 @@ def write(
     listing = build_listing(step, program, parts, language, called, overlap)
     for label, value in zip(step.labels, step.graph.inputs, strict=True):
         if value.type.dtype == "key":
-            hint = "give the numbers that a key is made of, and wrap them in the step"
+            hint = "pass the numbers of the key, and call wrap_key_data in the step"
             raise InputError(f"input {label} is a key", hint=hint)
     homes = program.homes or (EVERYWHERE,) * len(program.inputs)
     shardings = zip(step.graph.inputs, step.roles, program.inputs, homes, strict=True)

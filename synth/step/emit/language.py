@@ -67,8 +67,8 @@ class TargetLanguage:
         row = PRIMITIVES.get(operation.primitive)
         if row is None:
             name = self.spelling.name
-            problem = f"{name} has no words for the primitive {operation.primitive!r}"
-            hint = "write that line of the model in other operations, or ask for another runtime"
+            problem = f"{name} cannot express the primitive {operation.primitive!r}"
+            hint = "write that line of the model with other operations, or choose another runtime"
             raise InputError(problem, where=operation.line, hint=hint)
         text = call.write(self.writer(row))
         is_wide = self.word and row.overflows and call.result.dtype == "u32"

@@ -78,8 +78,8 @@ def list_outputs(
     """
     for name, (output, sharding) in zip(output_names(step), outputs, strict=True):
         if names is not None and isinstance(output, Literal):
-            hint = "leave microbatches out of the plan"
-            raise InputError(f"the step gives the number {output}", where="plan", hint=hint)
+            hint = "remove the microbatches from the plan"
+            raise InputError(f"the step returns the number {output}", where="plan", hint=hint)
         yield StepOutput(
             name, output.type, sharding, names[str(output), sharding] if names is not None else ""
         )

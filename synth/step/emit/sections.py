@@ -158,8 +158,8 @@ def _complete_outputs(
     for output, sharding in zip(step.graph.outputs, program.outputs, strict=True):
         whole = replace(sharding, partial=())
         if TIME in whole.axes:
-            problem = f"each microbatch has its own part of {output}, which the step gives"
-            raise InputError(problem, where="plan", hint="leave microbatches out of the plan")
+            problem = f"each microbatch has its own part of {output}, which the step returns"
+            raise InputError(problem, where="plan", hint="remove the microbatches from the plan")
         if sharding.partial and isinstance(output, Value):
             path = find_redistribution(output, sharding, whole, parts, CostPriority.BYTES)
             placed.append(

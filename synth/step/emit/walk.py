@@ -49,7 +49,7 @@ def build_listing(
     for label, sharding in zip(step.labels, program.inputs, strict=True):
         if sharding.partial:
             problem = f"input {label} is partial: {sharding.spelled()}"
-            raise InputError(problem, hint="let it be whole, or cut")
+            raise InputError(problem, hint="replicate or shard it")
     inputs = zip(step.graph.inputs, program.inputs, strict=True)
     kept = {(value.name, sharding): value.name for value, sharding in inputs}
     early = overlap and bool(language.later) and called is use_collective

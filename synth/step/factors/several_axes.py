@@ -98,9 +98,11 @@ def match_rows(
     if len(flat) > 1:
         spelled = " and ".join(f"({','.join(axes)})" for axes in flat)
         raise InputError(
-            f"{operation.primitive} has values cut flat by different axes: {spelled}",
+            f"{operation.primitive} has values that are sharded flat over different "
+            f"axes: {spelled}",
             where=operation.line,
-            hint="all operands and results need the same axes in one order, or are gathered first",
+            hint="use the same axes in one order for all operands and results, or "
+            "gather them first",
         )
     by_axis = {
         axis: _match_row(operation, legal, axis, operands, results)
@@ -136,7 +138,7 @@ def _match_row(
         f"{operation.primitive} cannot take {spell_shardings(before)} to {spell_shardings(after)} "
         f"along axis {axis!r}",
         where=operation.line,
-        hint=f"{_masking_hint(operation, before)}redistribute first; it can {shown}",
+        hint=f"{_masking_hint(operation, before)}redistribute first; legal rows: {shown}",
     )
 
 
@@ -152,7 +154,7 @@ def _masking_hint(operation: Operation, before: Sequence[object]) -> str:
     )
     if sums and ReductionKind.SUM in before and None in before:
         return (
-            "what is replicated would count once for each part: zero it on all but the first, or "
+            "a replicated value would count once for each part: zero it on all but the first, or "
         )
     return ""
 
@@ -174,7 +176,7 @@ def _order(
     raise InputError(
         f"{operation.primitive} has {factor.name!r} cut in different orders of axes: {spelled}",
         where=operation.line,
-        hint="all operands and results need one order, or blocks do not belong together",
+        hint="use one order of axes for all operands and results",
     )
 
 
@@ -197,9 +199,9 @@ def _check_axes(operation: Operation, how: OperationSharding, sizes: Mapping[str
     if len(needing_number) > 1:
         names = " and ".join(f"{each.name!r} by {how.factors[each][0]}" for each in needing_number)
         raise InputError(
-            f"{operation.primitive} is cut in {names}: both need to know which part they are",
+            f"{operation.primitive} is cut in {names}, and both depend on the position of a part",
             where=operation.line,
-            hint="cut one of them only",
+            hint="shard only one of them",
         )
 
 
@@ -218,8 +220,8 @@ def _check_values(operation: Operation, how: OperationSharding, sizes: Mapping[s
         kinds = sorted({kind.value for kind, _ in sharding.partial})
         if len(kinds) > 1:
             raise InputError(
-                f"{operation.primitive} has a value {value.type.sharded(sharding)},"
-                f" partial of two kinds, {' and '.join(kinds)}",
+                f"{operation.primitive} has a value {value.type.sharded(sharding)}, "
+                f"partial in two kinds, {' and '.join(kinds)}",
                 where=operation.line,
-                hint="its meaning would depend on which is put together first: reduce one of them",
+                hint="the result depends on which kind is reduced first: reduce one of them before",
             )

@@ -23,21 +23,21 @@ def factors_of(operation: Operation) -> tuple[Factor, ...]:
         return row.rule(operation).factors(operation)
     if row is not None and row.rule is None and operation.parameter.get(REPLICATED) is True:
         return ()
-    problem = f"no factors are known of the primitive {primitive!r}"
+    problem = f"no sharding rules for the primitive {primitive!r}"
     if row is None and operation.body is not None:
-        problem, hint = f"{primitive} repeats a body", "cut its operations"
+        problem, hint = f"{primitive} repeats a body", "shard its operations"
     elif row is None:
         known = [name for name in PRIMITIVES if name not in REPLICATED_ONLY]
         hint = f"{suggest_nearest(primitive, known)}; {_REPLICATED_HINT}"
     elif row.rule is None:
-        hint = f"for every device to do it whole, write {REPLICATED}=true behind its operands"
+        hint = f"to replicate it on every device, write {REPLICATED}=true after its operands"
     else:
-        problem = f"{primitive} has {REPLICATED}=, and has rules to be cut by"
-        hint = f"leave that out, and a plan may replicate it; {_REPLICATED_HINT}"
+        problem = f"{primitive} has {REPLICATED}=, although it has sharding rules"
+        hint = f"remove that: a plan may replicate it anyway; {_REPLICATED_HINT}"
     raise InputError(problem, where=operation.line, hint=hint)
 
 
 _REPLICATED_HINT = (
-    f"{REPLICATED}=true is said of {', '.join(sorted(REPLICATED_ONLY))},"
-    " which runtimes compute whole"
+    f"{REPLICATED}=true is for {', '.join(sorted(REPLICATED_ONLY))}, which "
+    "runtimes compute on every device"
 )

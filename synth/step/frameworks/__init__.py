@@ -18,10 +18,10 @@ recipe. If a framework cannot, an error says why. If it runs something else, a l
 'deepspeed/launch.sh', 'deepspeed/deepspeed.json']
 >>> for line in found.files["megatron/arguments.sh"].splitlines()[6:8]:
 ...     print(line)
-# differs: Megatron cuts the vocabulary over tensor, too (128256 words in 8 parts)
-# differs: Megatron's distributed optimizer sums gradients by a reduce-scatter, not whole
+# differs: Megatron also shards the vocabulary over tensor (128256 words in 8 parts)
+# differs: Megatron's distributed optimizer reduces gradients by a reduce-scatter, not an all-reduce
 >>> print(found.refused["torchtitan"])
-zero=1: torchtitan stores moments in parts only with gradients; zero=2 or 3
+zero=1: torchtitan shards moments only together with gradients; zero=2 or 3
 """
 
 from synth.collective.emit.launchers import PlacedSystem as PlacedSystem

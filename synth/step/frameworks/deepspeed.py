@@ -41,7 +41,7 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
     recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
     if sizes["tensor"] > 1 and recipe.vocabulary:
-        note = "AutoTP cuts no table of tokens: the vocabulary is whole on every device"
+        note = "AutoTP does not shard the embedding: the vocabulary is whole on every device"
         differs.say(note, replace(recipe, vocabulary=""))
     _note_unsupported(inputs, differs)
     differs.note_first()
@@ -70,9 +70,9 @@ def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
         return seated
     if sizes["data"] > 1:
         raise InputError(
-            "experts over a part of the ranks of data",
-            hint="DeepSpeed's order of ranks has no axis for them: experts over all that cuts the"
-            " batch",
+            "experts over some of the data-parallel ranks",
+            hint="DeepSpeed's order of ranks has no axis for them: shard experts over all"
+            " axes of the batch",
         )
     axes = tuple(
         Axis("data", axis.size) if axis.name == "expert" else axis for axis in seated.placement.axes
@@ -86,28 +86,28 @@ def _check(inputs: ConfigurationInputs) -> None:
         inputs.check_decoder()
     if sizes["seq"] > 1:
         raise InputError(
-            "tokens over an axis of their own",
-            hint="DeepSpeed sends heads by all-to-all (Ulysses), where here keys are gathered",
+            "tokens over a separate axis",
+            hint="DeepSpeed exchanges heads by all-to-all (Ulysses); this plan gathers keys",
         )
     if recipe.tokens:
         raise InputError(
-            "tokens over the axis of the weights", hint="DeepSpeed's AutoTP has no such cut"
+            "tokens over the axis of the weights", hint="DeepSpeed's AutoTP does not support it"
         )
     if sizes[PIPE] > 1:
         _check_stages(inputs)
     if sizes["tensor"] > 1 and recipe.zero == 3:
-        raise InputError("zero=3 beside weights over tensor", hint="AutoTP goes with zero=0 to 2")
+        raise InputError("zero=3 with weights over tensor", hint="AutoTP supports zero=0 to 2")
 
 
 def _check_stages(inputs: ConfigurationInputs) -> None:
     recipe = inputs.named
     if recipe.schedule != "1f1b":
         raise InputError(
-            f"DeepSpeed has no schedule {recipe.schedule}", hint="its PipelineModule does 1f1b"
+            f"DeepSpeed has no schedule {recipe.schedule}", hint="its PipelineModule uses 1f1b"
         )
     if recipe.layers:
         raise InputError(
-            "stages of unequal numbers of layers",
+            "stages with unequal numbers of layers",
             hint="DeepSpeed's PipelineModule balances layers, parameters or types by itself",
         )
     if recipe.zero > 1:
@@ -120,12 +120,12 @@ def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -
     """Notes the parts of a recipe that the JSON cannot express and therefore omits."""
     recipe, stages = differs.recipe, inputs.sizes[PIPE]
     if stages > 1:
-        differs.say(f"stages are code: PipelineModule(layers, num_stages={stages})")
+        differs.say(f"stages need code: PipelineModule(layers, num_stages={stages})")
     if recipe.experts:
         size = inputs.sizes["expert"]
-        differs.say(f"experts are code: deepspeed.moe.layer.MoE(..., ep_size={size})")
+        differs.say(f"experts need code: deepspeed.moe.layer.MoE(..., ep_size={size})")
     if recipe.remat:
-        differs.say("recomputed layers are code: gradient_checkpointing_enable() or the like")
+        differs.say("recomputed layers need code: gradient_checkpointing_enable() or similar")
 
 
 def _zero(inputs: ConfigurationInputs) -> dict[str, Any]:

@@ -115,9 +115,9 @@ class ConfigurationInputs:
         parts = self.recipe.microbatches * self.recipe.replicas
         if self.job.batch % parts:
             raise InputError(
-                f"a batch of {self.job.batch} in {parts} parts",
-                hint=f"{self.recipe.microbatches} microbatches, each of as many samples on every "
-                "device",
+                f"a batch of {self.job.batch} divided into {parts} parts",
+                hint=f"{self.recipe.microbatches} microbatches need equal numbers of samples"
+                " on every device",
             )
 
     @cached_property
@@ -139,7 +139,7 @@ class ConfigurationInputs:
     def named(self) -> Recipe:
         """The recipe with axes named by roles, in the order of roles, without axes of size 1.
 
-        Raises InputError for anything that only JAX can express: an axis that cuts nothing, a
+        Raises InputError for anything that only JAX can express: an axis that shards nothing, a
         clause for a single weight or input, experts on an axis along which samples are whole.
         """
         names = {axis: role for role, axis in self._roles.items() if self.sizes[role] > 1}
@@ -178,8 +178,8 @@ class ConfigurationInputs:
         recipe = self.recipe
         if recipe.weights or recipe.inputs:
             raise InputError(
-                "clauses for a weight or an input of their own",
-                hint="frameworks cut what they know; JAX's partition specs say the rest",
+                "clauses for a single weight or input",
+                hint="frameworks have no option for them; JAX's partition specs express them",
             )
         own = recipe.tokens != recipe.megatron
         above = {name for name, size in recipe.axes if size > 1}
@@ -195,23 +195,24 @@ class ConfigurationInputs:
         if recipe.experts in above - {*recipe.batch}:
             same = "along which all devices have the same samples"
             if recipe.experts == recipe.megatron:
-                same = "which cuts each of them, too"
-            also = AND.join((*recipe.batch, "an axis of their own"))
+                same = "which also shards each of them"
+            also = AND.join((*recipe.batch, "a separate axis"))
             raise InputError(
                 f"experts over {recipe.experts}, {same}",
-                hint=f"in frameworks they lie on devices of different samples: batch over {also}",
+                hint=f"frameworks place experts on devices of different samples: batch over {also}",
             )
         if len(samples) > 1:
             raise InputError(
-                f"batch over {AND.join(samples)}", hint="frameworks have one axis of samples alone"
+                f"batch over {AND.join(samples)}",
+                hint="frameworks shard samples over one axis only",
             )
         if recipe.vocabulary in above - {recipe.megatron}:
             raise InputError(
                 f"the vocabulary over {recipe.vocabulary}",
-                hint="frameworks cut it by the axis of the weights, or not at all",
+                hint="frameworks shard it over the axis of the weights, or not at all",
             )
         for name in sorted(above - set(roles.values())):
-            raise InputError(f"axis {name} cuts nothing", hint="frameworks have no such replicas")
+            raise InputError(f"axis {name} shards nothing", hint="frameworks have no such replicas")
         return roles
 
     @cached_property
@@ -223,7 +224,7 @@ class ConfigurationInputs:
         tokens, name = self.job.sequence, self.model.name
         match self.model.sizes:
             case Gpt2() as sizes if tokens > sizes.sequence:
-                problem = f"{tokens} tokens, and {name} has places for {sizes.sequence}"
+                problem = f"{tokens} tokens, and {name} has positions for {sizes.sequence}"
                 raise InputError(problem, hint="change its sequence, too")
             case Gpt2() as sizes:
                 hidden = 4 * sizes.width
@@ -233,7 +234,8 @@ class ConfigurationInputs:
             case other:
                 kind = type(other).__name__
                 raise InputError(
-                    f"{name} is a {kind}", hint="decoders are written: GPT-2 and Llama"
+                    f"{name} is a {kind}",
+                    hint="configurations are written for decoders: GPT-2 and Llama",
                 )
 
     @property
@@ -252,7 +254,7 @@ class ConfigurationInputs:
             )
         if not recipe.layers:
             check_divides(decoder.layers, "layers", sizes[PIPE] * recipe.chunks, "stages")
-        for size, what in ((decoder.heads, "heads"), (decoder.key_heads, "heads of keys")):
+        for size, what in ((decoder.heads, "heads"), (decoder.key_heads, "key heads")):
             check_divides(size, what, sizes["tensor"], "parts over tensor")
         check_divides(decoder.hidden, "elements of the MLP", sizes["tensor"], "parts over tensor")
         parts = sizes["seq"] * (sizes["tensor"] if recipe.tokens == "tensor" else 1)

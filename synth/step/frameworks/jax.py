@@ -25,12 +25,12 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     step = inputs.model.step
     if dict(inputs.recipe.axes).get(PIPE, 1) > 1:
         raise InputError(
-            "stages are no axis of a JAX mesh: no partition spec says their order",
+            "stages are not an axis of a JAX mesh: no partition spec expresses their order",
             hint="collsynth train MODEL --plan ... --runtime torch -o FILE writes them as code",
         )
     if step is None:
         raise InputError(
-            f"no step of {inputs.model.name}", hint="trace it: specs are of its inputs"
+            f"no step of {inputs.model.name}", hint="trace it: partition specs need its inputs"
         )
     plan = plan_of(step, inputs.recipe)
     specs: dict[str, dict[str, str]] = {}
@@ -40,13 +40,13 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
         specs.setdefault(role, {})[label] = spec
     differs = RecipeDifferences(inputs.recipe)
     if inputs.recipe.microbatches > 1:
-        differs.say(f"{inputs.recipe.microbatches} microbatches are code: a loop over the batch")
+        differs.say(f"{inputs.recipe.microbatches} microbatches need code: a loop over the batch")
     if inputs.recipe.remat:
-        differs.say("recomputed layers are code: jax.checkpoint")
+        differs.say("recomputed layers need code: jax.checkpoint")
     if inputs.recipe.zero == 2:
         differs.say("XLA chooses the sharding of gradients before the update: zero=2 is left out")
     if inputs.recipe.bucket_bytes:
-        differs.say("XLA has its own size of buckets")
+        differs.say("XLA chooses the bucket size itself")
     differs.note_first()
     text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
     script = text.render(
@@ -69,7 +69,8 @@ def _unflatten(label: str, kind: Type, sharding: Sharding, plan: Plan) -> Shardi
         raise InputError(
             f"{label}, {kind}, has no dimension that the axes of ZeRO divide",
             where="plan",
-            hint="no partition spec says padded parts: train MODEL --plan ... -o FILE writes code",
+            hint="no partition spec expresses padded parts: train MODEL --plan ... "
+            "-o FILE writes code",
         )
     unflattened = sharding.unflattened()
     for axis in sharding.flat:

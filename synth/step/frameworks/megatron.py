@@ -223,7 +223,7 @@ def _model(inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferenc
         settings |= {"experts": decoder.experts, "chosen": decoder.chosen}
         settings |= {"expert_hidden": decoder.hidden}
         settings |= {"dispatcher": "alltoall", "grouped_products": True, "balanced": "none"}
-        differs.say("an expert takes all tokens that choose it, however many (it drops none)")
+        differs.say("an expert processes all tokens routed to it (none is dropped)")
     return settings | _vocabulary(inputs, decoder, differs)
 
 
@@ -236,7 +236,7 @@ def _vocabulary(
     if tensor > 1 and not differs.recipe.vocabulary:
         padded = -decoder.vocabulary % tensor + decoder.vocabulary
         differs.say(
-            f"Megatron cuts the vocabulary over tensor, too ({padded} words in {tensor} parts)",
+            f"Megatron also shards the vocabulary over tensor ({padded} words in {tensor} parts)",
             replace(differs.recipe, vocabulary="tensor"),
         )
     return {"vocabulary": decoder.vocabulary, "padded_to": multiple}
@@ -281,7 +281,7 @@ def _order(recipe: Recipe, ranks: int) -> Settings:
     if recipe.microbatches < ranks:
         raise InputError(
             f"{recipe.microbatches} microbatches in rounds over {ranks} ranks",
-            hint=f"Megatron's interleaved order takes at least {ranks} at once",
+            hint=f"Megatron's interleaved order needs at least {ranks} at once",
         )
     return {
         "chunks": recipe.chunks,
@@ -303,8 +303,8 @@ def _layout(layers: Sequence[int]) -> str:
 def _experts(inputs: ConfigurationInputs, recipe: Recipe) -> int:
     if inputs.sizes["seq"] > 1:
         raise InputError(
-            "experts over an axis beside tokens over seq",
-            hint="Megatron would lay them over seq first: it counts experts in a grid without cp",
+            "experts over an axis together with tokens over seq",
+            hint="Megatron would place experts over seq first: its grid of experts has no cp",
         )
     if inputs.sizes["tensor"] > 1 and recipe.tokens != "tensor":
         raise _tokens_error()
@@ -313,8 +313,9 @@ def _experts(inputs: ConfigurationInputs, recipe: Recipe) -> int:
 
 def _tokens_error() -> InputError:
     return InputError(
-        "experts beside weights over tensor",
-        hint="Megatron asks for sequence parallelism there: tokens over the axis of the weights",
+        "experts together with weights over tensor",
+        hint="Megatron requires sequence parallelism with them: tokens over the axis "
+        "of the weights",
     )
 
 
@@ -326,7 +327,8 @@ def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settin
     settings["distributed"] = True
     if recipe.zero == 1:
         differs.say(
-            "Megatron's distributed optimizer sums gradients by a reduce-scatter, not whole"
+            "Megatron's distributed optimizer reduces gradients by a reduce-scatter, "
+            "not an all-reduce"
         )
         return settings
     if sizes[PIPE] > 1:

@@ -130,12 +130,12 @@ def _decide_settings(
     _check(inputs, version)
     if sizes["tensor"] > 1 and not recipe.vocabulary:
         check_divides(inputs.decoder.vocabulary, "words", sizes["tensor"], "parts over tensor")
-        note = "torchtitan cuts the vocabulary over tensor, too"
+        note = "torchtitan also shards the vocabulary over tensor"
         differs.say(note, replace(differs.recipe, vocabulary="tensor"))
     if recipe.zero and recipe.microbatches > 1 and sizes[PIPE] == 1:
         differs.say("torchtitan sums gradients over data in each microbatch, not once a step")
     if recipe.bucket_bytes:
-        note = "torchtitan has no size of buckets: what a layer sends goes together"
+        note = "torchtitan has no bucket size: it sends the gradients of a layer together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
     differs.note_first()
     training = _training(inputs)
@@ -152,14 +152,14 @@ def _check(inputs: ConfigurationInputs, version: str) -> None:
         )
     if recipe.zero == 1:
         raise InputError(
-            "zero=1: torchtitan stores moments in parts only with gradients", hint="zero=2 or 3"
+            "zero=1: torchtitan shards moments only together with gradients", hint="zero=2 or 3"
         )
     if inputs.job.numbers == "float16":
         raise InputError("torchtitan computes in bfloat16 or float32, not in float16")
     if not recipe.zero and sizes["seq"] > 1:
         raise InputError(
-            "tokens over seq and parameters whole",
-            hint="torchtitan's context parallelism stores them in parts: zero=2 or 3 over data",
+            "tokens over seq with whole parameters",
+            hint="torchtitan's context parallelism shards them: zero=2 or 3 over data",
         )
     if sizes["seq"] > 1:
         parts = 2 * sizes["seq"] * sizes["tensor"]
@@ -174,13 +174,14 @@ def _check_toml(inputs: ConfigurationInputs) -> None:
     recipe, sizes = inputs.named, inputs.sizes
     if not recipe.zero and 1 < sizes["data"] < inputs.devices:
         raise InputError(
-            "torchtitan 0.2 has replicas (zero=0) beside no other axis",
-            hint="zero=2 or 3, or its version 0.3",
+            "torchtitan 0.2 has replicas (zero=0) only without other axes",
+            hint="zero=2 or 3, or version 0.3",
         )
     if sizes["tensor"] > 1 and recipe.tokens != "tensor":
         raise InputError(
-            "weights over tensor, and all between them whole",
-            hint="torchtitan 0.2 cuts it by tokens: tokens over the same axis, or its version 0.3",
+            "weights over tensor, with whole activations between them",
+            hint="torchtitan 0.2 shards activations by tokens: tokens over the same "
+            "axis, or version 0.3",
         )
 
 

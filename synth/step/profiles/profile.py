@@ -121,7 +121,7 @@ def read_profile(text: str, where: str = "profile") -> Profile:
     except ValidationError as error:
         [first, *_] = error.errors()
         at = ".".join(map(str, first["loc"])) or "the text"
-        raise InputError(f"no profile: {at}: {first['msg']}", where=where, hint=_AGAIN) from None
+        raise InputError(f"not a profile: {at}: {first['msg']}", where=where, hint=_AGAIN) from None
     if found.format != FORMAT:
         problem = f"a profile of the format {found.format[:40]!r}"
         raise InputError(problem, where=f"{where}, format", hint=f"this reads {FORMAT!r}: {_AGAIN}")

@@ -113,9 +113,9 @@ def _check(events: Iterable[ProfileEvent], trial: ProfileTrial) -> None:
     size = trial.processes * sum(kind.bytes for event in events for kind in event.inputs)
     if size > MOST_BYTES:
         raise InputError(
-            f"what the events read takes {size} bytes",
+            f"the inputs of the events take {size} bytes",
             where="--plan",
-            hint=f"at most {MOST_BYTES} here: give smaller sizes, or cut into more parts",
+            hint=f"at most {MOST_BYTES} here: give smaller sizes, or shard into more parts",
         )
 
 

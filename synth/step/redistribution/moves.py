@@ -222,7 +222,7 @@ class RedistributionPath:
     def __post_init__(self) -> None:
         ends = (self.source, *(move.after for move in self.moves))
         begins = (*(move.before for move in self.moves), self.target)
-        assert ends == begins, "every move begins where the one before ended"
+        assert ends == begins, "each move starts from the sharding that the previous one made"
 
     def requests(self, sizes: Mapping[str, int]) -> tuple[ShardingMove, ...]:
         """Returns the moves that communicate; moves over axes of size 1 do not."""

@@ -133,8 +133,8 @@ class TransferGraph:
             names = [*map(str, self.order.actions), *(f"{a} to {b}" for a, b in self.transfers)]
             waits = [names[task] for task in (*circle.tasks, circle.tasks[0])]
             raise InputError(
-                f"blocking transfers stand still: {' waits for '.join(waits)}",
-                hint="let them be eager, or send and receive at once",
+                f"blocking transfers deadlock: {' waits for '.join(waits)}",
+                hint="make them eager, or send and receive at the same time",
             ) from None
 
 

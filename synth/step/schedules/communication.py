@@ -92,7 +92,7 @@ def parse_comm_schedule(
     ranks = tuple(tuple(item for item in row if isinstance(item, Action)) for row in rows)
     _check_each(rows)
     if deadlock := find_deadlock(CommGraph(rows, protocol)):
-        raise InputError(f"no rank can go on: {'; '.join(deadlock)}", hint=_hint(rows, protocol))
+        raise InputError(f"no rank can continue: {'; '.join(deadlock)}", hint=_hint(rows, protocol))
     _check_received(rows)
     order = PipelineSchedule(ranks)
     _check_sent(order, rows)
@@ -114,10 +114,10 @@ def _row(cells: Sequence[str], number: int) -> Iterator[Item]:
 
 
 def _hint(rows: Sequence[Sequence[Item]], protocol: TransferProtocol) -> str:
-    hint = "on one of the ranks the two must be the other way round"
+    hint = "swap the two on one of the ranks"
     if protocol is TransferProtocol.EAGER or find_deadlock(CommGraph(rows, TransferProtocol.EAGER)):
         return hint
-    return f"{hint}; or say --protocol eager, where sends are so small that they are buffered"
+    return f"{hint}; or give --protocol eager, if sends are small enough to be buffered"
 
 
 def _check_each(rows: Sequence[Sequence[Item]]) -> None:
@@ -129,8 +129,10 @@ def _check_each(rows: Sequence[Sequence[Item]]) -> None:
     for item, (rank, _) in places.items():
         with error_context(f"rank {rank}"):
             if isinstance(item, Half | FsdpAction) and rank_of.get(item.stage) != rank:
-                hint = "a stage sends and receives where its passes are"
-                raise InputError(f"{item} beside no pass of stage {item.stage}", hint=hint)
+                hint = "a stage sends and receives on the rank of its passes"
+                raise InputError(
+                    f"{item} on a rank without passes of stage {item.stage}", hint=hint
+                )
             if isinstance(item, Half):
                 _check_half(item, rank_of, places)
 
@@ -141,7 +143,7 @@ def _check_once(rows: Sequence[Sequence[Item]]) -> None:
     for rank, row in enumerate(rows):
         for item in row:
             if item in seen and not isinstance(item, FsdpAction):
-                raise InputError(f"rank {rank} does {item} twice")
+                raise InputError(f"rank {rank} has {item} twice")
             seen.add(item)
 
 
@@ -154,13 +156,13 @@ def _check_half(
     if rank_of[other] == rank_of[half.stage]:
         raise InputError(
             f"{half}: stages {half.stage} and {other} are both on rank {rank_of[other]}",
-            hint="nothing is sent between two stages of one rank: leave it out",
+            hint="stages of one rank send nothing to each other: remove it",
         )
     for action in half.passes:
         if action in places and (places[action] > places[half]) is half.kind.sends:
             late, early = (action, half) if half.kind.sends else (half, action)
             raise InputError(
-                f"{early} comes before {late}", hint=f"{early} needs what {late} makes"
+                f"{early} comes before {late}", hint=f"{early} needs the result of {late}"
             )
 
 
@@ -171,9 +173,9 @@ def _check_received(rows: Sequence[Sequence[Item]]) -> None:
         for item in row:
             if isinstance(item, Half) and item.other not in items:
                 raise InputError(
-                    f"{item} waits for ever: {item.other} is missing",
+                    f"{item} waits forever: {item.other} is missing",
                     where=f"rank {rank}",
-                    hint="a send and its receive are on two ranks, both or neither",
+                    hint="give both the send and its receive, on two ranks, or neither",
                 )
 
 
@@ -187,7 +189,7 @@ def _check_sent(order: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> None
             raise InputError(
                 f"{action} needs {receive}, which is missing",
                 where=f"rank {order.rank_of[action.stage]}",
-                hint=f"rank {source} has what it reads: give {receive.other} and {receive}",
+                hint=f"rank {source} has its input: add {receive.other} and {receive}",
             )
 
 
@@ -201,13 +203,13 @@ def _check_sharded(row: Sequence[Item]) -> None:
             left[item.stage] -= item.kind in _LAST
             if item.stage in named - whole:
                 hint = f"{item.stage}UNSHARD before it"
-                raise InputError(f"{item} while stage {item.stage} is in shards", hint=hint)
+                raise InputError(f"{item} while stage {item.stage} is sharded", hint=hint)
         elif isinstance(item, FsdpAction) and item.word == "REDUCE_GRAD":
             if left[item.stage]:
                 raise InputError(f"{item} before the last backward pass of stage {item.stage}")
         elif isinstance(item, FsdpAction):
             if (item.stage in whole) is (item.word == "UNSHARD"):
-                raise InputError(f"{item} twice, with nothing between")
+                raise InputError(f"{item} is repeated")
             whole ^= {item.stage}
 
 

@@ -199,7 +199,7 @@ class _Rounds:
         rounds = max(1, microbatches // ranks) if chunks > 1 else 1
         if microbatches % rounds:
             raise InputError(
-                f"{microbatches} microbatches on {ranks} ranks make no equal rounds",
+                f"{microbatches} microbatches on {ranks} ranks do not divide into equal rounds",
                 hint=f"{microbatches // ranks * ranks} or {-(-microbatches // ranks) * ranks} do",
             )
         self._ranks, self._microbatches, self._chunks = ranks, microbatches, chunks

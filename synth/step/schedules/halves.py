@@ -179,6 +179,6 @@ def find_deadlock(graph: CommGraph) -> list[str]:
         else:
             waits.append((rank, late, early))
     return [
-        f"rank {rank} waits in {early} until rank {peer} does {late}, after {behind}"
+        f"rank {rank} waits in {early} until rank {peer} runs {late}, after {behind}"
         for (rank, _, early), (peer, late, behind) in pairwise([*waits, waits[0]])
     ]

@@ -68,7 +68,7 @@ class PipelineSchedule:
     def __post_init__(self) -> None:
         for rank, actions in enumerate(self.ranks):
             if not actions:
-                raise InputError(f"rank {rank} has no actions", hint="every rank has a stage")
+                raise InputError(f"rank {rank} has no actions", hint="give each rank a stage")
         if not self.ranks:
             raise InputError("an order without ranks", hint="a line for each rank, as in 0F0 0B0")
         self._check_once()
@@ -176,10 +176,10 @@ class PipelineSchedule:
                 if first != rank:
                     raise InputError(
                         f"stage {action.stage} is on rank {first} and, by {action}, on rank {rank}",
-                        hint="all passes of a stage are done where its weights are",
+                        hint="all passes of a stage run on the rank of its weights",
                     )
                 if action in seen:
-                    raise InputError(f"rank {rank} does {action} twice")
+                    raise InputError(f"rank {rank} has {action} twice")
                 seen.add(action)
 
     def _check_complete(self) -> None:
@@ -188,7 +188,7 @@ class PipelineSchedule:
             if stage not in self.rank_of:
                 raise InputError(
                     f"stage {stage} has no actions, stage {self.stages - 1} has",
-                    hint="stages are numbered from 0, and each has work",
+                    hint="stages are numbered from 0 without gaps",
                 )
             for microbatch in range(self.microbatches):
                 kinds = {kind for kind in Pass if Action(stage, kind, microbatch) in self.numbers}
@@ -202,14 +202,16 @@ class PipelineSchedule:
         if Pass.FORWARD not in kinds:
             return InputError(f"{stage}F{microbatch} is missing", where=where, hint=most)
         backward = sorted(kind.value for kind in kinds - {Pass.FORWARD})
-        hint = "a backward pass is B, or I and later W"
+        hint = "write a backward pass as B, or as I and later W"
         if not backward:
             return InputError(f"{stage}B{microbatch} is missing", where=where, hint=most)
         if "B" in backward:
             both = " and ".join(f"{stage}{kind}{microbatch}" for kind in backward)
-            return InputError(f"{both} do the same", where=where, hint=hint)
+            return InputError(f"{both} repeat each other", where=where, hint=hint)
         other = "W" if backward == ["I"] else "I"
-        problem = f"{stage}{other}{microbatch} is missing beside {stage}{backward[0]}{microbatch}"
+        problem = (
+            f"{stage}{other}{microbatch} is missing, as there is {stage}{backward[0]}{microbatch}"
+        )
         return InputError(problem, where=where, hint=hint)
 
     def _check_each_stage(self) -> None:
@@ -220,7 +222,7 @@ class PipelineSchedule:
                     raise InputError(
                         f"{action} comes before {needed}",
                         where=f"rank {self.rank_of[action.stage]}",
-                        hint=f"{action} needs what {needed} makes",
+                        hint=f"{action} needs the result of {needed}",
                     )
 
     def _stuck(self, circle: Iterable[Action]) -> InputError:
@@ -231,10 +233,10 @@ class PipelineSchedule:
             if other in self.needs(action):
                 waits.append(f"{action} needs {other}")
             else:
-                waits.append(f"rank {self.rank_of[other.stage]} does {other} before {action}")
+                waits.append(f"rank {self.rank_of[other.stage]} runs {other} before {action}")
         return InputError(
-            f"no rank can go on: {', '.join(waits)}",
-            hint="on one of the ranks the two must be the other way round",
+            f"no rank can continue: {', '.join(waits)}",
+            hint="swap the two on one of the ranks",
         )
 
 

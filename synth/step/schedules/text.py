@@ -42,9 +42,9 @@ def to_csv(order: PipelineSchedule) -> str:
     for number, action in enumerate(forward):
         if action.microbatch != number:
             raise InputError(
-                f"the last stage does {action} where PyTorch's runtime takes it for "
+                f"the last stage runs {action}, which PyTorch's runtime takes for "
                 f"{Action(action.stage, Pass.FORWARD, number)}",
-                hint="its gradients would be wrong: let microbatches come there in their order",
+                hint="its gradients would be wrong: run the microbatches of that stage in order",
             )
     return "".join(",".join(map(str, actions)) + "\n" for actions in order.ranks)
 
@@ -75,9 +75,10 @@ def _action(cell: str) -> Action:
     if _COMMUNICATION.fullmatch(cell):
         raise InputError(
             f"{cell[:40]!r} is communication",
-            hint="give the order without it (compute_only); 'collsynth order' checks it with it",
+            hint="give the order without communication (compute_only); 'collsynth "
+            "order' checks it with it",
         )
     raise InputError(
-        f"{cell[:40]!r} is no action",
+        f"{cell[:40]!r} is not an action",
         hint="stage, F, B, I or W, and microbatch, as in 1F0",
     )

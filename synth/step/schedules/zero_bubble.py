@@ -41,7 +41,10 @@ def zero_bubble(
     """
     room = 2.0 * ranks if room is None else room
     if min(ranks, microbatches) < 1 or room < 1 or not 0 <= kept <= 1:
-        problem = f"{ranks} ranks, {microbatches} microbatches, room for {room:g}, {kept:g} kept"
+        problem = (
+            f"{ranks} ranks, {microbatches} microbatches, activations of "
+            f"{room:g}, a share of {kept:g} kept"
+        )
         raise InputError(problem, hint="at least 1, 1 and 1, and from 0 to 1")
     sent = Transfers(transfer_seconds).seconds
     f, i = durations.forward_seconds, durations.backward_seconds - durations.weight

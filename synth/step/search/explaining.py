@@ -91,7 +91,8 @@ def list_savings(
 
     tokens = getattr(sizes_of(job.model, job.changes), "sequence", 1)
     changes: dict[str, Callable[[], float]] = {
-        f"without {name}={value}": partial(least_without, name) for name, value in pins.said.items()
+        f"without {name}={value}": partial(least_without, name)
+        for name, value in pins.values.items()
     }
     if "data" in dict(recipe.axes):
         changes["twice the devices, over data"] = doubled

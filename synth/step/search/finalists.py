@@ -55,7 +55,7 @@ class ChosenRows:
 class Finalist:
     """A candidate with its plan of the step, its placement, and its simulation (``found``).
 
-    * ``products`` and ``between``: seconds of the busiest rank in products of matrices, and in
+    * ``products`` and ``between``: seconds of the busiest rank in matrix products, and in
       other computation;
     * ``saved_seconds``: how much longer the step would take without buckets;
     * ``kinds``: the number of kinds of local work in the profile, if there is a profile;
@@ -87,8 +87,8 @@ class FinalistPool:
     ``looked_at``: all plans that arrived; ``refused``: reasons why some are invalid; ``nearest``:
     the plan with the least memory among those that do not fit. If a simulated plan needs more
     memory than its composition predicted, the other plans of its kind are scaled by the same
-    factor, and skipped if they no longer fit. ``beside``: extra plans to simulate; ``told``: their
-    results, whether they fit or not.
+    factor, and skipped if they no longer fit. ``beside``: extra plans to simulate; ``results``: the
+    results of these, whether they fit or not.
     """
 
     memory_bytes: float
@@ -97,7 +97,7 @@ class FinalistPool:
     looked_at: list[ComposedPlan] = field(default_factory=list)
     nearest: tuple[PlacedRecipe, float] | None = None
     beside: Sequence[ComposedPlan] = ()
-    told: list[Finalist | InputError] = field(default_factory=list)
+    results: list[Finalist | InputError] = field(default_factory=list)
     _excess: dict[_MemoryKind, float] = field(default_factory=dict)
 
     def simulate(
@@ -123,7 +123,7 @@ class FinalistPool:
         for result in map_in_forks(simulated, plans, stops, known=known, at_once=at_once):
             plan, beside = begun.pop(0)
             if beside:
-                self.told.append(result)
+                self.results.append(result)
             else:
                 self._take(plan, result)
             watcher.judged(len(self.simulated), k)

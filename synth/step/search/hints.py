@@ -30,15 +30,15 @@ def no_plan_error(
     about = f"{model} for {batch} samples on {devices} devices"
     for pins_at_odds in pins.subsets():
         if known and not any(pins_at_odds.allow(recipe) for recipe in known):
-            *others, last = pins_at_odds.said
-            rest = Pins({name: pins_at_odds.said[name] for name in others})
+            *others, last = pins_at_odds.values
+            rest = Pins({name: pins_at_odds.values[name] for name in others})
             values = {pin_value_of(recipe, last) for recipe in known if rest.allow(recipe)}
             first = f"with {rest}, " if others else ""
             hint = f"{first}{last} is {_spell_values(values)}"
             return InputError(f"no plan of {about} has {pins_at_odds}", where="pin", hint=hint)
     if known:
-        hint = "other microbatches: of 1, 2, 4, ... 64 samples on a device, or one"
-        return InputError(f"no plan of {about} is tried", where="pin", hint=hint)
+        hint = "choose microbatches of 1, 2, 4, ... 64 samples on a device, or one microbatch"
+        return InputError(f"no plan of {about} matches", where="pin", hint=hint)
     near = list(_batches(batch, min(devices, FARTHEST), possible))
     hint = f"a batch of {' or '.join(map(str, near))}" if near else "fewer or more devices"
     return InputError(
@@ -98,5 +98,5 @@ def find_least_memory(composer: Composer, recipes: Iterable[Recipe]) -> float:
         except InputError:
             continue
     if not sizes:
-        raise InputError("no such plan can be")
+        raise InputError("no such plan is possible")
     return min(sizes)

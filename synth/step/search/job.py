@@ -106,16 +106,16 @@ class PlanningProblem:
         sizes = sizes_of(self.model, self.changes)
         if isinstance(sizes, ResNet) and sizes.groups > 1:
             return (
-                "each replica normalises by its own samples, as frameworks do; by those of all:"
-                " --sizes groups=1"
+                "each replica normalises over its own samples, as frameworks do; --sizes groups=1: "
+                "over all samples"
             )
         if not isinstance(sizes, Llama) or sizes.experts == 1:
             return ""
         if sizes.dropless:
-            return "tokens are sorted by their experts, all of a batch at once: no axis cuts that"
+            return "the tokens of a whole batch are sorted by expert: no axis shards that"
         return (
-            "every expert is chosen as often as any other; where one is chosen more often, it drops"
-            " tokens, or a step waits for it"
+            "all experts get equal numbers of tokens; otherwise the fullest expert drops"
+            " tokens, or the step waits for it"
         )
 
     @cached_property
@@ -155,9 +155,9 @@ class PlanningProblem:
         devices, batch = self.system.devices, self.spelling.batch
         axes = [*([PIPE] if self.divides and self.layers else []), "data", "tensor"]
         axes += ["expert"] * bool(self.extents.experts)
-        axes += ["seq"] * (self.extents.tokens >= LONG_SEQUENCE or "seq" in pins.said)
+        axes += ["seq"] * (self.extents.tokens >= LONG_SEQUENCE or "seq" in pins.values)
         counts = divisors(batch) if self.divides else [1]
-        schedules = (pins.said["schedule"],) if "schedule" in pins.said else SEARCHED_SCHEDULES
+        schedules = (pins.values["schedule"],) if "schedule" in pins.values else SEARCHED_SCHEDULES
         return Knobs(
             degrees=divisors(devices),
             axes=tuple(axis for axis in AXES if axis in axes),
@@ -166,7 +166,7 @@ class PlanningProblem:
             microbatches=counts,
             unstaged=counts,
             uneven=True,
-            vocabulary=[pins.said.get("vocabulary") != "no"],
+            vocabulary=[pins.values.get("vocabulary") != "no"],
             bucket_bytes=pins.bucket_bytes or 0,
         )
 
@@ -189,7 +189,7 @@ class PlanningProblem:
 
     def allows(self, pins: Pins, recipe: Recipe) -> bool:
         """Whether a recipe satisfies the pins and is among those that are tried."""
-        return pins.allow(recipe) and ("microbatches" in pins.said or self._usual(recipe))
+        return pins.allow(recipe) and ("microbatches" in pins.values or self._usual(recipe))
 
     def possible(self, batch: int) -> bool:
         """Whether any recipe divides another batch among the devices."""

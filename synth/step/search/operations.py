@@ -56,7 +56,7 @@ KEPT_PINS = (*AXES, "microbatches", "schedule", "chunks")
 
 def can_choose_rows(finalist: Finalist, pins: Pins) -> bool:
     """Whether rows can be chosen for a plan: it has no stages, and the pins allow other rows."""
-    return finalist.candidate.ranks == 1 and set(pins.said) <= set(KEPT_PINS)
+    return finalist.candidate.ranks == 1 and set(pins.values) <= set(KEPT_PINS)
 
 
 def choose_rows(
@@ -82,7 +82,7 @@ def choose_rows(
     prices = Prices(shares.computing, sends.seconds, network.handing)
     chosen = choose(step, plan, prices, ROUNDS, gap=GAP)
     if isinstance(chosen, Infeasible | NoneFound):
-        raise InputError("no rows can be for all operations", where=step.name)
+        raise InputError("no choice of rows covers all operations", where=step.name)
     simulated = simulate_candidate(step, candidate, answers, device, profile, chosen.plan)
     rows = ChosenRows(chosen.found.seconds, chosen.found.gap, seconds_of(step, plan, prices).all)
     return replace(simulated, rows=rows)

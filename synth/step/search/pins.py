@@ -20,12 +20,12 @@ AXES = (PIPE, "data", "expert", "seq", "tensor")
 class Pins:
     """Values that a recipe must have, by the name of the pin: sizes of axes and other decisions."""
 
-    said: Mapping[str, str]
+    values: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str) -> Pins:
         """Parses ``tensor=8 zero=1 remat=no``. Raises InputError for unknown names or values."""
-        said: dict[str, str] = {}
+        values: dict[str, str] = {}
         for word in text.replace(",", " ").replace(";", " ").split():
             name, equals, value = word.partition("=")
             if not equals or name not in _WORDS or not _WORDS[name](value):
@@ -34,34 +34,34 @@ class Pins:
                     " vocabulary=no bucket=25MB'"
                 )
                 raise InputError(f"not understood: {word!r}", where="pin", hint=hint)
-            if said.setdefault(name, value) != value:
-                problem = f"{name}={said[name]} and {name}={value}"
+            if values.setdefault(name, value) != value:
+                problem = f"{name}={values[name]} and {name}={value}"
                 raise InputError(problem, where="pin", hint="pin one of them")
-        return cls(said)
+        return cls(values)
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.said.items())
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
 
     def subsets(self) -> Iterator[Pins]:
         """Yields each pin alone, then each pair of pins, and so on."""
-        for count in range(1, len(self.said) + 1):
-            for chosen in combinations(self.said.items(), count):
+        for count in range(1, len(self.values) + 1):
+            for chosen in combinations(self.values.items(), count):
                 yield Pins(dict(chosen))
 
     @property
     def bucket_bytes(self) -> int | None:
         """Size of the pinned buckets in bytes; 0 for no buckets, None if buckets are not pinned."""
-        value = self.said.get("bucket")
+        value = self.values.get("bucket")
         size = _SIZE.fullmatch(value or "")
         return int(size[1]) * 10**6 if size else None if value is None else 0
 
     def without(self, name: str) -> Pins:
         """Returns the pins other than ``name``."""
-        return Pins({other: value for other, value in self.said.items() if other != name})
+        return Pins({other: value for other, value in self.values.items() if other != name})
 
     def allow(self, recipe: Recipe) -> bool:
         """Whether a recipe satisfies every pin."""
-        return all(pin_value_of(recipe, name) == value for name, value in self.said.items())
+        return all(pin_value_of(recipe, name) == value for name, value in self.values.items())
 
 
 def pin_value_of(recipe: Recipe, name: str) -> str:

@@ -120,7 +120,7 @@ class Planner:
             tuple(best),
             self.likely(best),
             usual,
-            self._laid_out(pins, usual, best, *pool.told),
+            self._laid_out(pins, usual, best, *pool.results),
             self.composer.least_seconds(job.system.devices),
             tuple(pool.refused.most_common()),
             None if best else pool.nearest or search.nearest,
@@ -140,7 +140,9 @@ class Planner:
         memory, buckets = self.job.device.memory_bytes, _bucket_sizes(pins)
         search = Search(self.composer, families, memory, *self._links, watcher, buckets)
         if search.complete and search.refused.total() == search.plans:
-            raise InputError(f"no plan can be: {next(iter(search.refused))}", where=self.job.model)
+            raise InputError(
+                f"no plan is possible: {next(iter(search.refused))}", where=self.job.model
+            )
         return search
 
     def _find_rows(

@@ -5,7 +5,7 @@ device and communicate over the same links. So errors are modelled in the rates 
 each *source of error* is one unknown factor, with ends that measurements give it. A plan has
 seconds at either end, and an effect of one source on both plans cancels. The sources are:
 
-* products of matrices, and operations between them: the interval of their estimates (``Rates`` of
+* matrix products, and operations between them: the interval of their estimates (``Rates`` of
   ``synth.compute``); one device, so one factor for all plans;
 * the shapes of products, which differ if plans shard stages differently (``SHAPE_ERRORS``);
 * links, one source per level, as in prices of collectives: a plan is composed again with slow and
@@ -60,10 +60,10 @@ LEAST_GAIN = 0.001
 NO_ERROR = (0.0, 0.0)
 
 PRODUCTS, BETWEEN_PRODUCTS, PRODUCT_SHAPES, UNMODELLED = (
-    "products of matrices",
-    "what is between products",
+    "matrix products",
+    "operations between products",
     "shapes of products",
-    "what the clock leaves out",
+    "effects outside the model",
 )
 
 
@@ -97,7 +97,7 @@ class Difference:
     sources: tuple[tuple[str, float, float], ...]
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the difference exceeds the error: one plan is faster in 90 % of cases."""
         return self.low_seconds > 0 or self.high_seconds < 0
 
@@ -109,8 +109,8 @@ def compare_seconds(plan: UncertainSeconds, other: UncertainSeconds) -> Differen
     >>> ends = {links: (-0.5, 1.0)}
     >>> slow, fast = UncertainSeconds(4.0, ends), UncertainSeconds(2.0, ends)
     >>> compare_seconds(fast, slow).sources
-    (('what the clock leaves out', -0.06, 0.06),)
-    >>> compare_seconds(fast, slow).told, compare_seconds(fast, UncertainSeconds(2.05)).told
+    (('effects outside the model', -0.06, 0.06),)
+    >>> compare_seconds(fast, slow).is_clear, compare_seconds(fast, UncertainSeconds(2.05)).is_clear
     (True, False)
     """
     parts: dict[str, list[tuple[float, float]]] = {}
@@ -291,5 +291,5 @@ def choose_advised(
         risk = differences[number].high_seconds
         return full, axes, not finalist.by_framework, recomputes, snug, risk, size
 
-    tied = (at for at, difference in enumerate(differences) if not difference.told)
+    tied = (at for at, difference in enumerate(differences) if not difference.is_clear)
     return min(tied, key=simplicity)

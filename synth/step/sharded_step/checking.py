@@ -50,8 +50,8 @@ def check_known(step: Step) -> None:
             except InputError:
                 raise
             except _MALFORMED as error:
-                problem = f"{operation.primitive} of such operands and parameters"
-                hint = "they are those that JAX's primitive of that name has"
+                problem = f"{operation.primitive} does not accept these operands and parameters"
+                hint = "use those of JAX's primitive of that name"
                 raise _located_error(operation, problem, hint) from error
 
 
@@ -112,14 +112,14 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
             pass
         case _:
             hint = "as in v1: f32[8] = redistribute(v0) by=all-reduce over=(data)"
-            raise _located_error(operation, "a redistribution of another form", hint)
+            raise _located_error(operation, "a malformed redistribution", hint)
     if TIME in over and by not in _OVER_TIME:
-        problem = f"{by} over {TIME} brings microbatches together"
-        hint = "they are done one after the other: sum them up"
+        problem = f"{by} over {TIME} joins microbatches"
+        hint = "microbatches run one after the other: sum them"
         raise _located_error(operation, problem, hint)
     names = [how.value for how in MoveKind]
     if by not in names:
-        raise _located_error(operation, f"no move is called {by!r}", ", ".join(names))
+        raise _located_error(operation, f"unknown move {by!r}", ", ".join(names))
     kinds = frozenset(
         kind for end in (before, after) for kind, _ in sharding_of(end).partial
     ) or frozenset((ReductionKind.SUM,))
@@ -138,9 +138,9 @@ def _check_move(operation: Operation, sizes: Sizes) -> None:
         )
         raise _located_error(
             operation,
-            f"{by} over {', '.join(map(str, over))} does not make {before.spelled} become"
+            f"{by} over {', '.join(map(str, over))} does not turn {before.spelled} into"
             f" {after.spelled.partition(': ')[2]}",
-            known or "several redistributions one after the other do",
+            known or "use several redistributions in sequence",
         )
 
 
@@ -157,7 +157,7 @@ def _check_send(operation: Operation) -> None:
             pass
         case _:
             hint = "as in v1: f32[8] = send(v0) to=1"
-            raise _located_error(operation, "a send of another form", hint)
+            raise _located_error(operation, "a malformed send", hint)
 
 
 def _check_loop(loop: Operation, body: Graph) -> None:
@@ -191,12 +191,12 @@ def _check_places(sharded: ShardedStep) -> None:
     """Raises InputError for an operation that its stage cannot run in its phase."""
     if not sharded.places:
         if TIME in sharded.sizes or PIPE in sharded.sizes:
-            hint = "a line as 'stage 0 forward' above the operations that it does"
+            hint = "write a line such as 'stage 0 forward' above its operations"
             axis = TIME if TIME in sharded.sizes else PIPE
-            raise InputError(f"axis {axis} and no stages", where=sharded.step.name, hint=hint)
+            raise InputError(f"axis {axis} without stages", where=sharded.step.name, hint=hint)
         return
     if TIME not in sharded.sizes:
-        problem, hint = "stages without microbatches", f"an axis as {TIME}=4"
+        problem, hint = "stages without microbatches", f"give the axis {TIME}=4"
         raise InputError(problem, where=sharded.step.name, hint=hint)
     inputs = zip(sharded.step.graph.inputs, sharded.step.roles, strict=True)
     judge = _PlaceJudge(
@@ -224,12 +224,12 @@ class _PlaceJudge:
                 self.read(operand, operation, at)
         if at.when in PASSES and at.stage == EVERYWHERE:
             raise _located_error(
-                operation, f"{at} is on no stage", "a pass is of one: stage 0 forward"
+                operation, f"{at} has no stage", "a pass belongs to a stage: stage 0 forward"
             )
         stage = self.receiver(operation, at) if operation.primitive == SEND else at.stage
         for value in operation.results:
             if at.when not in PASSES and TIME in sharding_of(value).axes:
-                hint = f"cut along {TIME} is what passes make: let it be whole, or sum it up"
+                hint = f"only passes make values sharded along {TIME}: replicate it, or sum it"
                 raise _located_error(operation, f"{value.spelled} is made {at}", hint)
             self.available[value.name] = {stage: at.when}
 
@@ -238,7 +238,7 @@ class _PlaceJudge:
         stage = int(str(operation.parameter["to"]))
         wrong_way = at.when in PASSES and (stage > at.stage) is not (at.when == "forward")
         if stage == at.stage or wrong_way:
-            hint = "activations go up the stages, and gradients come down"
+            hint = "activations go to the next stage, and gradients to the previous one"
             raise _located_error(operation, f"{at} sends to stage {stage}", hint)
         return stage
 
@@ -249,7 +249,7 @@ class _PlaceJudge:
         when = places.get(at.stage, places.get(EVERYWHERE))
         if when is None:
             homes = ", ".join(f"stage {stage}" for stage in places)
-            hint = f"it is on {homes}: send it to={at.stage}"
+            hint = f"it is on {homes}: send it with to={at.stage}"
             raise _located_error(operation, f"stage {at.stage} does not have {value}", hint)
         summed = (
             operation.primitive == REDISTRIBUTE
@@ -258,12 +258,14 @@ class _PlaceJudge:
         )
         if summed and at.when != "after":
             raise _located_error(
-                operation, f"{value} is summed up {at}", "microbatches are, after them"
+                operation, f"{value} is summed {at}", "microbatches are summed after their passes"
             )
         if PIPELINE_MOMENTS.index(when) > PIPELINE_MOMENTS.index(at.when):
             raise _located_error(
-                operation, f"{value} is made {when} and read {at}", "make it before"
+                operation, f"{value} is made {when} and read {at}", "make it earlier"
             )
         if TIME in sharding_of(value).axes and at.when not in PASSES and not summed:
-            hint = f"redistribute it by=all-reduce over=({TIME})"
-            raise _located_error(operation, f"{value} is of each microbatch and read {at}", hint)
+            hint = f"redistribute it with by=all-reduce over=({TIME})"
+            raise _located_error(
+                operation, f"{value} belongs to single microbatches and is read {at}", hint
+            )

@@ -117,7 +117,7 @@ def check_cuts(graph: Graph, cuts: Cuts, where: str) -> None:
         raise InputError(
             f"a plan for {given[0]} inputs and {given[1]} operations",
             where=where,
-            hint=f"this has {expected[0]} and {expected[1]}: make a plan of the same step",
+            hint=f"this step has {expected[0]} and {expected[1]}: give a plan of this step",
         )
 
 
@@ -230,11 +230,11 @@ class _DeviceProgram:
         """Shards an operation by its rows. Raises InputError for rows that it does not have."""
         if operation.body is not None:
             if not isinstance(choice, Cuts):
-                problem = f"{operation.primitive} repeats a body, and the plan does not cut it"
+                problem = f"{operation.primitive} repeats a body, and the plan does not shard it"
                 raise InputError(problem, where=operation.line)
             return self.loop(operation, operation.body, choice)
         if isinstance(choice, Cuts):
-            problem = f"the plan cuts a body of {operation.primitive}, which repeats none"
+            problem = f"the plan shards a body of {operation.primitive}, which has none"
             raise InputError(problem, where=operation.line)
         _check_rows(operation, choice)
         return LocalOperation(operation, shard_operation(operation, dict(choice), self.parts))
@@ -259,9 +259,9 @@ class _DeviceProgram:
 
 def _microbatch_error(value: Operand, where: str) -> InputError:
     return InputError(
-        f"{value} is of all microbatches and read before the last one is done",
+        f"{value} depends on all microbatches and is read before the last one ends",
         where=where,
-        hint="over microbatches sums are accumulated, and nothing else: leave microbatches out",
+        hint="only sums accumulate over microbatches: remove the microbatches from the plan",
     )
 
 
@@ -273,7 +273,7 @@ def _check_rows(operation: Operation, chosen: Rows) -> None:
             raise InputError(
                 f"{operation.primitive} has no row {row} along axis {axis!r}",
                 where=operation.line,
-                hint=f"it has {'; '.join(map(str, legal))}, and one of them for each axis",
+                hint=f"it has {'; '.join(map(str, legal))}: choose one for each axis",
             )
 
 
@@ -285,5 +285,5 @@ def _check_number(operand: Operand, sharding: Sharding, where: str) -> None:
         raise InputError(
             f"a loop begins with {operand}, which the plan shards as {sharding.spelled()}",
             where=where,
-            hint="a literal is replicated: replicate the value that the loop carries, too",
+            hint="a literal is replicated: also replicate the value that the loop carries",
         )

@@ -131,9 +131,9 @@ def _check_experts(step: Step, recipe: Recipe) -> None:
         operation.primitive in RAGGED for operation in step.graph.everywhere()
     ):
         raise InputError(
-            f"the experts of {step.name} take as many tokens as choose them",
+            f"the experts of {step.name} take any number of tokens",
             where="plan",
-            hint="a ragged product is cut by no expert: trace a model that is not dropless",
+            hint="a ragged product is not sharded by experts: trace a model that is not dropless",
         )
 
 
@@ -145,7 +145,7 @@ def _inputs(step: Step, recipe: Recipe) -> tuple[list[Sharding], frozenset[tuple
         if not places:
             labels = sorted({label.rpartition("/")[2] for label in step.labels})
             raise InputError(
-                f"nothing of {step.name} is cut by {clause!r}",
+                f"nothing of {step.name} is sharded by {clause!r}",
                 where="plan",
                 hint=f"its labels end in {', '.join(labels)}",
             )
@@ -237,12 +237,12 @@ def _find_labelled(step: Step, label: str, sharding: Sharding) -> list[int]:
         raise InputError(
             f"{step.name} has no input {label!r}",
             where="plan",
-            hint=f"it has {', '.join(step.labels[:8])}, ...: see them all by 'collsynth trace'",
+            hint=f"it has {', '.join(step.labels[:8])}, ...: 'collsynth trace' lists all",
         )
     for at in found:
         rank = len(step.graph.inputs[at].type.shape)
         if len(sharding.dimensions) != rank:
-            problem = f"{len(sharding.dimensions)} dimensions of {label}, which has {rank}"
+            problem = f"{len(sharding.dimensions)} dimensions for {label}, which has {rank}"
             raise InputError(problem, where="plan", hint="an axis or '-' for each dimension")
     return found
 

@@ -151,12 +151,12 @@ class _PlanReader:
         ready = prepare_step(self.step, plan)
         cuts = self.cuts(ready.graph, nested=False)
         if self.at < len(self.lines):
-            self.refuse("nothing is open that this would close")
+            self.refuse("nothing to close")
         names = [operation.results[0].name for operation in ready.graph.operations]
         missing = [name for name in names if name not in self.stages]
         if self.stages and missing:
             problem = f"no stage for {len(missing)} operations: {', '.join(missing[:4])}"
-            raise InputError(problem, where="plan", hint="with stages every operation has one")
+            raise InputError(problem, where="plan", hint="with stages, every operation needs one")
         stages = tuple(self.stages[name] for name in names) if self.stages else ()
         return replace(plan, cuts=cuts, stages=stages)
 
@@ -164,7 +164,7 @@ class _PlanReader:
         """Parses the settings of the whole plan."""
         name = self.word("plan")
         if name != self.step.name:
-            hint = "make the plan anew: operations of another step have other names"
+            hint = "make a new plan: operations of another step have other names"
             raise InputError(f"a plan of {name}, not of {self.step.name}", where="plan", hint=hint)
         plan = Plan(parse_axes(self.word("axes")), Cuts((), ()))
         order = []
@@ -190,7 +190,7 @@ class _PlanReader:
     def word(self, key: str) -> str:
         line = self.lines[self.at][1] if self.at < len(self.lines) else ""
         if not line.startswith(f"{key} "):
-            self.refuse(f"'{key} ...' stands here")
+            self.refuse(f"expected '{key} ...'")
         self.at += 1
         return line.removeprefix(key).strip()
 
@@ -208,7 +208,7 @@ class _PlanReader:
                 continue
             match = _OPERATION.fullmatch(line)
             if match is None:
-                self.refuse("'in NAME [...]' or 'NAME AXIS [...]->[...]' stands here")
+                self.refuse("expected 'in NAME [...]' or 'NAME AXIS [...]->[...]'")
             if match[1] not in by_name or match[1] in chosen:
                 self.refuse(f"{'again' if match[1] in chosen else 'no operation makes'} {match[1]}")
             chosen[match[1]] = self.operation(by_name[match[1]], match, nested=nested)
@@ -219,7 +219,7 @@ class _PlanReader:
 
     def operation(self, operation: Operation, match: re.Match[str], *, nested: bool) -> Rows | Cuts:
         if match[2] and nested:
-            self.refuse("what is inside a loop is on the stage of the loop")
+            self.refuse("operations in a loop are on the stage of the loop")
         if match[2]:
             word = match[2].split()[-1]
             self.stages[match[1]] = EVERYWHERE if word == "everywhere" else int(word)
@@ -234,7 +234,7 @@ class _PlanReader:
         self.at += 1
         cuts = self.cuts(operation.body, nested=True)
         if self.at >= len(self.lines):
-            self.refuse("a loop is open: '}' stands at its end")
+            self.refuse("missing '}' at the end of a loop")
         self.at += 1
         return cuts
 

@@ -43,9 +43,9 @@ def find_redistribution(
     except InputError:
         raise InputError(
             f"{value} is sharded as {source.spelled(value.type.shape)} and read as"
-            f" {target.spelled(value.type.shape)}, which needs all microbatches at once",
+            f" {target.spelled(value.type.shape)}, which needs all microbatches together",
             where="plan",
-            hint="over microbatches sums are accumulated, and nothing else: leave microbatches out",
+            hint="only sums accumulate over microbatches: remove the microbatches from the plan",
         ) from None
 
 

@@ -79,10 +79,10 @@ def _split_backward(program: StepProgram) -> StepProgram:
             places[at] = replace(place, when=StepPhase.WEIGHT)
     if all(place.when is not StepPhase.WEIGHT for place in places):
         raise InputError(
-            "no gradient of weights is apart from what other stages wait for, and the order has"
-            " halves",
+            "no gradient of weights is separate from the gradients for other stages, but the order "
+            "has halves",
             where="plan",
-            hint="take an order of whole backward passes, as 1f1b is",
+            hint="choose an order with whole backward passes, such as 1f1b",
         )
     return replace(program, places=tuple(places))
 
@@ -169,7 +169,7 @@ class _StagePlacer:
             raise InputError(
                 f"{value} is made {made.value} on stage {home} and read on stage {to.stage}",
                 where=line,
-                hint="activations go up the stages, and gradients come down",
+                hint="activations go to the next stage, and gradients to the previous one",
             )
         comes_down = made is StepPhase.FORWARD and to.when is StepPhase.BACKWARD and home > to.stage
         when = StepPhase.BACKWARD if comes_down else made

@@ -120,9 +120,9 @@ def check_shares(layers: Sequence[int], stages: int) -> None:
     text = f"stages of {spell_shares(layers)} layers"
     hint = "a number for each stage, at least 1: stages of 7, 14 times 8, 7 layers"
     if 0 in layers:
-        raise InputError(f"{text}: a stage without any", where="plan", hint=hint)
+        raise InputError(f"{text}: a stage without layers", where="plan", hint=hint)
     if layers and len(layers) != stages:
-        problem = f"{text}: numbers for {len(layers)}, and there are {stages} stages"
+        problem = f"{text}: layers of {len(layers)} stages, and there are {stages}"
         raise InputError(problem, where="plan", hint=hint)
 
 
@@ -164,18 +164,19 @@ class Recipe:
             raise InputError(f"batch over {AND.join(self.batch)}", where="plan", hint=hint)
         if TIME in names:
             raise InputError(
-                f"an axis named {TIME!r}", hint="say '8 microbatches': it is no device"
+                f"an axis named {TIME!r}",
+                hint="write '8 microbatches': they are not devices",
             )
         self._check_order()
         for clause, content in (("megatron", "weights"), ("tokens", "tokens")):
             if (axis := getattr(self, clause)) in self.batch:
-                problem = f"axis {axis!r} cuts batch and {content}"
+                problem = f"axis {axis!r} shards batch and {content}"
                 raise InputError(problem, hint="use two axes")
         if self.zero not in range(4):
             raise InputError(f"zero={self.zero}", hint="ZeRO has stages 1, 2 and 3; 0 is none")
         if self.zero and not self.zero_axes:
-            problem = f"zero={self.zero} and no axis cuts the batch"
-            raise InputError(problem, hint="batch over AXIS, or tokens over an axis of their own")
+            problem = f"zero={self.zero} and no axis shards the batch"
+            raise InputError(problem, hint="batch over AXIS, or tokens over a separate axis")
 
     def _check_order(self) -> None:
         pipe = dict(self.axes).get(PIPE, 1)
@@ -183,16 +184,16 @@ class Recipe:
             raise InputError("0 microbatches", hint="at least 1")
         if not self.schedule:
             if self.layers:
-                problem = f"stages of {spell_shares(self.layers)} layers and no schedule"
+                problem = f"stages of {spell_shares(self.layers)} layers without a schedule"
                 hint = "pipe=4; schedule 1f1b, 8 microbatches"
                 raise InputError(problem, where="plan", hint=hint)
             if pipe > 1:
-                problem = f"{PIPE}={pipe} and no order of its stages"
+                problem = f"{PIPE}={pipe} without a schedule"
                 raise InputError(problem, hint="schedule 1f1b, 8 microbatches")
             return
         if PIPE not in dict(self.axes):
-            problem = f"schedule {self.schedule} and no stages"
-            raise InputError(problem, hint=f"stages are along an axis of the name {PIPE}: {PIPE}=4")
+            problem = f"schedule {self.schedule} without stages"
+            raise InputError(problem, hint=f"stages need an axis named {PIPE}: {PIPE}=4")
         if self.schedule not in SCHEDULES:
             known = ", ".join(SCHEDULES)
             raise InputError(f"schedule {self.schedule!r}", hint=f"there are {known}")

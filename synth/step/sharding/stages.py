@@ -202,16 +202,16 @@ def check_order(plan: Plan) -> None:
     pipe = dict(plan.axes).get(PIPE, 1)
     if plan.order is None:
         if pipe > 1 or plan.stages or plan.layers:
-            problem = f"{PIPE}={pipe} and no order of its stages"
+            problem = f"{PIPE}={pipe} without a schedule"
             raise InputError(problem, where="plan", hint="order 0F0 0B0 ..., a line for each rank")
         return
     check_shares(plan.layers, plan.order.stages)
     ranks = len(plan.order.ranks)
     if ranks != pipe:
-        raise InputError(f"an order of {ranks} ranks, and {PIPE}={pipe}", where="plan")
+        raise InputError(f"an order of {ranks} ranks for {PIPE}={pipe}", where="plan")
     if plan.order.microbatches != plan.microbatches or plan.microbatches < 2:
         problem = f"an order of {plan.order.microbatches} microbatches"
-        hint = f"the plan has {plan.microbatches}, and an order needs 2 at least"
+        hint = f"the plan has {plan.microbatches}, and an order needs at least 2"
         raise InputError(problem, where="plan", hint=hint)
 
 
@@ -227,8 +227,9 @@ def check_stages(step: Step, stages: tuple[int, ...], phases: list[StepPhase], c
                 raise InputError(
                     f"stage {stage} has no operations {phase.value}",
                     where="plan",
-                    hint=f"the order has {count} stages, and each has work: take fewer",
+                    hint=f"each of the {count} stages of the order needs operations: "
+                    "choose fewer stages",
                 )
     if any(not EVERYWHERE <= stage < count for stage in stages):
-        problem = f"an operation on stage {max(stages)} of {count}"
+        problem = f"an operation on stage {max(stages)} of {count} stages"
         raise InputError(problem, where="plan", hint=f"stages are 0 to {count - 1}")

@@ -77,7 +77,7 @@ def parse_sharding(text: str) -> Sharding:
     flat = _FLAT.fullmatch(rest) if rest else None
     is_understood = f"[{','.join(words)}]" == bare and all(map(_SHARDING_WORD.fullmatch, words))
     if not is_understood or (flat is None) is not (rest == ""):
-        hint = "for each dimension an axis, several in brackets, or '-', as in [data,-]"
+        hint = "for each dimension give an axis, several axes in brackets, or '-', as in [data,-]"
         raise InputError(f"not understood: {text!r}", where="plan", hint=hint)
     cut = tuple(map(_parse_cutting_axes, words))
     if flat is None:

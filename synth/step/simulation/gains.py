@@ -29,9 +29,9 @@ def simulate_gains(
         ("compute 10 % faster", scale_sources(sources, computing=1 / 1.1)),
         ("compute 25 % faster", scale_sources(sources, computing=1 / 1.25)),
         ("links twice as fast", scale_sources(sources, links=0.5)),
-        ("nothing waits for communication", scale_sources(sources, links=0.0)),
+        ("all communication hidden", scale_sources(sources, links=0.0)),
     ):
         yield Gain(what, again(changed).seconds)
     if len(prediction.ranks) > 1:
         busy = (prediction.seconds - rank.idle_seconds for rank in prediction.ranks)
-        yield Gain("no rank is ever idle", max(busy))
+        yield Gain("no pipeline bubble", max(busy))

@@ -250,9 +250,9 @@ class _PassGraph:
         phases = (StepPhase.FORWARD, *self.passes.back)
         if action.kind in (Pass.INPUT, Pass.WEIGHT) and phases != MICROBATCH_PHASES:
             raise InputError(
-                f"{action}: the program does not tell the halves of a backward pass apart",
+                f"{action}: the program has no halves of backward passes",
                 where="plan",
-                hint="give an order of whole ones",
+                hint="give an order with whole backward passes",
             )
         return tuple(
             PassKey(action.stage, when) for when in PASS_PHASES[action.kind] if when in phases

@@ -198,7 +198,7 @@ def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) 
     than half of the core is not slower, and computation gets the rest: nine tenths at 0.1.
     """
     if not 0 <= taken < 1:
-        raise InputError(f"{taken:g} of the cores", hint="a part: at least 0 and less than 1")
+        raise InputError(f"{taken:g} of the cores", hint="a share: at least 0 and less than 1")
     seconds = [task.seconds for task in device.tasks]
     if not taken:
         return DeviceTimeline(device, *time_tasks(device.arranged, seconds))

@@ -95,7 +95,9 @@ def _parameter_of(value: Any, name: str, where: str) -> Parameter:
     named = dict(_list_entries(value))
     if not named:
         problem = f"parameter {name} is a {type(value).__name__}"
-        raise InputError(problem, where=where, hint="numbers, words, lists and types can be kept")
+        raise InputError(
+            problem, where=where, hint="only numbers, strings, lists and types can be recorded"
+        )
     return tuple(
         (key, _parameter_of(item, name, where)) for key, item in named.items() if item is not None
     )

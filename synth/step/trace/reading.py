@@ -279,7 +279,7 @@ def _check_update(equation: JaxprEqn, where: str) -> None:
         return
     if update.eqns or update.outvars != update.invars[1:]:
         raise InputError(
-            "a scatter with a function of its own",
+            "a scatter with an update function",
             where=where,
             hint="instead of x.at[i].apply(f) write x.at[i].set(f(x[i]))",
         )
@@ -290,12 +290,14 @@ def _unknown_error(equation: JaxprEqn, where: str, *, is_allowed: bool) -> Input
     name = equation.primitive.name
     hint = _HINTS.get(name, "")
     if not hint and _holds_program(equation):
-        hint = "a primitive that holds a program of its own cannot be typed"
+        hint = "a primitive that contains a program has no type rules"
     elif not hint and is_allowed:
         written = ", ".join(sorted(REPLICATED_ONLY))
-        hint = f"no runtime is written with it, replicated or not: {written} are"
+        hint = f"no runtime can be given it, replicated or not; it can be {written}"
     elif not hint and name in REPLICATED_ONLY:
-        hint = f"replicated = ({name!r},) as an attribute of the model has every device do it whole"
+        hint = (
+            f"replicated = ({name!r},) as an attribute of the model replicates it on every device"
+        )
     return InputError(
         f"primitive {name!r} is not known",
         where=where,
@@ -312,9 +314,9 @@ def _holds_program(equation: JaxprEqn) -> bool:
 
 
 _HINTS = {
-    "while": "how often it goes round must be known: a fori_loop with fixed bounds, or a scan",
-    "cond": "which branch is taken depends on data: compute both and choose with jnp.where",
-    "pallas_call": "a kernel of one's own cannot be cut: write it with jax.numpy for the trace",
-    "shard_map": "a step is traced for one device: its collectives are what is to be found",
-    "debug_callback": "take prints out of the model",
+    "while": "the number of iterations must be known: use a fori_loop with fixed bounds, or a scan",
+    "cond": "the branch depends on data: compute both and choose with jnp.where",
+    "pallas_call": "a custom kernel has no sharding rules: write it with jax.numpy for the trace",
+    "shard_map": "a step is traced for one device: the search finds its collectives",
+    "debug_callback": "remove prints from the model",
 }

@@ -116,15 +116,15 @@ def _updates(name: str, given: tuple[Tree, Tree, Tree], made: Any) -> tuple[tupl
     for trees, before, after in zip(("parameters", "moments"), given, made, strict=False):
         structure = jax.tree.structure(after)
         if str(jax.tree.structure(before)) != str(structure):
-            raise InputError(f"the {trees} come back as {structure}", where=name, hint=hint)
+            raise InputError(f"the {trees} are returned as {structure}", where=name, hint=hint)
         pairs = jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after)
         for (path, old), new in zip(*pairs, strict=True):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 label = jax.tree_util.keystr(path, simple=True, separator="/")
                 problem = (
-                    f"{label} goes in as {_spell_value(old)} and comes back as {_spell_value(new)}"
+                    f"{label} is passed as {_spell_value(old)} and returned as {_spell_value(new)}"
                 )
-                raise InputError(problem, where=name, hint="both must be alike")
+                raise InputError(problem, where=name, hint="both must have the same shape and type")
     return tuple((at, at) for at in range(len(jax.tree.leaves(given[:2]))))
 
 
@@ -137,7 +137,7 @@ def _tracing_error(name: str, error: Exception) -> InputError:
     message = (str(error).strip() or type(error).__name__).splitlines()[0]
     hint = ""
     if isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError)):
-        hint = "a step is traced without data: no shape and no branch may depend on values"
+        hint = "a step is traced without data: shapes and branches must not depend on values"
     problem = f"the step cannot be traced: {type(error).__name__}: {message}"
     return InputError(problem, where=_user_line(error.__traceback__) or name, hint=hint)
 

@@ -59,7 +59,7 @@ def check(trial: TrialSettings, world: int, size_bytes: int, stages: int = 1) ->
         raise InputError(problem, where="--plan", hint=f"at most {MOST_PROCESSES}")
     if trial.runtime == "jax" and stages > 1 and trial.processes != 1:
         problem = f"{trial.processes} processes of JAX for {stages} stages"
-        hint = "1: it has all devices, and passes values on; or --runtime torch, one for each"
+        hint = "1 process has all devices; or --runtime torch, one process for each"
         raise InputError(problem, where="--processes", hint=hint)
     of_jax = trial.runtime == "jax" and 1 <= trial.processes <= world
     if trial.processes != world and not (of_jax and world % trial.processes == 0):

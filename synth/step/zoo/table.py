@@ -46,7 +46,7 @@ def inference_of(name: str, sizes: Sizes, how: ModelOptions, new: int) -> Infere
     """Returns inference by a model of the zoo. Raises InputError for a model that only trains."""
     if type(sizes) not in INFERENCES:
         known = ", ".join(kind.__name__ for kind in INFERENCES)
-        raise InputError(f"{name} has no inference", hint=f"written for it: {known}")
+        raise InputError(f"{name} has no inference", hint=f"models with inference: {known}")
     longest = getattr(sizes, "sequence", new)
     if new > longest:
         raise InputError(f"{new} new tokens", where=name, hint=f"at most {longest}, its sequence")

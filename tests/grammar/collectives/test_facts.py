@@ -86,7 +86,7 @@ def test_bus_bandwidth_has_the_factors_of_nccl_tests() -> None:
     assert {goal.value: goal.busbw_factor(8) for goal in Goal} == factors
 
 
-def test_the_tables_of_measurements_say_the_same() -> None:
+def test_tables_of_measurements_agree() -> None:
     assert set(PIECES) == {one.value for one in Goal if one.in_pieces}
     for goal in Goal:
         traits = {

@@ -65,7 +65,7 @@ def test_the_counts_of_the_language_page(depth: int, count: int) -> None:
 
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("depth", range(5))
-def test_what_is_admitted_is_what_the_oracle_knows(depth: int, across: bool) -> None:
+def test_admitted_programs_are_those_of_the_oracle(depth: int, across: bool) -> None:
     found = [word(meant) for meant in list_instructions(depth, across=across)]
     assert len(found) == len(set(found))
     assert set(found) == set(oracle.words(depth, across))
@@ -111,7 +111,7 @@ def test_spellings_of_the_same_groups_become_one() -> None:
 
 
 @given(trees(), st.data())
-def test_canonical_says_the_same_and_only_once(tree: Tree, data: st.DataObject) -> None:
+def test_the_canonical_text_is_equivalent_and_idempotent(tree: Tree, data: st.DataObject) -> None:
     program = data.draw(programs(tree))
     once = canonicalize(program, tree)
     assert instructions(once, tree) == instructions(program, tree)
@@ -160,7 +160,7 @@ def test_the_plain_all_reduce_frees_everything() -> None:
         ("reduce across(node, d3)", "no level 'd3'; this synthesis tree has: rack, node, gpu"),
         (
             "reduce gpu inside",
-            ("nothing lies inside slice 'gpu'; a slice with something inside: root, rack, node"),
+            ("nothing is inside slice 'gpu'; a slice with something inside: root, rack, node"),
         ),
         (
             "reduce root parallel",
@@ -178,7 +178,7 @@ def test_the_plain_all_reduce_frees_everything() -> None:
         ("reduce across(gpu, d2)", "'across' names a digit twice; name each digit once"),
     ],
 )
-def test_what_does_not_fit_the_tree_is_told(text: str, message: str) -> None:
+def test_groups_that_do_not_fit_the_tree_are_reported(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         instructions(parse(text), TREE)
     assert str(caught.value).endswith(message)

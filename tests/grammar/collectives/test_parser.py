@@ -29,7 +29,7 @@ SCRAPS = (
 
 
 @each("line", CORPUS)
-def test_a_line_of_the_corpus_is_printed_as_it_stands(line: str) -> None:
+def test_a_line_of_the_corpus_is_printed_unchanged(line: str) -> None:
     program = parse(line)
     assert str(program) == line
     assert len(program.steps) == line.count(";") + 1
@@ -67,7 +67,7 @@ def test_the_root_goes_without_saying() -> None:
     )
 
 
-def test_what_is_no_level_here_may_be_one_elsewhere() -> None:
+def test_a_group_may_be_a_level_on_another_machine() -> None:
     assert parse("reduce pod inside").steps == (
         ProgramInstruction(Collective.REDUCE, "pod", InsideGroup()),
     )
@@ -138,7 +138,7 @@ def test_any_text_is_a_program_or_pointed_at(text: str) -> None:
         told = text.split("\n")[line - 1].rstrip("\r")
         assert 1 <= column <= len(told) + 1
         assert f"\n  {told}\n  " in read.problem
-        assert read.hint.removeprefix("here could stand: ")
+        assert read.hint.removeprefix("expected one of: ")
 
 
 def attempted(text: str) -> Program | InputError:
@@ -148,7 +148,7 @@ def attempted(text: str) -> Program | InputError:
         return error
 
 
-def test_the_caret_stands_under_the_mistake_when_tabs_are_shown() -> None:
+def test_the_caret_is_under_the_mistake_with_tabs() -> None:
     with pytest.raises(InputError) as caught:
         parse("all-reduce root inside;\treduce\troot ?")
     shown, caret = caught.value.problem.splitlines()[1:3]

@@ -18,12 +18,12 @@ from strategies import written
 
 
 @given(written())
-def test_what_is_printed_is_read_back(program: Program) -> None:
+def test_printed_text_is_read_back(program: Program) -> None:
     assert parse(str(program)) == program
 
 
 @given(written())
-def test_what_is_read_back_is_printed_alike(program: Program) -> None:
+def test_read_values_print_identically(program: Program) -> None:
     assert str(parse(str(program))) == str(program)
 
 

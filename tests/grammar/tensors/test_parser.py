@@ -130,7 +130,7 @@ def lines(step: Step) -> list[str]:
 
 @examples(10, 300)
 @given(steps())
-def test_what_is_written_is_read_again(step: Step) -> None:
+def test_written_files_are_read_again(step: Step) -> None:
     read = parse_step(str(step))
     assert read == step
     assert str(read) == str(step)
@@ -265,7 +265,7 @@ out v3
         ("f32[3,2] parameter", f"f32[{','.join('2' * 65)}] parameter", "65 dimensions"),
         ("f32[3,2] parameter", f"f32[{','.join('4' * 32)}] parameter", "so many elements"),
         ("f32[3,2] parameter", f"f32[0,{2**59},32] parameter", "so many elements"),
-        ("f32[3,2] parameter", "f32[3,2]", "what is this input's role?"),
+        ("f32[3,2] parameter", "f32[3,2]", "give the role of this input"),
         ("f32[3,2] parameter", "f32[3,] parameter", "line 2, column 7"),
         ("in v1: f32[2]", "in v1: f32[2] batch", "the input of a body has no role"),
         ("in v1: f32[2]", "in v1: f32[3]", "where the body has f32[3]"),
@@ -273,21 +273,21 @@ out v3
         ("  in v2: f32[2]\n  out v1\n  out v2", "  out v1", "2 values for the 1 inputs"),
         ("  out v2\n", "", "2 results of the 1 outputs"),
         ("length=3", "length=4", "f32[3,2] where the body has f32[4,2]"),
-        ("length=3", "length=x", "a loop says its length"),
+        ("length=3", "length=x", "a loop gives its length"),
         ("length=3", f"length={2**63 + 1}", "loops of so many turns"),
-        ("length=3 ", "", "a loop says its length"),
-        ("num_carry=1", "num_carry=-1", "a loop says its length"),
+        ("length=3 ", "", "a loop gives its length"),
+        ("num_carry=1", "num_carry=-1", "a loop gives its length"),
         ("num_carry=1", "num_carry=7", "2 values for"),
         ("length=3", "length=3 length=3", "length is given twice"),
         ("scan(", "scam(", "scam with a body"),
         ("add(", "scan(", "scan without a body"),
         ("out v0 -> x", "out v3 -> x", "x is of another type"),
-        ("out v0 -> x", "out v0 -> z", "z is no input of the step"),
+        ("out v0 -> x", "out v0 -> z", "z is not an input of the step"),
         ("out v3", "out v0 -> x", "x is updated twice"),
-        ("out v3", "out v3\nv9: f32[] = a()", "outputs stand at the end"),
-        ("out v0", "in z: f32[] batch\nout v0", "inputs stand before everything else"),
-        ("step small", "small", "here could stand: step"),
-        ("= add", "add", "here could stand"),
+        ("out v3", "out v3\nv9: f32[] = a()", "outputs come at the end"),
+        ("out v0", "in z: f32[] batch\nout v0", "inputs come before everything else"),
+        ("step small", "small", "expected one of: step"),
+        ("= add", "add", "expected one of"),
         ("x, 0.5:f32)", "x, 0.5:f32", "','; ')'"),
         ("}", "", "line 13, column 1"),
     ],
@@ -383,9 +383,9 @@ def test_a_sharded_step_as_the_docs_spell_it() -> None:
         ("data=2", "data=3", "data=3 cuts dimension 0 of f32[8,4] in 3 parts, of 8 elements"),
         ("model=4", "data=4", "line 1, column 24: axis data is said twice"),
         ("model=4", "model=0", "an axis of size 0"),
-        ("model=4", "mo/el=4", "mo/el is no name of an axis"),
-        ("out v1 -> w", "out v1.1 -> w", "w lies otherwise: w: f32[4@model,2] out v1.1"),
-        (" over data=2 model=4", " over", "here could stand: a name"),
+        ("model=4", "mo/el=4", "mo/el is not the name of an axis"),
+        ("out v1 -> w", "out v1.1 -> w", "w has another sharding: w: f32[4@model,2] out v1.1"),
+        (" over data=2 model=4", " over", "expected one of: a name"),
     ],
 )
 def test_mistakes_in_sharded_steps(old: str, new: str, said: str) -> None:
@@ -402,7 +402,7 @@ def test_a_step_is_sharded_or_not() -> None:
     with pytest.raises(InputError, match="this step is not sharded"):
         parse_sharded(plain)
     for wrong, said in (
-        (plain.replace("[2]", "[2@data]"), "in sharded steps only"),
+        (plain.replace("[2]", "[2@data]"), "only sharded steps"),
         (plain.replace("out x", "v: f32[2] = redistribute(x)\nout v"), "of sharded steps only"),
     ):
         with pytest.raises(InputError, match=said):
@@ -427,7 +427,7 @@ out v2
 """
 
 
-def test_a_long_step_is_scanned_for_names_that_stand_for_two_values(
+def test_a_long_step_is_scanned_for_names_that_represent_two_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the parser itself says, with the same words: also of names in bodies, which are theirs."""

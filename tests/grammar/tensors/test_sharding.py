@@ -39,7 +39,7 @@ def test_counts_of_types(rank: int, counts: tuple[int, ...]) -> None:
         assert count == counted(rank, axes)
 
 
-def test_types_are_spelled_as_the_design_says() -> None:
+def test_types_are_spelled_according_to_the_design() -> None:
     cut = Sharding((("data",), (), ("seq", "model")), ((ReductionKind.SUM, "expert"),))
     assert Type("f32", (8, 16, 64)).sharded(cut) == "f32[8@data,16,64@(seq,model)]{sum:expert}"
     two = Sharding(
@@ -73,7 +73,7 @@ def test_blocks_cover_a_value_the_first_axis_slowest() -> None:
     assert block(turned, sizes, {"a": 1, "b": 0}) == (1, 0)
 
 
-def test_what_cannot_lie_so_is_refused() -> None:
+def test_illegal_shardings_are_refused() -> None:
     sizes = {"a": 2, "b": 3}
     with pytest.raises(InputError, match="occurs 2 times"):
         Sharding((("a",), ("a",)))
@@ -86,7 +86,7 @@ def test_what_cannot_lie_so_is_refused() -> None:
             Sharding(((),), ((ReductionKind.SUM, "a"),)),
             "a boolean is a partial sum",
         ),
-        (Type("key", ()), Sharding((), ((ReductionKind.MAX, "a"),)), "a key lies as"),
+        (Type("key", ()), Sharding((), ((ReductionKind.MAX, "a"),)), "a key is sharded as"),
         (Type("f32", (8,)), replicated_sharding(2), "has 1 dimensions"),
         (Type("f32", (8,)), Sharding((("c",),)), "no axis 'c'"),
     ]

@@ -82,7 +82,7 @@ def test_every_link_is_one_cable_and_every_name_is_once(system: System) -> None:
     ]
 
 
-def test_what_is_missing_is_not_in_the_graph() -> None:
+def test_missing_units_are_not_in_the_graph() -> None:
     system = load("dgx-h100:2")
     lacking = system.with_faults(
         [parse_fault("node0/gpu3", system.hierarchy), parse_fault("node1/nic2", system.hierarchy)]

@@ -76,21 +76,21 @@ def test_the_beginning_of_a_file_is_never_refused(monkeypatch: pytest.MonkeyPatc
     ("kind", "text", "said"),
     [
         ("nccl-xml", "<topology/>", "<topology>"),
-        ("hwloc", "<!-- -->" * 9999, "no XML"),
-        ("kubernetes", '{"item": []}', "something else"),
+        ("hwloc", "<!-- -->" * 9999, "not XML"),
+        ("kubernetes", '{"item": []}', "unexpected JSON"),
         ("kubernetes", '{"items": [}', "not JSON"),
-        ("jax", "[1, 2]", "no list of devices"),
-        ("jax", '["' + "a" * 2**17, "no list of devices"),
-        ("graph", "{}", "something else"),
+        ("jax", "[1, 2]", "not a list of devices"),
+        ("jax", '["' + "a" * 2**17, "not a list of devices"),
+        ("graph", "{}", "unexpected JSON"),
         ("graph", "<topology/>", "<topology>"),
         ("topograph", "a: *b", "alias"),
         ("topograph", "a: [b", "not YAML"),
-        ("slurm", "SwitchName", "no setting"),
+        ("slurm", "SwitchName", "not a setting"),
         ("slurm", "\n" * 500_001, "500001 lines"),
         ("ibnetdiscover", "\n" * 1_000_001, "1000001 lines"),
         ("nvidia-smi", "GPU0 " * 2**19, "characters"),
     ],
 )
-def test_what_is_none_is_refused(kind: str, text: str, said: str) -> None:
+def test_invalid_texts_are_refused(kind: str, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_beginnings(kind, {"file": text})

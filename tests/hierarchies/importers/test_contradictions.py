@@ -134,7 +134,7 @@ def test_counted_devices_of_nodes_must_be_those_inside(
             wrap_network(draft, inner)
 
 
-def test_labels_that_count_other_devices_than_the_capacity_are_said() -> None:
+def test_labels_that_count_other_devices_than_the_capacity_are_stated() -> None:
     draft = of(KUBERNETES, nodes([8, 8], 1, allocatable={"nvidia.com/gpu": "7"}))
     [warning] = draft.warnings
     assert "devices of node n0: 8 by capacity, but 7 by allocatable (1 more like this)" in warning
@@ -210,7 +210,7 @@ def test_links_of_another_gpu_are_refused(links: int, name: str) -> None:
         assert all(f"{links} by nvidia-smi topo -m, but" in warning for warning in warned)
 
 
-def test_paths_over_pcie_say_nothing_of_nvlinks() -> None:
+def test_pcie_paths_do_not_determine_nvlinks() -> None:
     text = case("06-topo-mp", "h800-mp2.txt").read_text()
     draft = of(NV, text, gpu="h100")
     assert "topo -mp" in draft.warnings[0]
@@ -218,7 +218,7 @@ def test_paths_over_pcie_say_nothing_of_nvlinks() -> None:
     assert not isinstance(draft.levels[-1].domain, StatedValue)
 
 
-def test_a_legend_with_nvlinks_says_that_there_are_none() -> None:
+def test_a_legend_with_nvlinks_and_none_in_the_matrix_means_none() -> None:
     text = matrix([0] * 4, legend=f"Legend:\n{LEGEND}  NV# = Connection ...\n")
     assert of(NV, text).counted["nvlinks"] == 0
     assert not of(NV, text).warnings
@@ -313,11 +313,11 @@ def test_two_matrices_of_one_node_are_one_and_of_two_nodes_are_refused() -> None
 def test_an_option_that_a_file_has_no_use_for_is_refused(
     kind: str, options: dict[str, object]
 ) -> None:
-    with pytest.raises(InputError, match=r"of no use|labels of Kubernetes"):
+    with pytest.raises(InputError, match=r"does not apply|Kubernetes labels"):
         of(kind, "BlockName=a Nodes=n1" if kind == SLURM else matrix([18] * 8), **options)
 
 
-def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
+def test_a_switch_that_lists_other_nodes_than_its_leaves_is_stated() -> None:
     shown = (
         "SwitchName=s0 Level=0 Nodes=n[0-3]\nSwitchName=s1 Level=0 Nodes=n[4-7]\n"
         "SwitchName=top Level=1 Nodes=n[0-7] Switches=s[0-1]\n"
@@ -329,7 +329,7 @@ def test_a_switch_that_lists_other_nodes_than_its_leaves_is_said() -> None:
     )
 
 
-def test_devices_are_missing_from_the_machine_that_the_file_says_lacks_them() -> None:
+def test_devices_are_missing_from_the_machine_of_the_file() -> None:
     counts = [4] * 36
     counts[3], counts[5] = 2, 3
     draft = wrap_network(of("kubernetes", nodes(counts, 18)), load("gb200-nvl72"))
@@ -357,7 +357,7 @@ YAML = """- topology: t
 
 
 @pytest.mark.parametrize(("text", "line"), [(CONF, 3), (YAML, 8)])
-def test_a_block_with_other_nodes_than_a_comment_counts_is_said(text: str, line: int) -> None:
+def test_a_block_with_other_nodes_than_a_comment_counts_is_stated(text: str, line: int) -> None:
     """As Azure's azslurm counts the nodes of each block, in its order."""
     assert not of(SLURM, text).warnings
     [warning] = of(SLURM, text.replace("block2: 4", "block2: 5")).warnings

@@ -68,20 +68,20 @@ def test_as_slurm_writes_them(text: str, names: str) -> None:
         ("dev[0-5", "open bracket"),
         ("dev0-5]", "unbalanced"),
         ("a[1[2]]", "unbalanced"),
-        ("a[]", "no range"),
-        ("a[x-y]", "no range"),
+        ("a[]", "not a range"),
+        ("a[x-y]", "not a range"),
         ("a[5-3]", "backwards"),
-        ("a,,b", "no name"),
-        ("", "no name"),
-        ("a b", "no name"),
-        ("a\tb", "no name"),
+        ("a,,b", "not a host name"),
+        ("", "not a host name"),
+        ("a b", "not a host name"),
+        ("a\tb", "not a host name"),
         ("a[1-999999999999999999]", "too many"),
         ("a[1-1000][1-1000]", "too many"),
-        ("a[" + "9" * 5000 + "]", "no range"),
-        ("a[٣-٥]", "no range"),
+        ("a[" + "9" * 5000 + "]", "not a range"),
+        ("a[٣-٥]", "not a range"),
     ],
 )
-def test_what_is_refused(text: str, problem: str) -> None:
+def test_invalid_input_is_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         expand(text)
     assert len(str(caught.value)) < 300
@@ -105,6 +105,6 @@ def test_many_lists_share_one_limit() -> None:
     assert len(expand(f"a[1-{MOST_HOSTS}]")) == MOST_HOSTS
 
 
-def test_long_lists_are_told_by_their_first() -> None:
+def test_long_lists_are_shortened_to_their_first_entries() -> None:
     assert shorten_list(["a", "b"]) == "a, b"
     assert shorten_list((f"n{i}" for i in range(9)), 2) == "n0, n1 and 7 more"

@@ -35,11 +35,11 @@ def compared(first: dict[str, Any], second: dict[str, Any]) -> tuple[dict[str, A
 def test_an_answer_is_the_same_as_itself(name: str) -> None:
     body, outcome = compared(body_of(name), copy.deepcopy(body_of(name)))
     assert (body["same"], outcome) == (True, Outcome.OK)
-    assert [body[key] for key in ("asked", "machine", "lines")] == [[], [], []]
+    assert [body[key] for key in ("question", "machine", "lines")] == [[], [], []]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_both_ways_the_same_differences_are_told(name: str) -> None:
+def test_both_ways_the_same_differences_are_reported(name: str) -> None:
     before, after = body_of(name), copy.deepcopy(body_of(name))
     after["system"]["levels"][0]["bandwidth_GB_per_s"] += 1
     rows = after.get("answers") or [
@@ -53,18 +53,18 @@ def test_both_ways_the_same_differences_are_told(name: str) -> None:
     assert outcome is Outcome.NO
     assert [one["what"] for one in forth["machine"]] == [f"{level} bandwidth_GB_per_s"]
     assert len([one for one in forth["lines"] if one["what"] != "to take now"]) == 1
-    for key in ("asked", "machine", "lines"):
+    for key in ("question", "machine", "lines"):
         turned = [{**one, "first": one["second"], "second": one["first"]} for one in back[key]]
         assert forth[key] == turned
 
 
-def test_what_was_asked_differently_is_told() -> None:
+def test_differences_between_questions_are_listed() -> None:
     after = body_of("top") | {"bytes": 2048, "reduce": ["model"]}
     body, _ = compared(body_of("top"), after)
-    assert [one["what"] for one in body["asked"]] == ["reduce", "bytes"]
+    assert [one["what"] for one in body["question"]] == ["reduce", "bytes"]
 
 
-def test_a_rank_that_only_one_has_is_told() -> None:
+def test_a_rank_that_only_one_has_is_reported() -> None:
     fewer = copy.deepcopy(body_of("top"))
     last = fewer["answers"].pop()["rank"]
     [line] = compared(body_of("top"), fewer)[0]["lines"]
@@ -90,7 +90,7 @@ def test_times_of_different_programs_are_no_ratio_but_of_the_best(
     assert ratio(LineDifference(what=what, first=None, second=second)) == ""
 
 
-def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     good = tmp_path / "good.json"
     good.write_text(json.dumps(body_of("top")))
     for name, body, said in (
@@ -111,7 +111,7 @@ ODD: tuple[Any, ...] = (None, 5, "x", [None], [{}], [[1]], {}, {"sources": 5}, {
 
 @pytest.mark.parametrize("odd", ODD, ids=json.dumps)
 @pytest.mark.parametrize("name", KINDS)
-def test_whatever_an_answer_holds_it_is_read_or_refused(name: str, odd: Any) -> None:
+def test_any_kept_answer_is_read_or_refused(name: str, odd: Any) -> None:
     """Answers may have been written by anybody: a wrong part is the caller's mistake."""
     whole = body_of(name)
     torn = [whole | {key: odd} for key in whole]
@@ -151,7 +151,7 @@ def test_the_terminal_calls_answers_by_what_they_differ_in() -> None:
     assert "second" not in found
 
 
-def test_the_terminal_says_of_lines_what_the_page_says() -> None:
+def test_the_terminal_and_the_page_agree_on_lines() -> None:
     """First what each has one take now, by its verdict: here the default, as neither row gains."""
     question = {"system": "dgx-h100:4", "axes": {"data": 32}, "reduce": ["data"], "k": 2}
     sizes, verb = (2**31, 2**32), VERBS["top"]

@@ -30,7 +30,7 @@ def test_a_question_that_fails_leaves_it_as_before() -> None:
     assert gc.get_threshold() == before
 
 
-def test_who_looks_for_none_at_all_is_left_alone() -> None:
+def test_other_processes_are_left_alone() -> None:
     before = gc.get_threshold()
     gc.set_threshold(0)
     try:

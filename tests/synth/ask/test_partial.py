@@ -98,7 +98,7 @@ def check_words(verb: str, body: Any) -> None:
 
 @sampled(1, seed=35)
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_reply_is_whole_or_says_that_it_is_partial(name: str, sample: Sample) -> None:
+def test_a_reply_is_complete_or_marked_partial(name: str, sample: Sample) -> None:
     """Complete is what has the bytes of the whole; the rest says so in its body and outcome.
 
     What is stopped at once has a best so far, too.

@@ -243,7 +243,7 @@ def test_samples_that_no_plan_divides_are_refused_before_a_model_is_traced(verb:
 @pytest.mark.parametrize(
     "much", [{"segments": 65}, {"system": "p2-a100:8", "axes": {"data": 128}}], ids=str
 )
-def test_what_takes_long_to_write_is_written_by_the_worker_alone(
+def test_slow_files_are_written_by_the_worker_only(
     monkeypatch: pytest.MonkeyPatch, much: dict[str, Any]
 ) -> None:
     """A timeline of 4,096 segments took nine seconds."""

@@ -288,7 +288,7 @@ def test_a_question_is_written_down_as_json_and_read_back(case: str) -> None:
     assert parse_question(model, written) == read
 
 
-def test_an_answer_that_is_handed_out_later_is_part_of_the_question(
+def test_an_answer_that_is_emitted_later_is_part_of_the_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranking = answer("top", CASES["top"][1])

@@ -272,7 +272,7 @@ def test_where_there_is_nothing_to_do_an_all_reduce_does_nothing() -> None:
     assert answered("time", "all-reduce root inside", *where, *placed)["seconds"] == 0
 
 
-def test_a_step_tells_its_protocol() -> None:
+def test_a_step_names_its_protocol() -> None:
     small = ("all-reduce root inside", "dgx-h100:1", "--axes", "data=8", "--reduce", "data")
     small = (*small, "--prices", "stated")
     assert [step["protocol"] for step in answered("time", *small, "--bytes", "64KiB")["steps"]] == [
@@ -314,7 +314,7 @@ def test_text_that_is_not_utf_8_is_refused_and_a_byte_order_mark_is_not() -> Non
     assert CliRunner().invoke(app, words, input=marked).exit_code == 0
 
 
-def test_a_budget_ends_in_a_partial_answer_that_says_so() -> None:
+def test_a_budget_ends_in_an_answer_marked_partial() -> None:
     words = ["top", "superpod-h100-oversubscribed:4", "--axes", "a=8,b=8,c=8", "--reduce", "a,b,c"]
     result = run(*words, "--budget", "0.000001", "--json")
     answer = json.loads(result.stdout)
@@ -341,7 +341,7 @@ def _process(*words: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_output_is_the_same_whatever_the_hash_seed() -> None:
+def test_output_is_the_same_for_any_hash_seed() -> None:
     words = ("top", "dgx1-v100:2", "--axes", "a=4,b=2,c=2", "--reduce", "a,c", "--json")
     first, second = (_process(*words, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert first.stdout == second.stdout
@@ -389,7 +389,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(words: tuple[str, ...]) -> 
     assert "Traceback" not in errors
 
 
-def test_an_interrupt_leaves_what_was_found_and_says_that_it_is_partial(
+def test_an_interrupt_prints_the_partial_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupt(self: object, done: int, of: int) -> None:
@@ -449,7 +449,7 @@ def test_every_key_of_the_json_is_documented(name: str) -> None:
     ("program", "code"),
     [("all-reduce root inside", 5), ("all-reduce d1 parallel(d0); all-reduce root inside", 1)],
 )
-def test_what_z3_cannot_tell_is_neither_right_nor_wrong(
+def test_unknown_of_z3_is_neither_right_nor_wrong(
     program: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synth.ask.programs.prove", lambda *_: Unknown("z3 gave up"))

@@ -48,7 +48,7 @@ NOT_TYPED = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_field_is_a_flag_and_says_so_in_the_schema(verb: str) -> None:
+def test_every_field_is_a_flag_named_in_the_schema(verb: str) -> None:
     model = VERBS[verb].question
     flags = {one.name if one.name in model.model_fields else one.each for one in flags_of(model)}
     assert set(model.model_fields) - flags == NOT_TYPED.get(verb, set())
@@ -82,7 +82,7 @@ def test_help_waits_for_nothing_that_answers(words: list[str]) -> None:
     assert said.stdout == "[]\n"
 
 
-def test_what_solves_nothing_loads_no_solver() -> None:
+def test_verbs_without_proofs_load_no_solver() -> None:
     """scipy's take longer to load than most questions to answer."""
     code = (
         "import sys; from synth.cli.app import app;"

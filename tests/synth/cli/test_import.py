@@ -29,7 +29,7 @@ def test_the_flags_name_every_kind_and_every_gpu() -> None:
         assert f": {', '.join(names)}." in said
 
 
-def test_what_is_written_is_what_the_json_holds_and_the_table_is_shown_too(tmp_path: Path) -> None:
+def test_files_match_the_json_and_the_table_is_still_printed(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     result = run("nccl-xml", DUMP, "--nodes", "2", "--suggested", "-o", str(path))
     assert result.exit_code == 0

@@ -140,7 +140,7 @@ def test_each_flag_goes_to_the_collective_before_it(
         ),
     ],
 )
-def test_what_stands_where_it_means_nothing_is_refused(words: list[str], said: str) -> None:
+def test_misplaced_keys_are_refused(words: list[str], said: str) -> None:
     result = run("top", *MACHINE, *words)
     assert result.exit_code == 2
     assert result.stderr.startswith("collsynth: ")

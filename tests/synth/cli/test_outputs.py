@@ -151,7 +151,7 @@ def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
     assert place.read_text(encoding="utf-8") == run(*TORCH).stdout
 
 
-def test_an_answer_without_files_writes_nothing_and_says_so(
+def test_an_answer_without_files_writes_nothing_and_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A best plan that no framework can say is shown all the same."""

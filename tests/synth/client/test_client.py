@@ -147,7 +147,7 @@ def test_patience_ends() -> None:
     assert caught.value.status is None
 
 
-def test_what_is_wrong_in_a_question_is_an_input_error() -> None:
+def test_mistakes_in_a_question_are_input_errors() -> None:
     body = {"problem": "no level 'pod'", "where": "axes", "hint": "known are: node, gpu"}
     service = Service(reply(body, 422))
     with pytest.raises(InputError) as caught:
@@ -165,12 +165,12 @@ def test_other_refusals_are_service_errors(status: int) -> None:
     assert (told.type, told.request_id) == ("urn:x", "r")
 
 
-def test_a_refusal_that_is_no_json_is_told_by_its_status() -> None:
+def test_a_refusal_that_is_no_json_is_reported_by_its_status() -> None:
     with pytest.raises(ServiceError, match="answered with status 500"):
         Service(httpx.Response(500, text="<html>")).client().answer("k")
 
 
-def test_a_job_that_failed_tells_why() -> None:
+def test_a_failed_job_explains_its_failure() -> None:
     problem = {"status": 422, "problem": "bad", "where": "axes", "hint": ""}
     started = reply(JOB, 202, Location="/v1/jobs/j")
     service = Service(started, job(status="failed", problem=problem))
@@ -182,7 +182,7 @@ def test_a_job_that_failed_tells_why() -> None:
 
 
 @pytest.mark.parametrize("status", ["partial", "cancelled"])
-def test_what_was_found_of_a_job_that_was_ended_is_its_result(status: str) -> None:
+def test_an_ended_job_keeps_its_partial_result(status: str) -> None:
     service = Service(job(status=status, best={"complete": False}), job(status=status))
     handle = service.client().job("j")
     assert handle.id == "j"
@@ -342,7 +342,7 @@ def test_a_job_is_a_handle_and_no_question() -> None:
     assert Job(Service().client(), "/v1/jobs/abc").id == "abc"
 
 
-def test_without_its_extra_the_client_says_which_it_is() -> None:
+def test_the_client_without_its_extra_names_it() -> None:
     code = "import sys; sys.modules['httpx'] = None; import synth.client"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "synth.client needs httpx: pip install 'collsynth[client]'" in told.stderr

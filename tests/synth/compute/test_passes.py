@@ -55,7 +55,7 @@ def test_a_row_that_a_processor_holds_is_read_once() -> None:
     assert seconds(operations, "y") == moved(2 * whole.bytes)
 
 
-def test_what_only_a_sum_reads_is_read_once() -> None:
+def test_values_read_only_by_a_sum_are_read_once() -> None:
     operations, whole, mean = normalised(ROWS, CHANNELS, axis=0)
     assert seconds(operations[:1], "t") == moved(whole.bytes + mean.bytes)
 
@@ -106,7 +106,7 @@ def test_a_product_finds_in_memory_what_is_computed_again_for_it() -> None:
     assert seconds((product,), "y", remade=(("a", (source,)),)) == moved(2 * kind.bytes) + alone
 
 
-def test_windows_of_a_convolution_are_read_as_what_they_are_of() -> None:
+def test_windows_of_a_convolution_are_read_by_their_kind() -> None:
     """Each pixel is in nine windows of three by three."""
     image, kernel = Type("bf16", (8, 32, 32, 64)), Type("bf16", (3, 3, 64, 64))
     one = Operation(

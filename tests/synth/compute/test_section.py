@@ -42,7 +42,7 @@ def test_a_chain_reads_once_and_writes_once(length: int) -> None:
     assert found.low <= found.seconds <= found.high
 
 
-def test_what_is_kept_is_written() -> None:
+def test_stored_results_are_written() -> None:
     operations = tuple(chain(2))
     one, both = (
         section_estimate(Section(operations, frozenset(kept)), H100).seconds
@@ -98,7 +98,7 @@ def test_products_with_scores_are_flash_attention(length: int) -> None:
     assert plain.seconds > found.seconds
 
 
-def test_what_was_measured_goes_before_all_else_and_the_rest_by_its_share() -> None:
+def test_measured_seconds_take_precedence_and_the_rest_counts_by_its_share() -> None:
     section = Section(tuple(chain(3)), frozenset(("v3",)))
     told, plain = Estimate(1.0, 0.9, 1.1, "measured"), section_estimate(section, H100)
     assert section_estimate(replace(section, measured=told, rest=0.0), H100) == told

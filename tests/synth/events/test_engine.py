@@ -91,7 +91,7 @@ def exactly(course: Course, at: list[int], queue: bool) -> dict[tuple[int, int],
 
 
 @given(courses(), st.lists(st.integers(0, 2), min_size=6, max_size=6))
-def test_fair_shares_end_when_the_exact_engine_says(course: Course, at: list[int]) -> None:
+def test_fair_shares_end_at_the_times_of_the_exact_engine(course: Course, at: list[int]) -> None:
     _, engine = run(course, Stations(at))
     for (track, item), end in exactly(course, at, queue=False).items():
         assert engine.ends[track][item] == pytest.approx(float(end), rel=1e-12, abs=1e-12)
@@ -169,13 +169,13 @@ def test_items_wait_for_those_before_and_no_station_does_more_than_it_can(
         assert end >= work * (1 - 1e-12)
 
 
-def test_what_waits_for_itself_never_ends() -> None:
+def test_a_task_that_waits_for_itself_never_ends() -> None:
     loop = Course([1, 1], [0.0, 1.0], [False, False], [(1,), (0,)])
     with pytest.raises(ValueError, match="can never end"):
         list(Engine(loop, Stations([])).moments())
 
 
-def test_somebody_who_is_held_goes_on_where_it_stopped() -> None:
+def test_a_paused_task_resumes_where_it_stopped() -> None:
     """The second is begun, held at pace 0 while the third passes, and then ended."""
 
     class Held(Stations):

@@ -112,7 +112,7 @@ def test_roundings_do_not_add_up() -> None:
 
 
 @given(tables(), st.sets(st.integers(0, 7)))
-def test_what_is_not_scarce_decides_nothing(table: list[dict[int, float]], some: set[int]) -> None:
+def test_plentiful_resources_do_not_decide(table: list[dict[int, float]], some: set[int]) -> None:
     triples = [(flow, r, part) for flow, use in enumerate(table) for r, part in use.items()]
     flow, resource, part = (np.array(column) for column in zip(*triples, strict=True))
     uses = scarce_uses(flow, resource, part, np.array(ceilings_of(table)))
@@ -136,7 +136,7 @@ def test_of_resources_with_the_same_flows_the_busiest_is_scarce() -> None:
     assert sorted(part for _, part in kept[1]) == [0.5, 0.6]
 
 
-def test_who_is_not_hindered_is_at_its_ceiling() -> None:
+def test_unhindered_flows_are_at_their_ceiling() -> None:
     """Two share a resource; a third uses another one with the faster of them."""
     uses = [((0, 1.0),), ((0, 0.25), (1, 0.25)), ((1, 1.0),)]
     sharing = Sharing(uses, [1.0, 4.0, 1.0])

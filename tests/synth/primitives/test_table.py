@@ -56,7 +56,7 @@ def test_an_unknown_primitive_is_refused() -> None:
     with pytest.raises(InputError, match="primitive 'softsign' is not known"):
         traced()
     step = parse_step("step s\nin x: f32[6] batch\nv0: f32[6] = softsign(x)\nout v0\n")
-    with pytest.raises(InputError, match="no factors are known of the primitive 'softsign'"):
+    with pytest.raises(InputError, match="no sharding rules for the primitive 'softsign'"):
         list_rows(step.graph.operations[0])
 
 

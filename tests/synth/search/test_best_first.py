@@ -161,7 +161,7 @@ def test_distances_are_the_least_moves_to_a_goal(toy: Toy) -> None:
 
 
 @given(toys())
-def test_only_what_lies_on_the_way_to_a_goal_is_kept(toy: Toy) -> None:
+def test_only_states_on_a_path_to_a_goal_are_kept(toy: Toy) -> None:
     graph = toy.explored()
     near = distances(toy.edges, toy.goals)
     assert graph.vertices[0] == "a"
@@ -177,7 +177,7 @@ def test_only_what_lies_on_the_way_to_a_goal_is_kept(toy: Toy) -> None:
 
 
 @given(toys(), st.integers(0, 6))
-def test_a_stopped_walk_says_so_and_tells_only_real_paths(toy: Toy, budget: int) -> None:
+def test_a_stopped_walk_is_marked_and_reports_only_real_paths(toy: Toy, budget: int) -> None:
     needed: list[int] = []
 
     def watch(expanded: int) -> bool:
@@ -223,7 +223,7 @@ def test_the_estimate_saves_expansions() -> None:
     assert looked_at == [0, 1, 2, 3, 4]
 
 
-def test_what_ties_with_the_limit_is_kept() -> None:
+def test_candidates_that_tie_with_the_limit_are_kept() -> None:
     """Two ways of two moves and one of one, all at the limit: in the order of moves and ranks."""
     edges = {"a": [("x", "b"), ("y", "b"), ("w", "c")], "b": [("z", "c")], "c": []}
     puzzle = Puzzle("a", edges.__getitem__, lambda v: v == "c", lambda v: v != "c")

@@ -49,7 +49,7 @@ def test_results_are_those_of_one_process_in_order(
     assert not children()
 
 
-def test_what_takes_no_time_begins_no_process() -> None:
+def test_quick_work_starts_no_process() -> None:
     with patch.object(forks, "WORTH_SECONDS", 3600):
         assert {*map_in_forks(lambda item: os.getpid(), range(100), Several(8))} == {HERE}
 
@@ -85,7 +85,7 @@ def test_what_a_process_found_out_it_knows_for_the_next() -> None:
 
 
 @FORKED
-def test_what_is_learnt_here_meanwhile_is_for_fresh_forks() -> None:
+def test_new_knowledge_reaches_new_forks() -> None:
     """Item 5 comes with something that every fork would have to find out for itself."""
     learnt: list[int] = []
 
@@ -132,7 +132,7 @@ def test_items_may_come_of_results() -> None:
 
 
 @FORKED
-def test_what_is_killed_is_done_here() -> None:
+def test_pieces_of_killed_processes_are_done_here() -> None:
     def work(item: int) -> int:
         if os.getpid() != HERE and item == 2:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -335,7 +335,7 @@ def test_forks_of_forks_are_on_the_same_clock() -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_is_done_meanwhile_is_what_its_caller_would_have_done(processes: int) -> None:
+def test_background_work_matches_the_work_of_its_caller(processes: int) -> None:
     with BackgroundWork(lambda: [os.getpid(), 7], Several(processes)) as rest:
         found = rest.result()
         assert rest.processes == processes
@@ -356,7 +356,7 @@ def test_what_dies_meanwhile_is_done_by_its_caller() -> None:
 
 
 @FORKED
-def test_what_nobody_waits_for_is_ended() -> None:
+def test_jobs_without_a_client_are_ended() -> None:
     with BackgroundWork(signal.pause, Several(2)):
         assert children()
     assert not children()
@@ -399,7 +399,7 @@ def test_forks_that_begin_at_once_are_as_many_as_may_work() -> None:
 
 
 @FORKED
-def test_what_was_ended_before_it_was_done_is_no_longer_at_work() -> None:
+def test_pieces_ended_early_no_longer_run() -> None:
     with BackgroundWork(signal.pause, Several(2)) as rest:
         assert rest.processes == 1
     assert rest.processes == 2

@@ -59,7 +59,7 @@ def test_nothing_is_priced_before_its_nearer_bound(choices: list[tuple[int, int,
     assert asked[0] == asked[1]
 
 
-def test_what_is_beaten_for_sure_is_not_priced() -> None:
+def test_surely_beaten_candidates_are_not_priced() -> None:
     asked: list[int] = []
 
     def price(numbers: Sequence[int]) -> list[float]:
@@ -70,7 +70,7 @@ def test_what_is_beaten_for_sure_is_not_priced() -> None:
     assert asked == [0]
 
 
-def test_what_is_stopped_gives_the_front_of_what_is_priced() -> None:
+def test_stopped_searches_return_the_front_of_priced_plans() -> None:
     rounds: list[list[int]] = []
 
     def price(numbers: Sequence[int]) -> list[float]:

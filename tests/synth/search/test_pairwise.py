@@ -71,7 +71,7 @@ def test_chains_are_exact_at_once_and_trees_in_the_end(chain: bool, rounds: int)
     assert found.seconds == pytest.approx(exact.seconds, rel=NEAR)
 
 
-def test_what_one_round_gives_is_an_answer() -> None:
+def test_one_round_gives_an_answer() -> None:
     costs = next(
         costs
         for costs in map(drawn_pairwise, range(2000, 3000))

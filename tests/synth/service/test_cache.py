@@ -77,9 +77,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_what_is_printed_again_is_what_was_printed(
-    name: str, url: str, answering: list[str]
-) -> None:
+def test_printing_is_idempotent(name: str, url: str, answering: list[str]) -> None:
     words = QUESTIONS[name]
     plain = [run(*words), run(*words, "--json")]
     assert {shown.exit_code for shown in plain} <= {0, 1}
@@ -100,7 +98,9 @@ def test_the_environment_names_the_store_too(url: str, answering: list[str]) -> 
     assert answering == ["systems"] * 2
 
 
-def test_the_log_says_if_an_answer_was_found(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_records_whether_an_answer_was_found(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "collsynth")
     for expected in ("systems: not in the store", "systems: found in the store"):
         caplog.clear()
@@ -126,7 +126,7 @@ def test_partial_answers_and_measurements_are_not_kept(
         assert before.find("run", measured) is None
 
 
-def test_a_store_that_is_out_of_reach_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_store_that_is_out_of_reach_is_reported_in_one_line(tmp_path: Path) -> None:
     pytest.importorskip("sqlalchemy", reason="needs sqlalchemy, of the extra 'server'")
     pytest.importorskip("psycopg", reason="needs psycopg, of the extra 'postgres'")
     for url in (

@@ -43,7 +43,7 @@ STORE_VARIABLES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 """Those that the image has, https://hub.docker.com/_/postgres."""
 
 
-def test_services_are_said_in_words_of_the_specification() -> None:
+def test_services_use_the_terms_of_the_specification() -> None:
     assert set(COMPOSE) == {"name", "x-collsynth", "services", "volumes"}
     for service in SERVICES.values():
         assert set(service) <= SERVICE_KEYS

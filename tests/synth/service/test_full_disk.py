@@ -78,7 +78,7 @@ def readiness(server: Served) -> tuple[int, list[str]]:
     return told.status_code, told.json()["problems"]
 
 
-def test_a_full_disk_is_told_and_what_was_accepted_stays(
+def test_a_full_disk_is_reported_and_what_was_accepted_stays(
     on_small_disk: tuple[Path, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk, url = on_small_disk

@@ -76,7 +76,7 @@ def posted(server: Served, question: object, verb: str = "top") -> httpx.Respons
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_what_is_no_json_is_a_400(server: Served, raw: bytes, what: str) -> None:
+def test_invalid_json_is_a_400(server: Served, raw: bytes, what: str) -> None:
     assert what in told(posted(server, raw), 400)
 
 
@@ -251,9 +251,7 @@ LOOPS = (
     ],
     ids=["cell", "nothing", "number", "quotation", "rccl", "dimensions", "elements", "loops"],
 )
-def test_files_with_more_in_them_than_numbers_can_tell(
-    server: Served, verb: str, text: str, said: str
-) -> None:
+def test_files_beyond_the_range_of_numbers(server: Served, verb: str, text: str, said: str) -> None:
     """Each of these was a mistake of the service once."""
     file = {"name": "file", "text": text}
     question: dict[str, object] = {"system": "dgx-a100:1", "files": [file]}
@@ -380,7 +378,7 @@ def test_unfinished_requests_neither_stop_the_server_nor_fill_the_log(
                 assert server.ask.get("/healthz").status_code == 200
         logged = [record for record in caplog.records if record.name.split(".")[0] != "httpx"]
         warned = [record.getMessage() for record in logged if record.levelname != "INFO"]
-        assert warned == ["more than 20 connections: who sends no request is ended"]
+        assert warned == ["more than 20 connections: idle ones are closed"]
         assert len(logged) < 30
 
 
@@ -395,7 +393,7 @@ def test_of_warnings_that_are_alike_one_is_logged_a_minute(
     assert caplog.messages == ["at 0", "at 60", "at 120"]
 
 
-def test_where_no_file_is_left_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_running_out_of_file_descriptors_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.new_event_loop()
     try:
         handle_accept_errors(loop)
@@ -497,7 +495,7 @@ def test_a_body_that_comes_too_slowly(server: Served) -> None:
     ],
     ids=lambda sent: str(sent[:24]),
 )
-def test_what_is_no_http(server: Served, sent: bytes) -> None:
+def test_non_http_bytes_are_refused(server: Served, sent: bytes) -> None:
     answer = raw_answer(server, sent)
     assert not answer or b" 400 " in answer.split(b"\r\n", 1)[0]
     assert server.ask.get("/healthz").status_code == 200
@@ -506,7 +504,7 @@ def test_what_is_no_http(server: Served, sent: bytes) -> None:
 @pytest.mark.parametrize(
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x" * 900]
 )
-def test_a_body_that_is_not_said_to_be_json(server: Served, kind: str) -> None:
+def test_a_body_with_another_content_type_is_refused(server: Served, kind: str) -> None:
     raw = json.dumps(TOP).encode()
     headers = {"Content-Type": kind} if kind else {}
     assert "application/json" in told(server.ask.post("/v1/top", content=raw, headers=headers), 415)

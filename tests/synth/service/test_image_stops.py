@@ -92,7 +92,7 @@ def test_the_first_process_of_a_container_stops_and_loses_nothing(tmp_path: Path
     assert (ended.status.value, back.status.value, back.attempts) == ("partial", "queued", 0)
 
 
-def test_those_who_run_containers_allow_for_the_grace() -> None:
+def test_container_files_allow_for_the_grace_period() -> None:
     """Docker kills after ten seconds unless it is told otherwise: as long as the grace alone."""
     pages = (DOCS / "deploy.md").read_text(encoding="utf-8")
     detached = [line for line in pages.splitlines() if line.startswith("docker run -d ")]

@@ -162,7 +162,7 @@ def ranking() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("verb", "name", "mark"), LIMITED)
-def test_what_is_limited_is_refused_beyond_its_limit_and_not_at_it(
+def test_limits_refuse_values_above_and_accept_values_at_the_limit(
     verb: str, name: str, mark: CostLimit, ranking: dict[str, Any]
 ) -> None:
     limits, value, told = OVER[mark]
@@ -246,7 +246,7 @@ def _huge(kind: Any, given: Any) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_what_is_said_to_be_harmless_is() -> None:
+def test_mutants_listed_as_harmless_are_harmless() -> None:
     """Large, or as large as a number may be: refused or answered, in little time and memory."""
     asked_of = []
     for verb, example in EXAMPLES.items():

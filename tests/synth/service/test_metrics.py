@@ -74,7 +74,7 @@ def labels(text: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("where", [dashboard, alerts])
-def test_what_is_drawn_and_alerted_by_is_measured(server: Served, waiting: str, where: Any) -> None:
+def test_metrics_of_dashboards_and_alerts_exist(server: Served, waiting: str, where: Any) -> None:
     """Each has a sample with the labels asked for; Prometheus adds ``job`` and ``instance``."""
     known = labels(text(server) + waiting)
     for expression in where():
@@ -130,7 +130,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> str:
         return str(server.ask.get("/metrics", headers={"X-API-Key": admin}).text)
 
 
-def test_the_age_of_queues_is_told_by_team(waiting: str) -> None:
+def test_the_age_of_queues_is_reported_by_team(waiting: str) -> None:
     assert 'collsynth_queue_jobs{team="red"} 2.0' in waiting
     ages = re.findall(r'collsynth_queue_seconds\{team="(red|blue)"\} ([0-9.e-]+)', waiting)
     assert {team for team, age in ages if 0 <= float(age) < 100} == {"red", "blue"}

@@ -123,7 +123,7 @@ def browser(address: str, who: str | None = None) -> httpx.Client:
     return httpx.Client(base_url=address, cookies=cookies, headers=headers, **how)
 
 
-def test_who_is_not_signed_in_is_sent_to_the_provider_and_comes_back(
+def test_signing_in_goes_to_the_provider_and_back(
     front: tuple[Served, str],
 ) -> None:
     with browser(front[1]) as client:
@@ -145,7 +145,7 @@ def test_who_is_not_signed_in_is_sent_to_the_provider_and_comes_back(
         assert client.get("/v1/jobs").status_code == 401
 
 
-def test_who_is_in_no_group_with_a_team_stays_outside(front: tuple[Served, str]) -> None:
+def test_a_person_without_a_team_group_is_not_admitted(front: tuple[Served, str]) -> None:
     with browser(front[1], "eve") as client:
         refused = client.get("/login")
         assert (refused.status_code, "no group of" in refused.text) == (403, True)
@@ -158,7 +158,7 @@ FORGED = {
 }
 
 
-def test_what_clients_say_of_themselves_is_replaced(front: tuple[Served, str]) -> None:
+def test_headers_set_by_clients_are_replaced(front: tuple[Served, str]) -> None:
     """Even where they know the secret: it is the proxy that says who they are."""
     with browser(front[1]) as client:
         assert client.get("/login", headers=FORGED).status_code == 302

@@ -36,7 +36,7 @@ def store_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'served.db'}"
 
 
-def test_a_server_told_to_stop_gives_back_what_does_not_end_in_time(tmp_path: Path) -> None:
+def test_a_stopping_server_returns_jobs_that_do_not_end_in_time(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "1.5") as (process, client):
         job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
@@ -79,7 +79,7 @@ def test_running_jobs_end_within_the_grace(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     with serving(store, "--grace", "600") as (process, client):
         job = client.post("/v1/count", json=LONG, headers=AT_ONCE).json()
@@ -304,7 +304,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     told(run("keys", "create", "red", "--jobs-per-day", "-1", *store), "--jobs-per-day: -1 jobs")
 
 
-def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> None:
+def test_revoking_a_key_reports_running_jobs_or_ends_them(tmp_path: Path) -> None:
     words = ("--store", store_in(tmp_path))
     with Store(store_in(tmp_path)) as store:
         store.migrate()
@@ -325,7 +325,7 @@ def test_who_revokes_a_key_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> No
         assert statuses == ["queued", "cancelled", "cancelled", "cancelling"]
 
 
-def test_who_signs_somebody_out_is_told_what_goes_on_or_ends_it(tmp_path: Path) -> None:
+def test_signing_somebody_out_reports_running_jobs_or_ends_them(tmp_path: Path) -> None:
     words = ("--store", store_in(tmp_path))
     with Store(store_in(tmp_path)) as store:
         store.migrate()
@@ -350,7 +350,7 @@ def test_who_signs_somebody_out_is_told_what_goes_on_or_ends_it(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_extra_is_named_with_its_install_command(tmp_path: Path) -> None:
     for absent in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client"):
         code = f"import sys; sys.modules[{absent!r}] = None; from synth.cli.app import main; main()"
         words = ("serve", "--port", "0", "--store", store_in(tmp_path))

@@ -37,7 +37,7 @@ def refused(raw: bytes) -> str:
 
 
 @given(VALUES, st.booleans())
-def test_whatever_python_writes_is_read_back(value: Any, ascii_only: bool) -> None:
+def test_values_written_by_python_are_read_back(value: Any, ascii_only: bool) -> None:
     assert json_of(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
@@ -93,7 +93,7 @@ def test_nesting_is_bounded(depth: int) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_is_no_json_is_refused_and_told(raw: bytes, told: str) -> None:
+def test_invalid_json_is_refused_with_a_reason(raw: bytes, told: str) -> None:
     assert told in refused(raw)
 
 
@@ -106,7 +106,7 @@ def test_values_are_counted_before_they_are_read(value: str) -> None:
         json_of(f"[{','.join([value] * (MOST_VALUES + 2))}]".encode())
 
 
-def test_what_stands_in_a_text_is_no_value() -> None:
+def test_text_inside_strings_is_not_a_value() -> None:
     odd = 'a, [b], {c} \\ "quoted, [" \\" , \n'
     text = odd * 100_000
     assert json_of(json.dumps({"text": text}).encode()) == {"text": text}

@@ -46,7 +46,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield Manager(listening, name)
 
 
-def test_it_is_told_once_that_the_server_is_ready_and_often_that_it_lives(manager: Manager) -> None:
+def test_readiness_is_notified_once_and_liveness_often(manager: Manager) -> None:
     now = [100.0]
     supervisor = Supervisor(manager.environment, lambda: now[0])
     heard = []
@@ -58,7 +58,7 @@ def test_it_is_told_once_that_the_server_is_ready_and_often_that_it_lives(manage
     assert heard[2:] == [(second, "WATCHDOG=1") for second in (0, 10, 20, 30, 40)]
 
 
-def test_what_does_not_live_is_not_said_to(manager: Manager) -> None:
+def test_dead_services_are_not_reported_as_alive(manager: Manager) -> None:
     now = [0.0]
     supervisor = Supervisor(manager.environment, lambda: now[0])
     supervisor.beat(lives=True, trouble="there are no workers")
@@ -89,7 +89,7 @@ def test_a_manager_that_does_not_listen_stops_nothing(name: str) -> None:
     supervisor.stop()
 
 
-def test_a_server_tells_it_until_its_dispatcher_hangs(
+def test_a_server_reports_readiness_until_its_dispatcher_hangs(
     tmp_path: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {**manager.environment, "WATCHDOG_USEC": "1"}.items():

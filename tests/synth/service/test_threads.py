@@ -14,7 +14,7 @@ from synth.service.metrics import Metrics
 from synth.service.threads import Readers
 
 
-def test_what_one_team_sends_keeps_no_other_waiting() -> None:
+def test_jobs_of_one_team_do_not_delay_another() -> None:
     begun: list[str] = []
     hold = Event()
 

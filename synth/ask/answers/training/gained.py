@@ -27,7 +27,7 @@ class ProgramOfPlan(AnswerPart):
     over: list[str] = Field(min_length=1, description="Axes.")
     bytes: Positive = Field(description="The largest buffer of a device.")
     times: Positive = Field(description="Calls in a step.")
-    program: str = Field(description="Its steps; of several stripes all, with ' | ' between.")
+    program: str = Field(description="Its steps; those of several stripes separated by ' | '.")
     seconds: Seconds = Field(description="Seconds of a call by algorithms of the runtime.")
     default_seconds: Seconds = Field(description="Seconds with the runtime's default.")
     saved_seconds: Seconds = Field(description="Exposed seconds saved in a step.")

@@ -53,7 +53,7 @@ class MoreSeconds(AnswerPart):
     )
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether it is longer, or shorter, whatever the errors are."""
         return self.interval[0] > 0 or self.interval[1] < 0
 
@@ -208,17 +208,17 @@ class LeastMemory(AnswerPart):
 
 
 class RefusedPlans(AnswerPart):
-    """Plans that cannot be."""
+    """Plans that are impossible."""
 
-    because: str = Field(description="Why.")
+    reason: str = Field(description="Why.")
     plans: Whole = Field(description="Number of plans.")
 
 
 class UnsupportedFramework(AnswerPart):
-    """A framework that cannot say the best plan."""
+    """A framework that cannot express the advised plan."""
 
     framework: str = Field(description="Which.")
-    because: str = Field(description="Why.")
+    reason: str = Field(description="Why.")
 
 
 SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
@@ -272,8 +272,8 @@ class StepPlanReply(ReplyModel):
         " lies as frameworks lay axes out, or no plan does."
     )
     nearest: LeastMemory | None = Field(description="If nothing fits; else null.")
-    refused: list[RefusedPlans] = Field(description="Plans that cannot be, and why.")
-    asked_why_not: str = Field(description="The pins of the plan beside these.")
+    refused: list[RefusedPlans] = Field(description="Impossible plans, and why.")
+    why_not_pins: str = Field(description="Pins of --why-not; empty without it.")
     why_not: PlanOfStep | None = Field(description="The best with those pins; null if none fits.")
     why_not_nearest: LeastMemory | None = Field(
         description="If nothing with those pins fits: what needs the least memory; else null."
@@ -283,17 +283,22 @@ class StepPlanReply(ReplyModel):
     )
     complete: bool = Field(description="False if a better plan may be missing.")
     programs: list[ProgramOfPlan] = Field(
-        description="What of the best gains by a program of ours, the most first."
+        description="Collectives of the advised plan that gain by a program, the "
+        "largest gain first."
     )
     sent: list[CollectiveOfStep] = Field(
-        description="What the busiest rank of the best sends, what takes the most time first."
+        description="Communication of the busiest rank of the advised plan, the longest first."
     )
     perhaps_saved_seconds: Seconds = Field(
         description="Time the first would save if all programs worth measuring, which tie with the"
         " runtime's defaults, are as fast as predicted."
     )
-    files: list[TextFile] = Field(description="The best as frameworks take it, a folder for each.")
-    not_said: list[UnsupportedFramework] = Field(description="The frameworks that cannot, and why.")
+    files: list[TextFile] = Field(
+        description="The advised plan as files for frameworks, a folder for each."
+    )
+    unsupported: list[UnsupportedFramework] = Field(
+        description="Frameworks that cannot express the advised plan, and why."
+    )
 
     @property
     def best(self) -> PlanOfStep:

@@ -192,7 +192,9 @@ class SimulateReply(ReplyModel):
     protocol: Annotated[TransferProtocol, Field(strict=False)] = Field(
         description="When transfers between stages may start."
     )
-    how: SecondsSource = Field(description="Source of compute seconds, the least certain one.")
+    compute_source: SecondsSource = Field(
+        description="Source of compute seconds, the least certain one."
+    )
     measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
     seconds: Seconds = Field(description="Seconds of a step.")
     interval: Interval = Field(description="Its range for fast or slow compute.")

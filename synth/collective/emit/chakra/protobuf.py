@@ -15,7 +15,7 @@ _VARINT, _LENGTH = 0, 2
 def encode_varint(number: int) -> bytes:
     """Encodes a number from 0 to 2**64 - 1, seven bits a byte, lowest first."""
     if not 0 <= number < 1 << 64:
-        raise AssertionError(f"{number} is no unsigned 64-bit number")
+        raise AssertionError(f"{number} is not an unsigned 64-bit number")
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)

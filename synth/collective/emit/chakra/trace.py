@@ -322,7 +322,7 @@ def _run(source: EmitSource, dimensions: Dimensions, notes: list[str]) -> str:
         *notes,
     ]
     if domains & {Domain.RING, Domain.TORUS}:
-        remarks.append("Rings go one way around: expect half of the bandwidth we count on.")
+        remarks.append("Rings use one direction only: expect half of the predicted bandwidth.")
     if not all(link.wraps for link in links):
         remarks.append(
             "A line or grid is written as a ring or torus: ASTRA-sim has no other topology."

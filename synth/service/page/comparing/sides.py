@@ -37,7 +37,7 @@ class Side:
     title: str
     address: str
     headline: str
-    said: Sequence[str]
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Comparison:
 
     names: tuple[str, str]
     sides: tuple[Side, Side]
-    asked: Cells
+    question: Cells
     machine: Cells
     lines: Cells
     plans: PlanComparison | None
@@ -61,10 +61,10 @@ class Comparison:
 def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     """Compare two answers of one verb."""
     differ, why_not = None, ""
-    asked_apart = question_differences(first.question, second.question)
+    differing_keys = question_differences(first.question, second.question)
     names = heads(
         (key, _size_text(key, first_text), _size_text(key, second_text))
-        for key, first_text, second_text in asked_apart.rows
+        for key, first_text, second_text in differing_keys.rows
     )
     plans = _plans(first, second, names)
     if plans is None:
@@ -75,7 +75,7 @@ def comparison(first: ViewedAnswer, second: ViewedAnswer) -> Comparison:
     return Comparison(
         names,
         (_side(first), _side(second)),
-        replace(asked_apart, headings=["asked", *names]),
+        replace(differing_keys, headings=["question", *names]),
         _changes(differ.machine if differ else (), names),
         _lines(differ.lines if differ else (), names),
         plans,
@@ -97,7 +97,7 @@ def question_differences(first: Mapping[str, Any], second: Mapping[str, Any]) ->
         for key in dict.fromkeys((*first, *second))
         if first.get(key) != second.get(key)
     ]
-    return Cells(["asked", "first", "second"], [False] * 3, [False] * 3, rows)
+    return Cells(["question", "first", "second"], [False] * 3, [False] * 3, rows)
 
 
 def _value_in_units(key: str, value: Any) -> Any:
@@ -139,13 +139,13 @@ def _diff(first: ViewedAnswer, second: ViewedAnswer) -> DiffReply:
 def _side(viewed: ViewedAnswer) -> Side:
     if viewed.ranking is not None:
         judged = verdict(viewed.ranking)
-        headline, lines = (judged.headline, judged.said) if judged else ("Nothing was found", ())
+        headline, lines = (judged.headline, judged.lines) if judged else ("Nothing was found", ())
         return Side(title(viewed.ranking), viewed.base, headline, lines)
     plans = plans_of(viewed.verb, viewed.body, None, None)
     if plans is not None:
         return Side(plans.title, viewed.base, plans.headline, [*plans.decisions, *plans.verdict])
     view = view_of_answer(viewed.verb, viewed.body)
-    return Side(viewed.name, viewed.base, view.headline if view else "", view.said if view else ())
+    return Side(viewed.name, viewed.base, view.headline if view else "", view.lines if view else ())
 
 
 def _changes(changes: Sequence[ValueDifference], names: tuple[str, str]) -> Cells:

@@ -67,7 +67,7 @@ _ROWS = (
         "sweep",
         SweepQuestion,
         "On which of several machines is a collective fastest?",
-        "The same question is asked on each of them; their best answers are compared.",
+        "Answers the same question for each machine and compares the best answers.",
         "Compare the machines",
         ("systems",),
         (*_COLLECTIVE, "k"),
@@ -126,9 +126,9 @@ _ROWS = (
         "calibrate",
         "calibrate",
         CalibrateQuestion,
-        "What do measurements say of this machine?",
-        "Logs of nccl-tests or rccl-tests are fitted: the description with its calibration is "
-        "what to ask with from then on.",
+        "Which prices follow from measurements of this machine?",
+        "Prices are fitted to logs of nccl-tests or rccl-tests. Use the resulting description in "
+        "later questions.",
         "Calibrate",
         ("system", "logs"),
         (),
@@ -141,8 +141,8 @@ _ROWS = (
         "calibrate",
         CalibrateQuestion,
         "Which tests should be run on this machine?",
-        "The commands that start nccl-tests or rccl-tests, with what each of them measures, as a "
-        "script. Nothing is run here; the logs are then checked, or calibrated with.",
+        "Prints a script with the commands that start nccl-tests or rccl-tests, and what each "
+        "measures. Run it on the machine; then check its logs or calibrate with them.",
         "Print the tests",
         ("system",),
         ("only", "launcher"),

@@ -137,7 +137,7 @@ def question(form: QuestionForm, fields: Fields) -> tuple[dict[str, Any], FormFi
     if "logs" in form.needs:
         parsed["files"] = [{"name": log.name, "text": log.text} for log in logs]
         if not logs:
-            hint = "drop files that nccl-tests wrote, or paste what it printed"
+            hint = "drop output files of nccl-tests, or paste their text"
             checked.note("logs", InputError("no log is given", hint=hint))
     return _with_collectives(parsed, fields, checked) if "axes" in form.needs else parsed, checked
 

@@ -5,7 +5,7 @@ const PATIENCE_MS = 60_000;
 
 async function open(button) {
   const other = window.open(PERFETTO);
-  if (!other) return "the browser let no window open";
+  if (!other) return "the browser blocked the new window";
   const response = await fetch(button.dataset.trace);
   if (!response.ok) { other.close(); return "the trace is not ready: try again"; }
   const trace = { buffer: await response.arrayBuffer(), title: button.dataset.title, fileName: "trace.json" };

@@ -53,7 +53,7 @@ class AnswerView:
     """
 
     headline: str
-    said: Sequence[str]
+    lines: Sequence[str]
     drawings: Sequence[tuple[str, Markup]]
     onward: Sequence[tuple[str, str]] = ()
 
@@ -163,7 +163,7 @@ def _run(run: DiagnosedRun) -> Markup:
 
 
 def _calibration_view(answer: CalibratedReply) -> AnswerView:
-    since = "to see what that costs" if answer.short else "from now on"
+    since = "to see the cost of that" if answer.short else "from now on"
     lines = [
         *fault_lines(answer.short),
         *ambiguity_lines(answer),

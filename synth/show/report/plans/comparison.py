@@ -42,7 +42,7 @@ class PlanComparison:
     """
 
     figures: Cells
-    told: str
+    note: str
     layout: Cells
     same: Cells
     spent: Markup
@@ -95,8 +95,8 @@ _FIGURES: Mapping[str, Figure] = {
 }
 
 
-def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
-    """Compare plans with the first; ``told``: a note on the uncertainty of the difference."""
+def compare_plans(seen: Sequence[ListedPlan], note: str = "") -> PlanComparison:
+    """Compare plans with the first; ``note``: a note on the uncertainty of the difference."""
     plans, labels = [listed.plan for listed in seen], [listed.label for listed in seen]
     figures = [[what, *figure.cells(plans[0], plans[1:])] for what, figure in _FIGURES.items()]
     how = [{**layout_clauses(plan), "programs": _programs(plan)} for plan in plans]
@@ -114,7 +114,7 @@ def compare_plans(seen: Sequence[ListedPlan], told: str = "") -> PlanComparison:
     ]
     return PlanComparison(
         Cells.of(["figure", labels[0], *headings], apart, figures=True),
-        told,
+        note,
         Cells.of(["decision", *labels], [row for row in layout if row not in alike]),
         Cells.of(["the same for all plans", ""], [row[:2] for row in alike]),
         draw_bars("Where the busiest rank's time goes", [*TIME_PARTS], bars, format_duration),

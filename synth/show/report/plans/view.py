@@ -104,7 +104,7 @@ class PlansView:
     verdict: Sequence[str]
     decisions: Sequence[str]
     table: Cells | None
-    said: Sequence[Paragraph | Cells]
+    details: Sequence[Paragraph | Cells]
     listed: Sequence[ListedPlan]
     front: Markup | None
     front_table: Cells
@@ -124,8 +124,8 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
     listed = list(_list_plans(answer))
     if any(not 0 <= number < max(1, len(listed)) for number in seen):
         raise InputError("there is no such plan", where="answer", hint="plans count from 0")
-    said = list(blocks(TABLES["plan"](body)))
-    tables = [block for block in said if isinstance(block, Cells)]
+    content = list(blocks(TABLES["plan"](body)))
+    tables = [block for block in content if isinstance(block, Cells)]
     shown = tables[0] if answer.plans else None
     return PlansView(
         _title(answer),
@@ -133,7 +133,7 @@ def plans_view(answer: StepPlanReply, body: Json, seen: Sequence[int], rank: str
         list(_verdict(answer)),
         list(_decisions(answer)),
         cells_of(plan_table(answer, differing_clauses(answer.plans))) if shown else None,
-        [block for block in said if block is not shown],
+        [block for block in content if block is not shown],
         listed,
         draw_front(answer.front, answer.plans, answer.device_bytes) if listed else None,
         cells_of(table_of(answer.front, _FRONT, right="step time,memory")),
@@ -165,7 +165,7 @@ def _list_plans(answer: StepPlanReply) -> Iterator[ListedPlan]:
     for number, plan in enumerate(answer.plans, 1):
         yield ListedPlan(f"plan {number}", plan)
     if answer.why_not is not None and answer.plans:
-        yield ListedPlan(f"with {answer.asked_why_not}", answer.why_not)
+        yield ListedPlan(f"with {answer.why_not_pins}", answer.why_not)
 
 
 def _headline(answer: StepPlanReply) -> str:
@@ -173,11 +173,11 @@ def _headline(answer: StepPlanReply) -> str:
         return no_plan_headline(answer)
     best = answer.best
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
-    said = "The best plan takes"
+    opening = "The best plan takes"
     if answer.advised:
-        said = f"Take plan {answer.advised + 1}, which ties with the fastest:"
+        opening = f"Take plan {answer.advised + 1}, which ties with the fastest:"
     return (
-        f"{said} {format_duration(best.seconds)} a step: {tokens}"
+        f"{opening} {format_duration(best.seconds)} a step: {tokens}"
         f"{format_bytes(best.memory.bytes)} of {format_bytes(answer.device_bytes)} on the fullest "
         "device,"
         f" {format_bytes(answer.device_bytes - best.memory.bytes)} free"
@@ -288,5 +288,5 @@ def _difference_text(seen: Sequence[ListedPlan]) -> str:
             several.append(f"{listed.label} {difference_text(low)} to {difference_text(high)}{tie}")
     if not several:
         return ""
-    told = f"Compared with plan 1, within the prediction's uncertainty: {'; '.join(several)}."
-    return f"{told} {_TIE}" if any(text.endswith(", a tie") for text in several) else told
+    note = f"Compared with plan 1, within the prediction's uncertainty: {'; '.join(several)}."
+    return f"{note} {_TIE}" if any(text.endswith(", a tie") for text in several) else note

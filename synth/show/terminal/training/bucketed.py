@@ -20,7 +20,7 @@ def render_buckets(answer: BucketsReply) -> RenderableType:
     return paragraphs(
         f"{answer.name}: {answer.samples:,} samples a step, {each}",
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device}; compute by"
-        f" {_SECONDS_SOURCES[answer.how]}",
+        f" {_SECONDS_SOURCES[answer.compute_source]}",
         price_basis(answer.prices),
         f"{pluralize(answer.gradients, 'gradient')}, {format_bytes(answer.bytes)} in"
         f" {answer.dtype}, all ready after {format_duration(answer.compute_seconds)}\n",

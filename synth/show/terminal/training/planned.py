@@ -84,8 +84,8 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield f"-o FOLDER writes it for {', '.join(written)}"
     if best.rows:
         yield "-o FILE writes it in full, as 'simulate', 'shard' and 'train' take it"
-    for framework in answer.not_said:
-        yield f"not for {framework.framework}: {framework.because}"
+    for framework in answer.unsupported:
+        yield f"not for {framework.framework}: {framework.reason}"
 
 
 def plan_table(
@@ -270,7 +270,7 @@ def placement_gain(answer: StepPlanReply, best: PlanOfStep) -> Iterator[str]:
     more = answer.usual_more
     if answer.usual_seconds is None:
         yield "no plan in frameworks' default order of axes fits"
-    elif more is None or not more.told:
+    elif more is None or not more.is_clear:
         yield "frameworks' default order of axes is this one, or ties with it"
     else:
         first = answer.plans[0].seconds  # the differences are from the first plan
@@ -304,7 +304,7 @@ def _render_no_plan(answer: StepPlanReply) -> Iterator[RenderableType]:
 
 def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
     """Yield the best plan that ``--explain`` asks about, and its time compared with the first."""
-    if not answer.asked_why_not:
+    if not answer.why_not_pins:
         return
     other = answer.why_not
     if other is None:
@@ -312,10 +312,10 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
         lacks = (
             f": the least memory is {format_bytes(near.bytes)}, with {near.plan}" if near else ""
         )
-        said = "No such plan fits" if answer.complete else "No such plan was found that fits"
-        yield f"why not {answer.asked_why_not}? {said}{lacks}"
+        problem = "No such plan fits" if answer.complete else "No such plan was found that fits"
+        yield f"why not {answer.why_not_pins}? {problem}{lacks}"
         return
-    yield f"why not {answer.asked_why_not}? The best such plan: {other.title}"
+    yield f"why not {answer.why_not_pins}? The best such plan: {other.title}"
     if not answer.plans:
         return
     low, high = other.more.interval
@@ -328,12 +328,12 @@ def why_not_lines(answer: StepPlanReply) -> Iterator[str]:
 
 def _render_why_not(answer: StepPlanReply) -> Iterator[RenderableType]:
     """Yield the plan that ``--explain`` asks about, compared with the first part by part."""
-    said, other = list(why_not_lines(answer)), answer.why_not
+    lines, other = list(why_not_lines(answer)), answer.why_not
     if other is None or not answer.plans:
-        yield from ["", *said] if said else ()
+        yield from ["", *lines] if lines else ()
         return
     best = answer.plans[0]
-    yield from ("", *said[:-1], f"{said[-1]}:")
+    yield from ("", *lines[:-1], f"{lines[-1]}:")
     for name, seconds_of in TIME_PARTS.items():
         more = seconds_of(other) - seconds_of(best)
         yield f"  {'+' if more >= 0 else '-'}{format_duration(abs(more))} {name}"
@@ -376,7 +376,7 @@ def _end(answer: StepPlanReply) -> Iterator[RenderableType]:
         first = "the first is" if count == 1 else f"the first {count} are"
         yield f"{_search_end_text(answer)}; {first} simulated"
     for refusal in answer.refused[:3]:
-        yield f"{pluralize(refusal.plans, 'plan')} are impossible: {refusal.because}"
+        yield f"{pluralize(refusal.plans, 'plan')} are impossible: {refusal.reason}"
     yield (
         "MFU: model FLOP utilisation; communication: share of the step spent only communicating;"
         " bubble: share spent waiting for other stages; gap: distance to"

@@ -66,7 +66,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     low, high = answer.interval
     yield (
         f"\n{format_duration(answer.seconds)} a step, {format_duration(low)} to"
-        f" {format_duration(high)} for fast or slow compute ({answer.how});"
+        f" {format_duration(high)} for fast or slow compute ({answer.compute_source});"
         f" {price_basis(machine.prices)}"
     )
     if answer.measured:
@@ -75,9 +75,9 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     per = f"{answer.tokens_per_second / answer.devices:,.0f} each" if answer.tokens else ""
     whole = f"{answer.samples / answer.seconds:,.4g} samples/s" if answer.seconds else ""
     peak = answer.machine.peak_flops_per_second / 1e12
-    said = [text for text in (rate, per, whole) if text]
+    rates = [text for text in (rate, per, whole) if text]
     yield (
-        f"{', '.join(said)}; model FLOP utilisation {answer.utilisation:.1%} of"
+        f"{', '.join(rates)}; model FLOP utilisation {answer.utilisation:.1%} of"
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
         f" in {machine.dtype}"
     )

@@ -54,8 +54,8 @@ def _render_configured(answer: ConfiguredReply) -> RenderableType:
 def _placement(answer: TrainReply) -> str | None:
     if answer.placement is None:
         return None
-    told = "; the launcher must number ranks along the axes" if answer.ranks_by_axes else ""
-    return f"placement {answer.placement}: rows {', '.join(answer.axes)}{told}"
+    note = "; the launcher must number ranks along the axes" if answer.ranks_by_axes else ""
+    return f"placement {answer.placement}: rows {', '.join(answer.axes)}{note}"
 
 
 def _render_trial(tried: TrialReport, runtime: str) -> RenderableType:

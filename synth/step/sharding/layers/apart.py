@@ -26,7 +26,7 @@ from synth.step.sharding.recipes import share_layers, spell_shares
 _ONE_BY_ONE = re.compile(r"(?:.*/)?layers/(\d+)/.*")
 """The label of a weight of one layer in a step without a loop over layers."""
 
-_SPLIT_HINT = "a stage has its own layers only: leave out what works on all layers at once"
+_SPLIT_HINT = "a stage has only its own layers: remove operations on all layers at once"
 
 
 def split_layers(
@@ -45,7 +45,7 @@ def split_layers(
     labelled = [_ONE_BY_ONE.fullmatch(label) for label in step.labels]
     numbers = [int(match[1]) for match in labelled if match]
     if not numbers:
-        hint = "layers are a loop over stacked parameters, or have labels as layers/0/..."
+        hint = "put layers in a loop over stacked parameters, or label them layers/0/..."
         raise InputError(f"{step.name} has no layers for {stages} stages", where="plan", hint=hint)
     ends = [*accumulate(_shares(max(numbers) + 1, stages, layers, step.name))]
     pairs = zip(step.graph.inputs, labelled, strict=True)
@@ -126,7 +126,7 @@ def _layers(step: Step, loops: frozenset[str]) -> int:
     sizes = {step.graph.values[name].type.shape[0] for name in loops}
     if len(sizes) > 1:
         problem = f"{step.name} has loops of {' and '.join(map(str, sorted(sizes)))}"
-        raise InputError(f"{problem} layers", where="plan", hint="stages are of one loop")
+        raise InputError(f"{problem} layers", where="plan", hint="stages divide one loop")
     return sizes.pop()
 
 
@@ -136,7 +136,7 @@ def _shares(layers: int, stages: int, given: Sequence[int], name: str) -> Sequen
         raise InputError(
             f"{stages} stages of the {layers} layers of {name}",
             where="plan",
-            hint=f"every stage has a layer at least: {layers} stages at most",
+            hint=f"every stage needs a layer: at most {layers} stages",
         )
     example = f"stages of {spell_shares(share_layers(layers, stages))} layers"
     if given and sum(given) != layers:
@@ -149,7 +149,7 @@ def _shares(layers: int, stages: int, given: Sequence[int], name: str) -> Sequen
         raise InputError(
             f"{stages} stages do not divide the {layers} layers of {name}",
             where="plan",
-            hint=f"say how many each has: {example}",
+            hint=f"give the layers of each stage: {example}",
         )
     return given or (layers // stages,) * stages
 

@@ -35,7 +35,7 @@ def rematerialise(step: Step) -> Step:
                 return rematerialise(replace(step, graph=graph))
             has_layers = has_layers or follows(first, second)
     if not has_layers:
-        hint = "it is for layers in a loop; trace layers one by one with remat"
+        hint = "put the layers in a loop, or trace unrolled layers with remat"
         raise InputError(f"{step.name} has no loop of layers to recompute", where="plan", hint=hint)
     return step
 

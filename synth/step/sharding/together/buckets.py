@@ -211,16 +211,16 @@ def _group_members(
     places = [_place(program, name, sizes) for name in names]
     keys = {_key(program, at) for at in places}
     if len(keys) > 1:
-        problem = f"{', '.join(names)} are not redistributed alike"
-        hint = "members of a bucket have one element type, one kind of request and the same axes"
+        problem = f"{', '.join(names)} are not redistributed in the same way"
+        hint = "gradients of a bucket need one element type, one kind of request and the same axes"
         raise InputError(problem, where="plan", hint=hint)
     if not all(_can_be_joined(program.instructions[at]) for at in places):
-        problem = f"{names[0]} goes from device to device in pieces of several dimensions"
-        raise InputError(problem, where="plan", hint="leave it out of the bucket")
+        problem = f"{names[0]} is exchanged in pieces of several dimensions"
+        raise InputError(problem, where="plan", hint="remove it from the bucket")
     before = _find_dependencies(program, places)
     for name, at in zip(names, places, strict=True):
         if at in before:
-            problem = f"others of its bucket are made of the sum of {name}: {', '.join(names)}"
+            problem = f"others of its bucket depend on the sum of {name}: {', '.join(names)}"
             raise InputError(problem, where="plan", hint="put it in an earlier bucket")
     before.update(range(min(places)))
     rest = {*range(len(program.instructions))} - before - {*places}
@@ -243,8 +243,8 @@ def _place(program: StepProgram, name: str, sizes: Mapping[str, int]) -> int:
             and instruction.path.requests(sizes)
         ):
             return at
-    problem = f"{name} is in a bucket and not redistributed"
-    raise InputError(problem, where="plan", hint="buckets are of gradients that are sent")
+    problem = f"{name} is in a bucket but not redistributed"
+    raise InputError(problem, where="plan", hint="a bucket contains only gradients that are sent")
 
 
 def _key(program: StepProgram, at: int) -> BucketKey:

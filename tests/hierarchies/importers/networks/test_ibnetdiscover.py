@@ -93,10 +93,10 @@ def test_adapters_without_a_name_are_as_many_hosts_as_they_can_be() -> None:
         text = text.replace(f"node-1-2 mlx5_{rail}", "MT4129 ConnectX7   Mellanox Technologies")
     draft = of(text)
     assert (draft.counted["nodes"], draft.counted["nics"]) == (6, 24)
-    assert any("4 adapters do not say whose they are" in note for note in draft.notes)
+    assert any("4 adapters do not name their host" in note for note in draft.notes)
 
 
-def test_a_missing_trunk_a_slow_cable_and_a_dead_rail_are_told() -> None:
+def test_a_missing_trunk_a_slow_cable_and_a_dead_rail_are_reported() -> None:
     text = fabric(2, 3, 2, trunks=2)
     lines = text.splitlines()
     trunk = next(i for i, line in enumerate(lines) if '"S-ff00"' in line and line.startswith("["))
@@ -146,7 +146,7 @@ def test_cables_are_counted_once_from_either_end() -> None:
         ('Ca 1 "H-1" # "n HCA-1"\n', "no switch, only adapters"),
         ('Switch 2 "S-1"\n', "no switch has adapters"),
         ('[1] "H-1"[1]\n', "line 1: a port before"),
-        ('Switch 2 "S-1"\nhello\n', "line 2: 'hello' is no line"),
+        ('Switch 2 "S-1"\nhello\n', "line 2: 'hello' is not a line"),
         ('Switch 2 "S-1"\n[1] "S-2"[1] # "x" lid 1 4xNDR\n', "no block for the switch 'S-2'"),
         ('Switch 2 "S-1"\nSwitch 2 "S-1"\n', "given twice"),
         ('Switch 2 "S-1"\n[1] "H-1"[1]\n[1] "H-2"[1]\n', "two cables"),
@@ -160,12 +160,12 @@ def test_cables_are_counted_once_from_either_end() -> None:
         ),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
 
 
-def test_leaf_switches_are_told_in_the_order_of_the_file() -> None:
+def test_leaf_switches_are_reported_in_the_order_of_the_file() -> None:
     cut = [f'"S-{group:02x}00"[3]' for group in range(1, 9)]
     trunk = '"S-ff00"['
     kept, leaf = [], ""

@@ -24,11 +24,11 @@ def test_a_box_becomes_its_dimensions(box: tuple[int, int, int], cores: int, sli
     draft = of(rows(box, cores=cores, slices=slices))
     expected = {"slice": slices, "z": box[2], "y": box[1], "x": box[0], "core": cores}
     assert counts(draft) == ({k: v for k, v in expected.items() if v > 1} or {"x": 1})
-    assert not any("another order" in note for note in draft.notes)
+    assert not any("different order" in note for note in draft.notes)
     assert draft.counted["chips"] == box[0] * box[1] * box[2] * slices
 
 
-def test_what_is_known_of_a_chip_is_suggested_with_its_source() -> None:
+def test_known_values_of_a_chip_are_suggested_with_their_source() -> None:
     draft = of(rows((4, 4, 4)))
     blanks = {(where, key): blank for where, key, blank in draft.blanks()}
     assert blanks["x", "bandwidth_GB_per_s"].suggestion == 45e9
@@ -40,10 +40,10 @@ def test_what_is_known_of_a_chip_is_suggested_with_its_source() -> None:
         read(draft_to_toml(of(rows((2, 2, 1), kind="TPU v99"))))
 
 
-def test_ids_in_another_order_are_told() -> None:
+def test_ids_in_another_order_are_reported() -> None:
     found = rows((2, 2, 1))
     found[1][0], found[2][0] = 2, 1
-    assert any("another order" in note for note in of(found).notes)
+    assert any("different order" in note for note in of(found).notes)
 
 
 def test_processes_of_devices_without_coordinates() -> None:
@@ -59,14 +59,14 @@ def test_processes_of_devices_without_coordinates() -> None:
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        ({}, "no list of devices"),
-        ([], "no list of devices"),
+        ({}, "not a list of devices"),
+        ([], "not a list of devices"),
         ([[0, 0, "TPU v4"]], "not 6 values"),
-        ([[0, 0, "TPU v4", [0, 0, "x"], 0, 0]], "'x' is no number"),
+        ([[0, 0, "TPU v4", [0, 0, "x"], 0, 0]], "'x' is not a number"),
         ([[0, 0, "TPU v4", [0] * 9, 0, 0]], "1 to 3 numbers"),
-        ([[True, 0, "k", None, None, None]], "no number"),
-        ([[-1, 0, "k", None, None, None]], "no number"),
-        ([[0, 0, None, None, None, None]], "no text"),
+        ([[True, 0, "k", None, None, None]], "not a number"),
+        ([[-1, 0, "k", None, None, None]], "not a number"),
+        ([[0, 0, None, None, None, None]], "not a string"),
         (rows((2, 2, 2))[:-1], "7 devices in a box of 2 x 2 x 2"),
         ([*rows((2, 1, 1)), *rows((2, 1, 1))], "more than once"),
         ([*rows((2, 1, 1)), [9, 0, "TPU v4", [0, 0, 0], 0, 0]], "at one place"),
@@ -78,7 +78,7 @@ def test_processes_of_devices_without_coordinates() -> None:
         ),
     ],
 )
-def test_what_is_refused_and_why(found: object, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(found: object, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(found)
 

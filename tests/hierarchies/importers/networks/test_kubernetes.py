@@ -76,7 +76,7 @@ def test_accelerator_domains(key: str, name: str) -> None:
     draft = of(nodes(lambda i: {f"{AWS}1": f"t{i // 6}", key: f"d{i // 3}"}))
     assert list(counts(draft)) == ["leaf", name]
     assert list(counts(draft).values()) == [2, 2]
-    assert any("(3) are joined by more" in note for note in draft.notes)
+    assert any("(3) also have other links" in note for note in draft.notes)
 
 
 def test_subdomains_need_their_domains_names() -> None:
@@ -96,16 +96,16 @@ def test_subdomains_need_their_domains_names() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "no list of nodes"),
+        ("[]", "not a list of nodes"),
         ('{"items": [1]}', "not a mapping"),
         ('{"items": [{"metadata": {}}]}', "without a name"),
         ('{"items": [{"metadata": {"name": "a", "labels": [1]}}]}', "not a mapping"),
         ('{"items": []}', "no nodes"),
-        ('{"items": [{"metadata": {"name": "a"}}]}', "no labels that say"),
+        ('{"items": [{"metadata": {"name": "a"}}]}', "no labels that locate"),
         ('{"items": [{"metadata": {"name": "a"}}', "cut off"),
-        (nodes(lambda i: {f"{TIER}0": "x"} if i else {}), "topograph are not on n0"),
+        (nodes(lambda i: {f"{TIER}0": "x"} if i else {}), "topograph are missing on n0"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)

@@ -83,14 +83,14 @@ def test_short_units_are_seen() -> None:
         (lambda h: "/".join(h.path), ("rack", "leaf"), 1, "each is one leaf"),
         (lambda h: h.name, ("rack", "leaf"), None, "each is one node"),
         (lambda h: "all", ("rack", "leaf"), None, "one holds all"),
-        (lambda h: str(int(h.path[0][1]) // 2), ("g", "rack", "leaf"), 0, "of its own"),
+        (lambda h: str(int(h.path[0][1]) // 2), ("g", "rack", "leaf"), 0, "separate"),
         (
             lambda h: "/".join(h.path) + h.name[-1:] * 0 + str(int(h.name[-1]) // 2),
             ("rack", "leaf", "g"),
             2,
-            "of its own",
+            "separate",
         ),
-        (lambda h: h.name[-1], ("rack", "leaf"), None, "cut across"),
+        (lambda h: h.name[-1], ("rack", "leaf"), None, "overlap"),
     ],
 )
 def test_groups_beside_tiers(of, names, tier, note) -> None:  # type: ignore[no-untyped-def]
@@ -123,7 +123,7 @@ def _pairs(pairs: list[tuple[str, str]]) -> Tiers:
     ("hosts", "problem"),
     [
         ([], "no hosts"),
-        ([Host("a", ("x",)), Host("b", ())], "equally deep"),
+        ([Host("a", ("x",)), Host("b", ())], "same depth"),
         ([Host("a", ("x",)), Host("a", ("y",))], "more than once"),
     ],
 )

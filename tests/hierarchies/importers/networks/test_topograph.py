@@ -75,16 +75,16 @@ def test_domains_inside_domains_and_across_switches() -> None:
         ("{}", "neither a graph nor a model"),
         ("a: b", "neither a graph nor a model"),
         ("{", "not JSON"),
-        ('{"instances": 1}', "no list"),
+        ('{"instances": 1}', "not a list"),
         ('{"instances": []}', "no instances"),
-        ('{"instances": [{"id": 1}]}', "entry 1, id is no name"),
-        ('{"instances": [{"id": "a", "network_layers": [null]}]}', "is no name"),
+        ('{"instances": [{"id": 1}]}', "entry 1, id is not a name"),
+        ('{"instances": [{"id": "a", "network_layers": [null]}]}', "is not a name"),
         (
             (
                 '{"instances": [{"id": "a", "network_layers": ["x"]}, '
                 '{"id": "b", "network_layers": []}]}'
             ),
-            "equally deep",
+            "same depth",
         ),
         (
             (
@@ -93,8 +93,8 @@ def test_domains_inside_domains_and_across_switches() -> None:
             ),
             "more than once",
         ),
-        ("blocks: [{nodes: [a]}]", "switch is no name"),
-        ("blocks: [{switch: s, nodes: a}]", "no list"),
+        ("blocks: [{nodes: [a]}]", "switch is not a name"),
+        ("blocks: [{switch: s, nodes: a}]", "not a list"),
         ("blocks: [{switch: s, nodes: ['a[1-99999999]']}]", "too many"),
         ("switches: {a: {switches: [b]}}\nblocks: [{switch: c, nodes: [n]}]", "no switch 'b'"),
         ("switches: [a]\nblocks: []", "not a mapping"),
@@ -102,7 +102,7 @@ def test_domains_inside_domains_and_across_switches() -> None:
         ('{"instances": ' + "[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         of(text)
 

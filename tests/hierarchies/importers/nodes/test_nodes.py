@@ -67,17 +67,17 @@ COUNTED = {
     (HWLOC, "24em64t-2n6c2t-pci.xml"): (3, 3, 0, "node gpu3 ?"),
 }
 REFUSED = {
-    (XML, "cs244c-a100-nccl_graph.xml"): "the graph that NCCL chose",
+    (XML, "cs244c-a100-nccl_graph.xml"): "this is NCCL's graph",
     (XML, "flagcx-topo_demo.xml"): "no <cpu> in <system>",
     (XML, "ncclgp-nvlink_5GPU.xml"): "the GPUs differ: sm 75, 90",
     (HWLOC, "32em64t-2n8c2t-pci-noio.xml"): "hwloc saw no PCI devices",
     (HWLOC, "32em64t-2n8c2t-pci-normalio.xml"): "the GPUs differ: PCI [1002:6798], [10de:1094]",
     (HWLOC, "32em64t-2n8c2t-pci-wholeio.xml"): "the GPUs differ",
-    (HWLOC, "32em64t-2n8c+dax+nvme+mic+dimms.xml"): "none of them a GPU",
-    (HWLOC, "40intel64-2g2n4c+pcilocality.xml"): "none of them a GPU",
+    (HWLOC, "32em64t-2n8c+dax+nvme+mic+dimms.xml"): "but no GPU",
+    (HWLOC, "40intel64-2g2n4c+pcilocality.xml"): "but no GPU",
     (HWLOC, "AMD-19h-Zen3-2xEpyc-7763.xml"): "no PCI devices",
     (HWLOC, "Intel-SapphireRapids-2xXeonMax9460.xml"): "no PCI devices",
-    (HWLOC, "devel09-pci.xml"): "none of them a GPU",
+    (HWLOC, "devel09-pci.xml"): "but no GPU",
     (HWLOC, "dudley.xml"): "no PCI devices",
     (HWLOC, "heteromem.xml"): "no PCI devices",
 }
@@ -159,7 +159,7 @@ def test_every_dump_of_nccl_has_what_its_raw_text_has() -> None:
         assert links(draft) == sum(counts), path.name
 
 
-def test_a_matrix_that_was_cut_says_so_and_keeps_what_the_gpus_say() -> None:
+def test_a_truncated_matrix_is_noted_and_rows_of_gpus_are_used() -> None:
     path = shared("topo", "nvidia-smi-truncated", "dgxh100-8-nic12-truncated.txt")
     draft = import_texts(NV, read_texts([str(path)]), ImportOptions(gpu="h100"))
     assert draft.counted == {"gpus": 8, "nics": 12, "nvlinks": 144}
@@ -309,7 +309,7 @@ def test_a_matrix_is_read_as_it_was_written(gpus: int, data: st.DataObject, gap:
 
 def test_a_matrix_that_differs_the_other_way_is_refused() -> None:
     text = matrix({(0, 1): "NV4"}, 2, "\t")
-    with pytest.raises(InputError, match="GPU1 to GPU0 is NV2, the other way it is NV4"):
+    with pytest.raises(InputError, match="GPU1 to GPU0 is NV2, in the other direction it is NV4"):
         import_texts(NV, {"f": text.replace("GPU1\tNV4", "GPU1\tNV2")})
     with pytest.raises(InputError, match="no row for GPU1"):
         import_texts(NV, {"f": text[: text.rindex("GPU1")]})
@@ -371,7 +371,7 @@ def test_an_irregular_shape_suggests_a_ring_only_along_links(
 def test_a_gpu_outside_of_all_sockets_is_refused(outside: str) -> None:
     inside = outside.replace("0:2", "0:1")
     text = f"<system><cpu>{inside}</cpu>{outside}</system>"
-    with pytest.raises(InputError, match=r"^f: GPU 0:2 lies in no <cpu>; .*dump it again"):
+    with pytest.raises(InputError, match=r"^f: GPU 0:2 is outside of every <cpu>; .*dump it again"):
         import_texts(XML, {"f": text})
 
 
@@ -426,7 +426,7 @@ def test_switches_that_add_up_are_suggested_where_a_file_is_silent(
         assert "# reduces = " in draft_to_toml(draft)
 
 
-def test_a_named_gpu_of_hwloc_says_whether_its_switches_add_up() -> None:
+def test_a_named_gpu_of_hwloc_determines_whether_its_switches_reduce() -> None:
     dgx2 = real(HWLOC, "nvidiaDGX2.xml")
     assert level(dgx2, "gpu").reduces is None
     text = re.sub('value="Tesla V100[^"]*"', 'value="NVIDIA H100 80GB HBM3"', hwloc_of_dgx2())
@@ -459,8 +459,8 @@ def test_interfaces_of_software_in_a_matrix_are_no_nics() -> None:
     draft = import_texts(NV, {"vm.txt": VIRTUAL})
     assert (draft.counted["nics"], draft.counted["virtual interfaces"]) == (2, 2)
     assert value(level(draft, "node").ports) == 2
-    assert any("made by software: rxe0" in note for note in draft.notes)
-    assert any("bond others: bond0" in note for note in draft.notes)
+    assert any("software emulates them: rxe0" in note for note in draft.notes)
+    assert any("bonds of others: bond0" in note for note in draft.notes)
 
 
 def port(busid: str, device: str, name: str, speed: int = 100000) -> str:
@@ -555,7 +555,7 @@ def test_virtual_functions_of_hwloc_are_no_nics_beside_their_ports() -> None:
         (XML, "rccl-topo_4p_942.xml", [None, "xgmi"]),
     ],
 )
-def test_what_the_links_are_is_said_as_far_as_the_file_does(
+def test_link_sources_state_only_facts_of_the_file(
     kind: str, name: str, media: list[str | None]
 ) -> None:
     """NICs of mlx5 may be InfiniBand or RoCE: their link layer is not in these files."""

@@ -126,9 +126,9 @@ TABLES = {name: cells(HIVE, name) for name in ("weight", "hops", "link type")}
     ("old", "new", "left_out"),
     [
         ("Weight", "Weights", ""),
-        ("    15    30", "    15    x", "'x' is no weight"),
-        ("    15    30", "    15    45", "the other way it is"),
-        ("    15    30", "    15", "with 4 cells is wanted"),
+        ("    15    30", "    15    x", "'x' is not a weight"),
+        ("    15    30", "    15    45", "in the other direction it is"),
+        ("    15    30", "    15", "with 4 cells expected"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_left_out(old: str, new: str, left_out: str) -> None:
@@ -138,10 +138,10 @@ def test_a_table_that_cannot_be_used_is_left_out(old: str, new: str, left_out: s
     assert [left_out in note for note in notes] == ([True] if left_out else [])
 
 
-def test_a_text_of_which_no_table_says_what_is_linked_is_refused() -> None:
+def test_a_text_without_a_table_of_links_is_refused() -> None:
     with pytest.raises(InputError, match="neither types of links nor hops"):
         of(rocm({"weight": TABLES["weight"]}))
-    with pytest.raises(InputError, match="is no link type of a link"):
+    with pytest.raises(InputError, match="is not a link type of a link"):
         of(rocm({"link type": cells(HIVE, "weight")}))
     assert of(rocm(TABLES)).levels[-1].domain.value == "ring"  # type: ignore[union-attr]
 
@@ -164,7 +164,7 @@ def test_a_link_that_is_disabled_is_none() -> None:
     access[0][2] = access[2][0] = access[1][3] = access[3][1] = "DISABLED"
     draft = of(amd({"access": access, **tables}))
     assert draft.counted["xgmi"] == 4
-    assert "none, as it is disabled by the table 'access'" in draft.warnings[0]
+    assert "none, because access is disabled by the table 'access'" in draft.warnings[0]
 
 
 def test_one_hop_contradicts_another_type_of_link() -> None:

@@ -52,7 +52,7 @@ def test_a_node_goes_inside() -> None:
     }
 
 
-def test_what_scontrol_shows_is_the_same_tree() -> None:
+def test_scontrol_output_gives_the_same_tree() -> None:
     assert counts(of(SHOWN)) == {"leaf": 2, "node": 2}
 
 
@@ -83,7 +83,7 @@ def test_blocks_beside_a_tree_are_one_more_level_if_they_nest() -> None:
     crossing = "BlockName=a Nodes=n[0-2]\nBlockName=b Nodes=n[3-7]\n"
     draft = of(tree + crossing)
     assert counts(draft) == {"leaf": 2, "node": 4}
-    assert any("cut across" in note for note in draft.notes)
+    assert any("overlap the units" in note for note in draft.notes)
 
 
 def test_a_torus_counts_x_fastest_and_has_its_own_links() -> None:
@@ -115,7 +115,7 @@ def test_unlike_units_are_named_with_an_even_part() -> None:
     )
     draft = of(text)
     assert counts(draft) == {"leaf": 4, "node": 16}
-    (note,) = [note for note in draft.notes if "equally large" in note]
+    (note,) = [note for note in draft.notes if "different sizes" in note]
     for part in (
         "of 4 at level leaf, 3 have 16 node, s3 has 14",
         "= 64, 2 more",
@@ -155,11 +155,11 @@ SwitchName=alone Nodes=n[17-20]
 """
 
 
-def test_a_leaf_beside_spines_stands_for_a_spine_of_its_own() -> None:
+def test_a_leaf_next_to_spines_represents_its_own_spine() -> None:
     draft = of(HALLS)
     assert counts(draft) == {"spine": 3, "leaf": 2, "node": 4}
     assert [lack.unit for lack in draft.lacks] == ["spine2/leaf1"]
-    assert any("each stands for the switches between, too: alone" in n for n in draft.notes)
+    assert any("each also represents the switches between: alone" in n for n in draft.notes)
     assert any("no switch joins hallA, hallB, alone" in n for n in draft.notes)
 
 
@@ -171,7 +171,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
         + "".join(f"SwitchName=rack{i} Nodes=n{i}[1-4]\n" for i in (1, 2, 4, 5, 6, 8))
     )
     assert counts(draft) == {"spine": 2, "leaf": 3, "node": 4}
-    assert any("described nowhere" in note and "rack3, rack7" in note for note in draft.notes)
+    assert any("but not described" in note and "rack3, rack7" in note for note in draft.notes)
     with pytest.raises(InputError, match="no switch 'rack5', which 'room2' names") as caught:
         of(
             "SwitchName=room1 Switches=rack[1-4]\nSwitchName=room2 Switches=rack[5-8]\n"
@@ -185,7 +185,7 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
     [
         (
             "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=m1\n" * 1 + "SwitchName=c Nodes=k[1-99]",
-            "too unlike",
+            "differ too much",
         ),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "below itself"),
         (
@@ -203,25 +203,25 @@ def test_racks_that_nothing_describes_have_no_hosts() -> None:
         ("SwitchName=a Nodes=n1 Colour=red", "unknown key 'Colour'"),
         ("SwitchName=a Nodes=n1 nodes=n2", "Nodes is given twice"),
         ("NodeName=n1 CPUs=4", "unknown key 'NodeName'"),
-        ("hello", "no setting"),
+        ("hello", "not a setting"),
         ("# nothing", "no switch, block or ring"),
-        ("Nodes=n1", "without what it belongs to"),
+        ("Nodes=n1", "names no switch or block"),
         ("- topology: t\n  flat: true\n", "flat"),
         ("- topology: t\n  tree: {}\n", "no switches"),
         ("- topology: t\n", "no known type"),
         (
             "- topology: a\n  flat: true\n- topology: b\n  flat: true\n",
-            "none is the cluster's default",
+            "none of them the cluster's default",
         ),
         ("- topology: t\n  tree: {switches: [{switch: a}]}\n", "no switch has hosts"),
-        ("- &a [1]\n- *a\n", r"alias \*a"),
+        ("- &a [1]\n- *a\n", r"aliases such as \*a"),
         ("- topology: t\n  topology: t\n", "given twice"),
         ("- a\n--- \n- b\n", "not YAML"),
         ("- [1, 2\n", "not YAML"),
         ("- " + "[" * 200, "nested more than"),
     ],
 )
-def test_what_is_refused_and_why(text: str, problem: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         of(text)
     assert str(caught.value).startswith("topology.conf")

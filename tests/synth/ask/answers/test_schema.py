@@ -27,7 +27,7 @@ from synth.collective.ranking.request import Watcher
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_the_command_line_prints_is_as_described(name: str) -> None:
+def test_printed_json_matches_the_schema(name: str) -> None:
     assert faults(COMMANDS[name][0], body_of(name)) == []
 
 
@@ -244,7 +244,7 @@ def told_of(verb: str) -> str:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_key_is_told_on_the_page_in_the_section_of_its_verb(verb: str) -> None:
+def test_every_key_is_documented_on_the_page_in_the_section_of_its_verb(verb: str) -> None:
     seen: set[type[BaseModel]] = set()
     keys = {key for model in models_of(verb) for key in fields_of(model, seen)}
     assert sorted(key for key in keys if f"`{key}`" not in told_of(verb)) == []

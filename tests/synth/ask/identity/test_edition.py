@@ -70,7 +70,7 @@ def digested() -> set[str]:
     return set(sources(carry_out.__module__))
 
 
-def test_what_the_verb_table_reaches_is_digested(digested: set[str]) -> None:
+def test_the_edition_covers_all_code_that_the_verb_table_reaches(digested: set[str]) -> None:
     assert reached(Verb.__module__) <= digested
     assert {path for path in digested if path.endswith(".py")} == reached(carry_out.__module__)
     answering = {verb.answer.__module__ for verb in VERBS.values()}
@@ -112,7 +112,7 @@ print(json.dumps([*loaded, *opened]))
 """
 
 
-def test_what_is_loaded_and_read_while_questions_are_answered_is_digested(
+def test_the_edition_covers_everything_loaded_while_answering(
     digested: set[str],
 ) -> None:
     """Seen from outside: whatever file of ours is opened, however it is named."""

@@ -157,9 +157,7 @@ class Patience(Several):
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("times", [0, 1, 5, 30, 200])
 @pytest.mark.parametrize("given_", [SUPERPOD | {"stripes": False}, RANGE])
-def test_whoever_is_stopped_answers_something_that_is_right(
-    given_: Given, times: int, processes: int
-) -> None:
+def test_stopped_searches_give_correct_answers(given_: Given, times: int, processes: int) -> None:
     alone, _ = body_of("top", given_)
     whole = json.loads(alone)
     with perfectly(lambda: 0.0, 0.0):
@@ -271,7 +269,7 @@ def test_the_best_placements_of_a_job_so_far_end_as_its_ranking() -> None:
         ("cost", {"slow": {"node3": 0.5}, "bytes": 2**20}),
     ],
 )
-def test_of_several_sizes_or_machines_no_best_so_far_is_told(
+def test_several_sizes_or_machines_report_no_best_so_far(
     verb: str, more: Given, processes: int
 ) -> None:
     """They would be those of one of them: a smaller size or another machine is not better."""

@@ -153,7 +153,7 @@ def test_a_size_that_is_taken_is_taken_again_as_a_number(number: int, unit: str)
     assert size_in_bytes(size) == size
 
 
-def test_what_is_much_is_answered() -> None:
+def test_large_questions_are_answered() -> None:
     """Bounds are far from what people ask for."""
     large = parse_question(
         VERBS["place"].question, {"system": "dgx-h100:65536", "axes": {"data": 2**19}}

@@ -85,7 +85,7 @@ def test_every_entry_has_a_name_of_its_own() -> None:
     ]
 
 
-def test_what_one_axis_sends_often_decides_where_it_lies() -> None:
+def test_frequent_communication_of_an_axis_decides_its_placement() -> None:
     """As an operator would: model inside the nodes, though data alone would rather be there."""
     body = rank_programs(
         parse_question(TopQuestion, {**ON, **HOW, "collectives": TWO}), Watcher()

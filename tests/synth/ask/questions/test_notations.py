@@ -67,7 +67,7 @@ def test_axes_are_read_in_their_order(axes: dict[str, int]) -> None:
         ),
     ],
 )
-def test_a_mistake_says_what_would_be_right_and_leaves_its_place_to_who_asked(
+def test_a_mistake_has_a_hint_and_the_caller_adds_its_place(
     notation: Notation, text: Any, told: str
 ) -> None:
     with pytest.raises(InputError) as caught:

@@ -44,7 +44,7 @@ def test_sizes_that_mean_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1KiB-1GiB", "1KiB:1GiB", "1KiB,1GiB", "1KiB to 1GiB", "much..1"])
-def test_a_range_that_is_none_is_told_how_one_is_written(text: str) -> None:
+def test_an_invalid_range_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InputError) as range_taken:
         parse_question(TopQuestion, {**TOP, "bytes": text})
     assert range_taken.value.hint.endswith("or a range of sizes, as in 1KiB..4GiB")
@@ -86,7 +86,7 @@ def test_a_question_with_a_missing_key() -> None:
         parse_question(PlaceQuestion, {"system": "dgx-h100"})
 
 
-def test_of_very_many_mistakes_one_is_told() -> None:
+def test_only_one_of_very_many_mistakes_is_reported() -> None:
     """To list all of 400,000 takes seconds; among the first members there is one, or they are
     counted.
     """

@@ -68,6 +68,6 @@ def test_no_message_names_what_is_inside(verb: str) -> None:
         ("import", {**EXAMPLES["import"], "files": [None]}, "files.0: null cannot be used; give"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_key(verb: str, given: Any, said: str) -> None:
+def test_errors_name_their_key(verb: str, given: Any, said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
         parse_question(VERBS[verb].question, given)

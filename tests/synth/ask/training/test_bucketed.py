@@ -57,6 +57,6 @@ def test_slow_links_make_a_step_longer_and_never_shorter() -> None:
         ({"batch": 16}, "this changes models of the zoo"),
     ],
 )
-def test_what_cannot_be_is_told(more: dict[str, Any], problem: str) -> None:
+def test_impossible_input_is_reported(more: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         answer(**more)

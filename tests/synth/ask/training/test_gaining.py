@@ -90,7 +90,7 @@ def frameworks_of(written: dict[str, str]) -> list[str]:
     return [each for each in found if each != "mscclpp"]
 
 
-def test_an_execution_plan_is_written_where_one_segment_gains_and_else_it_is_said_why() -> None:
+def test_an_execution_plan_is_written_if_one_segment_gains_else_a_reason() -> None:
     found = across()
     written = {one.name: one.text for one in found.files}
     plans = [name for name in written if name.startswith("mscclpp/")]
@@ -123,7 +123,7 @@ def gains() -> list[tuple[CollectiveGain, Finalist]]:
     return [(gain, one) for gain in planner.gaining(one)]
 
 
-def test_what_is_saved_is_what_is_exposed_at_most() -> None:
+def test_savings_are_at_most_the_exposed_time() -> None:
     found = across()
     saved = [one.saved_seconds for one in found.programs]
     assert saved == sorted(saved, reverse=True)
@@ -132,7 +132,7 @@ def test_what_is_saved_is_what_is_exposed_at_most() -> None:
         assert 0 < one.saved_seconds <= most * (1 + 1e-9)
 
 
-def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
+def test_totals_are_calls_times_seconds() -> None:
     """What is sent is on the clock as long as it is told to be: times by seconds of one.
 
     In a plan of one axis no request takes several collectives, so the clock has the same sums.
@@ -157,7 +157,7 @@ def test_what_is_sent_is_how_often_by_how_long_and_sums_up() -> None:
         assert format_duration(seconds) in text
 
 
-def test_a_line_is_for_all_calls_that_it_is_set_for_and_said_to_hold_for_others() -> None:
+def test_a_variable_is_for_all_its_calls_and_its_effect_on_others_is_stated() -> None:
     found = answered(pin="data=32 zero=0 remat=no bucket=no")
     line = "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:Simple"
     sent = [one.model_copy(update={"request": found.sent[0].request}) for one in found.sent]
@@ -198,7 +198,7 @@ def test_where_nothing_is_sent_far_nothing_gains() -> None:
 
 
 @pytest.mark.slow
-def test_programs_count_ranks_as_those_who_are_told() -> None:
+def test_programs_number_ranks_like_their_readers() -> None:
     """Where axes lie otherwise than the framework lays them out, ranks go by its own order."""
     system = load("p2-a100:2")
     spelling = ModelSettings(batch=32, dtype="bfloat16")
@@ -257,7 +257,7 @@ def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
     assert [one.bytes for one in given.programs] == [one.bytes for one in found.programs]
 
 
-def test_a_framework_that_does_otherwise_says_so() -> None:
+def test_a_framework_that_does_otherwise_reports_it() -> None:
     found = configured(plan="data=16 tensor=2; batch over data; weights over tensor as Megatron")
     assert any("vocabulary" in note for note in found.notes)
     assert "vocabulary over tensor" in found.recipe
@@ -274,6 +274,6 @@ def test_a_framework_that_does_otherwise_says_so() -> None:
         ({"runtime": "torchtitan"}, "no flavour of gpt2-small"),
     ],
 )
-def test_what_a_framework_cannot_be_given_is_told(given: dict[str, Any], said: str) -> None:
+def test_plans_a_framework_cannot_express_are_reported(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         configured(**given)

@@ -85,7 +85,7 @@ REFUSED = {
     ),
     "what is no order": (
         {"order": "0F0 0G0"},
-        "ORDER, line 1, action 2: '0G0' is no action; stage, F, B, I or W, and microbatch",
+        "ORDER, line 1, action 2: '0G0' is not an action; stage, F, B, I or W, and microbatch",
     ),
     "too much of it W": (
         {"order": "0F0 0B0", "weight": 3},
@@ -95,7 +95,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused(case: str) -> None:
+def test_invalid_input_is_refused(case: str) -> None:
     given, said = REFUSED[case]
     with pytest.raises(InputError) as error:
         answer(**given)

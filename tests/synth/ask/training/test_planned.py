@@ -88,7 +88,7 @@ def test_replicas_normalise_their_own_samples() -> None:
     assert sum(one.times for one in own.sent) == 1
 
 
-def test_where_nothing_fits_nothing_is_said_to_be_simulated() -> None:
+def test_without_fitting_plans_none_is_called_simulated() -> None:
     answer = answered(model="llama3-8b", pin="data=8 zero=0", explain="")
     assert not answer.plans
     assert not answer.front
@@ -126,7 +126,7 @@ def test_buckets_that_gain_are_in_the_plan_its_words_and_its_files() -> None:
     assert 2 * deepspeed["reduce_bucket_size"] == best.bucket_bytes
 
 
-def test_a_size_may_be_0_where_it_says_whether() -> None:
+def test_flags_of_a_model_may_be_0() -> None:
     """Whether no token is dropped: without, the model is planned as one that drops some."""
     small = {"system": "dgx-h100:1", "batch": 8, "k": 1, "pin": "data=8"}
     off, other = (
@@ -155,7 +155,7 @@ def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
     assert first.recipe == first.rows.recipe
     assert first.rows.sums < first.rows.recipe_sums
     assert [(one.name, one.text) for one in answer.files] == [(ROWS, first.plan)]
-    assert [one.framework for one in answer.not_said] == ["frameworks"]
+    assert [one.framework for one in answer.unsupported] == ["frameworks"]
     text = printed(TABLES["plan"](answer))
     assert f"1: {first.title}" in text
     assert "-o FILE writes it in full" in text

@@ -137,14 +137,14 @@ EVERY = pytest.mark.parametrize("at", range(len(PLANS)))
 
 
 @pytest.mark.parametrize("at", range(ALIKE))
-def test_with_what_rates_say_as_measured_the_answer_is_that_of_rates(at: int) -> None:
+def test_a_profile_equal_to_the_rates_gives_the_answer_of_the_rates(at: int) -> None:
     one = priced(at)
     found = one.by(one.profile())
-    assert found.how == "measured"
+    assert found.compute_source == "measured"
     assert found.measured
     assert found.measured.share == pytest.approx(1.0)
     assert found.measured.kinds == found.measured.measured_kinds == len(one.seconds)
-    same = {"how", "measured", "interval", "files"}
+    same = {"compute_source", "measured", "interval", "files"}
     assert pytest.approx(_flat(found, same), rel=1e-9) == _flat(one.answer, same)
 
 
@@ -176,7 +176,7 @@ def test_with_all_seconds_doubled_ranks_compute_twice_as_long(at: int) -> None:
 
 @EVERY
 @pytest.mark.parametrize("every", [2, 3])
-def test_what_is_measured_is_told_by_its_seconds_and_its_kinds(at: int, every: int) -> None:
+def test_measured_shares_are_shown_by_seconds_and_kinds(at: int, every: int) -> None:
     """They are three times as long, and all else as before: so the clock says how long they are."""
     one = priced(at)
     usual, answer = (
@@ -188,7 +188,7 @@ def test_what_is_measured_is_told_by_its_seconds_and_its_kinds(at: int, every: i
     assert (found.measured_kinds, found.kinds) == (-(-count // every), count)
     assert 0 < found.share < 1
     assert found.share == pytest.approx(1.5 * (after - before) / after)
-    assert answer.how == "roofline"
+    assert answer.compute_source == "roofline"
     assert measured_share(found) == (
         f"{found.share:.0%} of the local seconds are measured ({-(-count // every)} of {count}"
         " kinds of operations, my.profile); the rest is by the roofline"
@@ -309,7 +309,7 @@ matrix_TFLOP_per_s = "measured here"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "jax"])
-def test_what_is_measured_here_is_what_a_step_computes_on_this_host(
+def test_profiles_measure_the_local_work_of_a_step(
     runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the verb that measures to the one that simulates; drift of a busy machine aside."""
@@ -329,7 +329,7 @@ def test_what_is_measured_here_is_what_a_step_computes_on_this_host(
         "device": {"name": "core.toml", "text": CORE.format(name=name)},
     }
     found = run({**given, **machine, "profile": text_of(steady)})
-    assert found.how == "measured"
+    assert found.compute_source == "measured"
     assert found.measured
     assert found.measured.kinds == found.measured.measured_kinds == len(measured.events)
     assert found.measured.share == 1.0

@@ -70,14 +70,14 @@ def test_ranks_of_a_pipeline_add_up_as_well() -> None:
         assert all(row.end_seconds <= found.seconds * (1 + 1e-9) for row in rank.rows)
     assert found.idle_share > 0
     assert found.memory.bytes == max(rank.memory.bytes for rank in found.ranks)
-    assert any(one.what == "no rank is ever idle" for one in found.gains)
+    assert any(one.what == "no pipeline bubble" for one in found.gains)
 
 
-def test_what_is_better_is_never_slower() -> None:
+def test_better_machines_are_never_slower() -> None:
     found = answer()
     assert all(one.seconds <= found.seconds * (1 + 1e-9) for one in found.gains)
     assert all(one.gain >= -1e-9 for one in found.gains)
-    [hidden] = [one for one in found.gains if one.what == "nothing waits for communication"]
+    [hidden] = [one for one in found.gains if one.what == "all communication hidden"]
     assert hidden.seconds == pytest.approx(found.ranks[0].compute_seconds, rel=1e-6)
 
 
@@ -150,7 +150,7 @@ def test_replicas_normalise_their_own_samples_unless_all_are_asked_for(more: str
         assert sum(one.times for one in reply_of(together).sent) > 30
 
 
-def test_what_does_not_fit_is_told_by_how_much_and_of_what() -> None:
+def test_a_plan_that_does_not_fit_reports_the_excess_and_its_causes() -> None:
     found = zoo(plan="data=8; batch over data", batch=2**24, dtype="bfloat16", attention="plain")
     assert found.outcome is Outcome.NO
     read = reply_of(found)
@@ -171,14 +171,14 @@ def test_what_does_not_fit_is_told_by_how_much_and_of_what() -> None:
         ({"system": "l40s-pcie:1"}, "no rates are known of the device"),
     ],
 )
-def test_mistakes_are_told(more: dict[str, Any], said: str) -> None:
+def test_mistakes_are_reported(more: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as error:
         run(**more)
     assert said in str(error.value)
 
 
-def test_an_order_that_stands_still_is_shown_and_goes_on_where_transfers_are_eager() -> None:
-    with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
+def test_a_deadlocked_order_is_shown_and_continues_with_eager_transfers() -> None:
+    with pytest.raises(InputError, match=r"blocking transfers deadlock: .* waits for "):
         zoo(plan=PIPE, protocol="blocking")
     assert reply_of(zoo(plan=PIPE, protocol="eager")).seconds > 0
 

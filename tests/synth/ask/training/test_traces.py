@@ -77,7 +77,7 @@ def test_a_kept_text_is_the_step_that_was_traced() -> None:
     assert again == first
 
 
-def test_what_is_said_of_a_model() -> None:
+def test_facts_of_a_model() -> None:
     found = answer(model="gpt2-tiny", batch=4, sizes={"layers": 3})
     assert found["sizes"]["layers"] == 3
     assert found["bytes"]["moment"] == 2 * found["bytes"]["parameter"] == 8 * found["parameters"]
@@ -96,7 +96,7 @@ def test_code_is_never_run_for_a_question(own: Path) -> None:
     for model in (f"{own}:broken", "own.py:broken", str(own)):
         with pytest.raises(InputError, match="no model"):
             answer(model=model)
-    with pytest.raises(InputError, match="here could stand: step"):
+    with pytest.raises(InputError, match="expected one of: step"):
         answer(model={"name": f"{own}:broken", "text": OWN})
 
 
@@ -188,7 +188,7 @@ except InputError as error:
 """
 
 
-def test_without_jax_texts_are_read_and_the_zoo_says_what_to_install() -> None:
+def test_without_jax_texts_are_read_and_the_zoo_names_the_install_command() -> None:
     found = subprocess.run(
         [sys.executable, "-c", ALONE], capture_output=True, text=True, check=True
     )

@@ -41,7 +41,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["train", *words])
 
 
-def test_zero_says_what_devices_hold_and_send() -> None:
+def test_zero_determines_bytes_held_and_sent() -> None:
     whole = 4 * (32 + 16 * 32 + 8 + 32 * 8 + 2 * 32 + 2 * 32 * 32)
     for zero, parameters, moments in ((0, 1, 1), (1, 1, 4), (2, 1, 4), (3, 4, 4)):
         plan = "data=4; batch over data" + (f"; zero={zero}" if zero else "")
@@ -117,7 +117,7 @@ def test_overlap_that_nobody_could_write_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_sent_beside_compute_trains_as_one_device_does() -> None:
+def test_overlapped_steps_train_like_one_device() -> None:
     for plan in ("data=2; batch over data; zero=1", "data=2; batch over data; zero=3"):
         found = answer(plan=plan, runtime="torch", overlap="gradients", check=True, steps=2)
         assert found.check is not None
@@ -156,7 +156,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("given", "where", "problem"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(given: dict[str, Any], where: str, problem: str) -> None:
+def test_invalid_input_is_refused(given: dict[str, Any], where: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as refused:
         answer(**{"plan": "data=2; batch over data", "runtime": "torch", **given})
     assert where in str(refused.value)
@@ -170,7 +170,7 @@ def test_a_runtime_that_is_missing_is_one_line(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_tried_is_told_and_ends_as_it_compares(tmp_path: Path, monkeypatch) -> None:
+def test_a_trial_is_announced_and_exits_by_its_comparison(tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     words = (str(KEPT), "--plan", "data=2; batch over data", "--runtime", "torch", "--check")
     found = run(*words, "--steps", "2", "--json")

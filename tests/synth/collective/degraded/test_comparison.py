@@ -125,7 +125,7 @@ def test_what_a_lost_gpu_and_a_lost_node_cost() -> None:
     assert node["best"]["seconds"] == one["answers"][0]["seconds"]
 
 
-def test_an_uneven_answer_is_handed_out_and_run(tmp_path: Path) -> None:
+def test_an_uneven_answer_is_emitted_and_run(tmp_path: Path) -> None:
     words = ("dgx-h100:2", "--axes", "data=15", "--reduce", "data", "--without", "node1/gpu3")
     answer = tmp_path / "answer.json"
     answer.write_text(json.dumps(asked("top", *words, *QUICK, "-k", "2")), encoding="utf-8")
@@ -179,7 +179,7 @@ def test_nobody_ignores_a_missing_device(tmp_path: Path, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("verb", ["top", "time", "emit", "systems"])
-def test_a_slow_unit_of_a_description_is_told_and_priced(tmp_path: Path, verb: str) -> None:
+def test_a_slow_unit_of_a_description_is_reported_and_priced(tmp_path: Path, verb: str) -> None:
     slow = description(tmp_path, SLOW)
     words = {
         "top": ("top", slow, *PLACED, *QUICK, "-k", "1"),
@@ -200,7 +200,7 @@ def test_a_slow_unit_of_a_description_is_told_and_priced(tmp_path: Path, verb: s
         assert mine["seconds"] > theirs["seconds"]
 
 
-def test_chakra_says_that_it_cannot_tell_slow_links(tmp_path: Path) -> None:
+def test_chakra_notes_that_it_cannot_express_slow_links(tmp_path: Path) -> None:
     system = description(tmp_path, SLOW)
     said = run("emit", PROGRAM, system, *PLACED, "--target", "chakra", code=2)
     assert "links differ" in said.stderr
@@ -218,7 +218,7 @@ def test_chakra_says_that_it_cannot_tell_slow_links(tmp_path: Path) -> None:
         ((), "nothing is missing or slower"),
     ],
 )
-def test_bad_flags_are_told(flags: tuple[str, ...], told: str) -> None:
+def test_bad_flags_are_reported(flags: tuple[str, ...], told: str) -> None:
     assert told in run("cost", *ONE, *flags, code=2).stderr
 
 
@@ -252,7 +252,7 @@ def slowed(draw: st.DrawFn) -> tuple[System, System, Request]:
 
 @given(slowed())
 @examples(8, 60)
-def test_a_slower_link_is_never_told_to_be_faster(case: tuple[System, System, Request]) -> None:
+def test_a_slower_link_is_never_reported_as_faster(case: tuple[System, System, Request]) -> None:
     """For every request: what is found on one machine is tried on the other."""
     found = compare_machines(*case)
     assert found.seconds >= found.healthy.candidate.seconds

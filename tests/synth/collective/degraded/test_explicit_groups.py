@@ -158,9 +158,7 @@ def test_a_program_that_forgets_somebody_is_refuted_and_wrong_on_arrays(
 
 @given(smart_systems(12), st.data())
 @examples(15, 100)
-def test_groups_that_are_grids_cost_what_the_simulator_says(
-    system: System, data: st.DataObject
-) -> None:
+def test_grid_groups_cost_the_seconds_of_the_simulator(system: System, data: st.DataObject) -> None:
     assume(not any(link.domain in (Domain.RING, Domain.TORUS) for link in system.links))
     reduction = data.draw(reductions(system.hierarchy))
     assume(reduction.tree.digits)
@@ -211,7 +209,7 @@ def test_the_core_is_ranked_as_the_even_machine_is() -> None:
     assert found.seconds == pytest.approx(best.seconds, rel=1e-3)
 
 
-def test_a_core_of_every_shape_and_who_hangs_on_it() -> None:
+def test_a_core_of_every_shape_and_its_satellites() -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
     found = {core.counts: core for core in find_cores(Survivors(left))}
     assert set(found) == {(4, 7), (3, 8)}
@@ -269,7 +267,7 @@ def test_one_device_that_is_left_has_nothing_to_do() -> None:
     assert report.bound.seconds == 0
 
 
-def test_what_top_prints_is_handed_out_and_run(tmp_path: Path) -> None:
+def test_the_commands_of_top_are_emitted_and_run(tmp_path: Path) -> None:
     left = without(load("dgx-h100:4"), "node3/gpu5")
     body = json.loads(json.dumps(to_json(UnevenReply.of(uneven_answers(left, asked(left))))))
     ranking = read_uneven_ranking(body)

@@ -202,7 +202,7 @@ def test_slurms_distributions_put_ranks_where_the_placement_does(placement: Plac
 
 
 @given(jobs())
-def test_axes_in_the_order_told_are_the_default(placement: Placement) -> None:
+def test_axes_in_the_given_order_are_the_default(placement: Placement) -> None:
     for name in FRAMEWORKS:
         if found := re.search(r"--axes (\S+)", of(name, placement).say):
             named = [text.partition("=") for text in found[1].split(",")]
@@ -213,7 +213,7 @@ def test_axes_in_the_order_told_are_the_default(placement: Placement) -> None:
 
 
 @given(jobs())
-def test_what_a_launcher_must_be_told_is_no_framework_default(placement: Placement) -> None:
+def test_settings_for_a_launcher_are_not_framework_defaults(placement: Placement) -> None:
     for name in FRAMEWORKS:
         said = of(name, placement)
         if "emit --target" in said.say:
@@ -271,7 +271,7 @@ def test_the_lines_for_meshes_are_the_placement(placement: Placement) -> None:
 
 
 @given(placed(Hierarchy((Level("z", 2), Level("y", 4), Level("x", 2)))), st.randoms())
-def test_chips_of_a_tpu_go_by_coordinates_whatever_their_ids(
+def test_chips_of_a_tpu_are_ordered_by_coordinates_not_ids(
     placement: Placement, order: Any
 ) -> None:
     """Level z of the machine is the third coordinate, and so on: x runs fastest."""
@@ -308,7 +308,7 @@ def test_jax_lays_devices_out_as_they_come() -> None:
 @pytest.mark.parametrize(
     "name", ["Data", "dp", "FSDP", "tensor-parallel", "tp", "pipeline_parallel"]
 )
-def test_a_name_says_what_its_axis_splits(name: str) -> None:
+def test_a_name_states_the_content_its_axis_splits(name: str) -> None:
     assert kind_of(name) is not None
     assert kind_of("rows") is None
     assert len(set(KINDS)) == len(KINDS)
@@ -343,7 +343,7 @@ def test_a_name_of_size_one_matters_to_nobody() -> None:
 
 
 @given(jobs())
-def test_of_every_framework_something_is_told_once(placement: Placement) -> None:
+def test_every_framework_is_described_once(placement: Placement) -> None:
     said = conventions(placement)
     told_of = [name for names, _ in summarize_conventions(said) for name in names.split(", ")]
     assert sorted(told_of) == sorted(one.framework for one in said)

@@ -317,7 +317,7 @@ UNREAD = (
 
 
 @needs_jax
-def test_what_nobody_reads_is_not_put_in_order(tmp_path: Path) -> None:
+def test_unread_values_are_not_reordered(tmp_path: Path) -> None:
     """Its shape may then be another than the schedule's: bystanders did as the others did."""
     given = source(UNREAD, Reduction.plain(2, 3, 2))
     assert "nobody needs" in only(write(given))
@@ -366,7 +366,7 @@ def test_stripes_are_exact(many: int, drawn: int, writer: Write, tmp_path: Path)
     check_sums([nested, *side_by_side(Reduction.plain(2, 3), many, drawn)], tmp_path, writer)
 
 
-def test_a_stripe_that_cannot_be_said_is_named() -> None:
+def test_an_inexpressible_stripe_is_named() -> None:
     given = source("all-reduce root inside", Reduction.plain(2, 2))
     scatter = Exchange(Collective.REDUCE_SCATTER, np.array([[0, 1]]), 4)
     gather = Exchange(Collective.ALL_GATHER, np.array([[0, 1]]), 4)
@@ -659,7 +659,7 @@ def test_groups_of_ranks_work_on_a_flat_mesh(tmp_path: Path) -> None:
 
 
 @needs_jax
-def test_a_wrong_number_of_devices_is_told(tmp_path: Path) -> None:
+def test_a_wrong_number_of_devices_is_reported(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_text(only(write(source(HIERARCHICAL, Reduction.plain(2, 4)))))
     done = subprocess.run(

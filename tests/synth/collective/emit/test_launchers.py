@@ -234,7 +234,7 @@ def test_the_script_shows_a_process_its_device_first_come(tmp_path: Path) -> Non
 
 
 @given(sources())
-def test_every_file_says_what_it_is_for(given: EmitSource) -> None:
+def test_every_file_states_its_purpose(given: EmitSource) -> None:
     placement = given.schedule.reduction.placement
     told = [f"{axis.name}={axis.size}" for axis in placement.axes]
     for write in (rankfile, slurm, torchrun, kubernetes):

@@ -99,7 +99,7 @@ def _exchanges(made: EmitSource) -> list[Exchange]:
 
 
 @given(st.data(), reductions(), st.sampled_from([2**10, 2**20, 2**26]))
-def test_nccl_takes_every_call_as_it_is_priced_and_is_told_of_no_other(
+def test_a_tuner_file_has_exactly_the_priced_calls(
     data: st.DataObject, reduction: Reduction, size: int
 ) -> None:
     """Looked up as the plugin does: at its size the price's way, elsewhere nothing."""

@@ -59,7 +59,7 @@ def test_a_replay_takes_the_maximum_of_what_members_hold(goal: Goal, op: Reducti
 
 @pytest.mark.parametrize("op", ReductionKind)
 @pytest.mark.parametrize("goal", REDUCING)
-def test_a_document_says_the_operation_and_is_read_with_it(goal: Goal, op: ReductionKind) -> None:
+def test_a_document_names_its_operation_and_is_read_with_it(goal: Goal, op: ReductionKind) -> None:
     for given in (made(op, goal), reducing(side_by_side(goal), op)):
         [text] = emit("json", given).values()
         body = json.loads(text)
@@ -79,7 +79,7 @@ def test_a_document_of_an_operation_of_nothing_is_refused() -> None:
         read_stripes(more)
 
 
-def test_a_trace_says_the_operation() -> None:
+def test_a_trace_names_its_operation() -> None:
     [text] = emit("trace", made(ReductionKind.MIN)).values()
     assert json.loads(text)["otherData"]["op"] == "min"
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(changed: dict[str, str], said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_every_target_that_runs_says_the_operation_or_refuses_it() -> None:
+def test_every_runnable_target_names_the_operation_or_refuses_it() -> None:
     for name, row in TARGETS.items():
         if row.runs:
             try:

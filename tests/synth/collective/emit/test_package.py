@@ -69,7 +69,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def test_every_entry_is_handed_out_by_its_name(plan: Path) -> None:
+def test_every_entry_is_emitted_by_its_name(plan: Path) -> None:
     told = json.loads(plan.read_text())
     assert list(read_plan_entries(told)) == NAMES
     for number, entry in enumerate(told["entries"], 1):
@@ -83,7 +83,7 @@ def test_every_entry_is_handed_out_by_its_name(plan: Path) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_whole_plan_is_handed_out_or_refused(target: str, plan: Path, tmp_path: Path) -> None:
+def test_a_whole_plan_is_emitted_or_refused(target: str, plan: Path, tmp_path: Path) -> None:
     if target == "mscclpp":
         plan = planned_in(tmp_path, "--no-stripes")
     words = ("emit", "--from", str(plan), "--entry", "all", "--target", target)
@@ -115,7 +115,7 @@ def test_the_package_runs(plan: Path, tmp_path: Path) -> None:
     assert supervise([ranks], tmp_path, 300).split() == ["done"]
 
 
-def test_an_entry_that_is_not_there_is_told(plan: Path) -> None:
+def test_an_entry_that_is_not_there_is_reported(plan: Path) -> None:
     words = ("emit", "--target", "torch", "--from", str(plan))
     assert "did you mean norms?" in run(*words, "--entry", "norm").stderr
     assert "name one" in run("run", "--from", str(plan), "--entry", "all").stderr

@@ -78,7 +78,7 @@ def test_the_help_names_every_target_and_backend() -> None:
         assert f"One of: {', '.join(names)}." in said
 
 
-def test_one_file_goes_to_the_screen_or_where_it_is_told(tmp_path: Path) -> None:
+def test_a_single_file_goes_to_the_screen_or_the_given_path(tmp_path: Path) -> None:
     words = (NESTED, *WHERE, *SPREAD, "--target", "torch")
     [text] = emitted(*words).values()
     shown = run("emit", *words)
@@ -94,7 +94,7 @@ def test_several_files_need_a_folder() -> None:
     assert re.search(r"consists of 2\d files: .*; name a folder for them with -o", result.stderr)
 
 
-def test_a_place_that_cannot_be_written_is_told() -> None:
+def test_a_place_that_cannot_be_written_is_reported() -> None:
     words = (NESTED, *WHERE, *SPREAD, "--target", "torch", "-o", "/dev/null/all.py")
     result = run("emit", *words)
     assert result.exit_code == 2
@@ -146,7 +146,7 @@ def test_a_system_is_remembered_whole(system: System, choice: Choice, collapse: 
         assert link.latency_seconds == pytest.approx(given_link.latency_seconds, rel=1e-14)
 
 
-def test_of_a_range_the_answer_of_a_size_is_remembered_as_its_advice_says() -> None:
+def test_kept_answers_of_a_range_match_their_advice() -> None:
     """TPUs change programs with size; each is handed out for a size, and says by which command."""
     request = Request(axes=(Axis("data", 8),), over=("data",))
     over = sweep(load("tpu-v5e-slice:4x2"), request, 2**10, 2**26)
@@ -277,7 +277,7 @@ def test_a_step_without_words_names_the_targets_that_have_them() -> None:
     assert result.stderr.endswith("these can: torch, jax, jax-flat, mpi, mscclpp\n")
 
 
-def test_a_wrong_program_is_not_handed_out(answer: Path, tmp_path: Path) -> None:
+def test_a_wrong_program_is_not_emitted(answer: Path, tmp_path: Path) -> None:
     """Whoever changed the answer: it is derived and proved again."""
     ranking = json.loads(answer.read_text())
     ranking["answers"][0]["program"] = "reduce-scatter root inside"
@@ -301,7 +301,7 @@ def test_several_answers_of_one_rank_need_a_placement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [{"system": 3}, {"answers": [{}]}, {"bytes": 0}, {"reduce": None}]
 )
-def test_a_damaged_answer_is_told_by_its_key(damage: dict[str, Any], answer: Path) -> None:
+def test_a_damaged_answer_is_reported_by_its_key(damage: dict[str, Any], answer: Path) -> None:
     ranking = json.loads(answer.read_text()) | damage
     with pytest.raises(InputError, match=f"from.{next(iter(damage))}"):
         read_answer(ranking, 1, None)

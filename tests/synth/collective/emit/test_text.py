@@ -85,7 +85,7 @@ def test_files_that_do_something_else_have_another_name() -> None:
         assert len(texts) == len(set(texts.values())) >= 9
 
 
-def test_a_file_for_torch_says_what_starts_it_on_its_machine() -> None:
+def test_a_file_for_torch_has_its_launch_command() -> None:
     """A line that can be run as it stands: how many processes, on how many hosts."""
     for levels, each in ((Hierarchy.of(node=2, gpu=4), 4), (Hierarchy.of(gpu=8), 8)):
         matrix = (tuple(levels.cardinalities),)

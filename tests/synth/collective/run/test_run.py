@@ -81,7 +81,7 @@ def test_a_forked_python_looks_like_python(script: str, code: int, said: str) ->
 
 
 @LINUX
-def test_a_forked_python_ends_with_who_asked_for_it() -> None:
+def test_a_forked_python_ends_with_its_parent() -> None:
     seconds = 4000.5 + os.getpid() / 1e7
     inner = INNER.format(seconds=seconds)
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
@@ -304,7 +304,7 @@ def test_too_many_devices_and_too_many_bytes_are_refused() -> None:
         run("numpy", source(NESTED, Reduction.plain(2, 2)), TrialRequest(2**30))
 
 
-def test_a_replay_on_arrays_heeds_its_time_and_whoever_stops_it() -> None:
+def test_a_replay_on_arrays_obeys_its_time_limit_and_a_stop() -> None:
     given, trial = source(NESTED, Reduction.plain(2, 2)), TrialRequest(2**20, repeat=1000)
     with pytest.raises(RunError, match=r"not done after 0\.1 s"):
         run("numpy", given, replace(trial, timeout_seconds=0.1))
@@ -386,7 +386,7 @@ For simplicity, JAX has removed its internal frames from the traceback.
 """
 
 
-def test_of_a_crash_its_own_last_sentence_is_told(tmp_path: Path) -> None:
+def test_a_crash_is_reported_by_its_last_line(tmp_path: Path) -> None:
     told = "ValueError: sources and destinations must be unique, | got ((0, 0), (0, 1))."
     assert last_message(OF_JAX) == told
     by_rank = "".join(f"[rank1]: {line}\n" for line in OF_JAX.splitlines())

@@ -298,7 +298,7 @@ def test_states_are_the_oracles_on_the_skeleton(goal: Goal) -> None:
 
 
 @pytest.mark.parametrize("goal", Goal)
-def test_told_again_on_another_tree_it_is_for_the_same_goal(goal: Goal) -> None:
+def test_translation_to_another_tree_keeps_the_goal(goal: Goal) -> None:
     small, large = Tree.of(2, 2), Tree((Digit("node", 5), Digit("gpu", 7)))
     for steps in all_valid(2, Language(3, goal=goal)):
         found = derive(spelled(steps, small), small, goal)
@@ -324,7 +324,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("goal", "text", "step", "reason"), REFUSALS)
-def test_what_is_refused_and_why(goal: str, text: str, step: int | None, reason: str) -> None:
+def test_invalid_input_is_refused_with_a_reason(
+    goal: str, text: str, step: int | None, reason: str
+) -> None:
     found = derive(parse(text), TREE, Goal(goal))
     assert isinstance(found, Refusal)
     assert found.step == step

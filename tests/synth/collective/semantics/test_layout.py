@@ -56,7 +56,7 @@ def test_a_buffer_holds_the_rows_that_its_digits_leave(tree: Tree, data: st.Data
 
 
 @given(trees(), st.data())
-def test_a_move_has_the_largest_buffers_of_who_takes_part(tree: Tree, data: st.DataObject) -> None:
+def test_a_move_has_the_largest_buffers_of_its_members(tree: Tree, data: st.DataObject) -> None:
     derivation = derived(data.draw(valid_programs(tree)), tree)
     depth = len(tree.digits)
     for move, states in zip(moves(derivation), pairwise(derivation.states), strict=True):
@@ -106,7 +106,7 @@ def test_moves_do_not_depend_on_sizes() -> None:
         "reduce-scatter root inside; all-gather node inside; all-gather node parallel",
     ],
 )
-def test_what_is_gathered_as_it_was_scattered_stays_in_order(text: str) -> None:
+def test_gathering_in_the_order_of_scattering_keeps_the_order(text: str) -> None:
     assert shuffles(text.replace("node", "d0")) == []
 
 
@@ -174,7 +174,7 @@ def test_an_out_of_order_gather_is_mended_at_the_end(
         ),
     ],
 )
-def test_what_is_to_be_scattered_is_brought_to_the_front(
+def test_scattered_dimensions_are_moved_to_the_front(
     goal: Goal, text: str, expected: list[tuple[Shuffle, ...]]
 ) -> None:
     found = derive(parse(text), Tree.of(2, 4, 2), goal)
@@ -182,7 +182,7 @@ def test_what_is_to_be_scattered_is_brought_to_the_front(
     assert [move.before for move in moves(found)] == expected
 
 
-def test_who_gathers_returns_to_the_order_of_those_who_took_no_part() -> None:
+def test_gathering_restores_the_order_of_uninvolved_ranks() -> None:
     """Half of the devices have both digits still in order, and one order serves everybody."""
     program = parse(
         "reduce-scatter d0 parallel; all-reduce d1 inside; reduce-scatter d1 master(d0); "

@@ -78,7 +78,7 @@ def test_groups_are_the_oracles_in_every_replica(
 
 @SMALL_ENOUGH
 @given(lowered())
-def test_groups_partition_who_takes_part(
+def test_groups_partition_the_participants(
     case: tuple[Reduction, Derivation, Schedule],
 ) -> None:
     reduction, derivation, schedule = case

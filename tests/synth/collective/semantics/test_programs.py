@@ -97,7 +97,7 @@ def test_the_states_that_a_program_of_five_steps_can_still_leave(depth: int, cou
 @pytest.mark.parametrize(
     ("sizes", "count"), [((2, 2), 34), ((2, 3), 34), ((3, 2), 34), ((2, 2, 2), 456)], ids=str
 )
-def test_so_the_oracle_says(sizes: oracle.Label, count: int) -> None:
+def test_results_match_the_oracle(sizes: oracle.Label, count: int) -> None:
     assert oracle.reachable(sizes, 4) - 1 == count
 
 
@@ -134,7 +134,7 @@ def test_priced_paths_are_as_many_for_every_goal_and_length(goal: Goal, depth: i
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5, 20])
-def test_a_budget_stops_the_walk_and_is_told(budget: int) -> None:
+def test_a_budget_stops_the_walk_and_is_reported(budget: int) -> None:
     language = Language(5)
 
     def go_on(expanded: int) -> bool:

@@ -258,7 +258,7 @@ def test_states_are_the_oracles_on_the_skeleton(tree: Tree, data: st.DataObject)
 
 
 @given(trees(most_digits=3), st.data())
-def test_names_and_sizes_say_nothing(tree: Tree, data: st.DataObject) -> None:
+def test_names_and_sizes_do_not_identify(tree: Tree, data: st.DataObject) -> None:
     program = data.draw(st.one_of(programs(tree), valid_programs(tree)))
     sizes = data.draw(st.tuples(*[st.integers(2, 10**6)] * len(tree.digits)))
     large = Tree(tuple(Digit(f"level{i}", size) for i, size in enumerate(sizes)))
@@ -319,7 +319,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "step", "kind", "reason"), REFUSALS)
-def test_what_is_refused_and_why(
+def test_invalid_input_is_refused_with_a_reason(
     text: str, step: int | None, kind: DemandKind, reason: str
 ) -> None:
     found = derive(parse(text), TREE)

@@ -24,7 +24,7 @@ def test_a_scattered_program_is_the_same_on_every_device() -> None:
     ]
 
 
-def test_a_rooted_program_tells_masters_from_the_others() -> None:
+def test_a_rooted_program_distinguishes_masters_from_others() -> None:
     states = told("reduce d0 inside; all-reduce d0 master; broadcast d0 inside", 2, 8)
     assert states[1] == [
         "devices with d1 = 0: the whole payload, summed over d1",

@@ -48,7 +48,7 @@ def test_right_programs_are_proved_at_real_sizes(text: str, sizes: tuple[int, ..
     assert prove_at(parse(text), Tree.of(*sizes)) == Proved(sizes)
 
 
-def test_the_counterexample_is_told_in_the_trees_digits() -> None:
+def test_the_counterexample_uses_digits_of_the_tree() -> None:
     tree = Tree((Digit("node", 3), Digit("gpu", 4)))
     told = prove_at(parse("all-reduce node inside; all-reduce root inside"), tree)
     assert isinstance(told, Refuted)

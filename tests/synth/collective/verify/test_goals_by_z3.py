@@ -189,7 +189,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("goal", "text", "reason"), REASONS)
-def test_what_is_missing_is_told_in_words(goal: str, text: str, reason: str) -> None:
+def test_missing_units_are_named_in_words(goal: str, text: str, reason: str) -> None:
     for told in (prove(parse(text), TREE, Goal(goal)), prove_at(parse(text), TREE, Goal(goal))):
         assert isinstance(told, Refuted)
         assert reason in told.reason
@@ -282,7 +282,7 @@ def test_all_to_all_in_explicit_groups_and_pieces() -> None:
     assert (told.step, told.violation) == (1, Violation.UNEQUAL_ROWS)
 
 
-def test_what_is_sent_to_two_may_not_be_sent_on_by_both() -> None:
+def test_two_receivers_must_not_both_forward_a_value() -> None:
     both = frozenset({0, 1})
     twice = GroupStep(Collective.ALL_TO_ALL, ((0, 1),), ((both, both),))
     told = prove_groups([twice, step("all-to-all", (0, 1))], 2, Goal.ALL_TO_ALL)

@@ -343,7 +343,7 @@ def test_bytes_are_of_the_larger_buffer_before_or_after(
 
 
 @pytest.mark.parametrize("goal", Goal)
-def test_a_buffer_holds_what_its_kind_says(goal: Goal) -> None:
+def test_a_buffer_holds_values_of_its_kind(goal: Goal) -> None:
     sizes = (2, 3)
     apart = goal is Goal.ALL_TO_ALL
     for steps in all_valid(2, Language(5, goal=goal)):
@@ -434,7 +434,7 @@ def test_priced_moves_are_those_of_lowering(goal: Goal) -> None:
 
 
 @pytest.mark.parametrize("goal", OTHERS)
-def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> None:
+def test_other_collectives_are_refused_by_targets_for_all_reduce(goal: Goal) -> None:
     source = made(goal)
     runs = ("torch", "jax", "jax-flat", "mpi")
     if not (goal.from_first or goal.to_first):
@@ -450,6 +450,6 @@ def test_what_is_no_all_reduce_is_refused_by_who_cannot_take_it(goal: Goal) -> N
     assert run("numpy", source, TrialRequest(16)).equal
 
 
-def test_the_order_of_ranks_is_told_for_every_goal() -> None:
+def test_the_order_of_ranks_is_reported_for_every_goal() -> None:
     for goal in Goal:
         assert emit("torchrun", made(goal))

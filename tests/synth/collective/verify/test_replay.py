@@ -160,7 +160,7 @@ def test_a_stripe_that_does_not_sum_is_found() -> None:
 
 
 @given(reductions(), st.integers(1, 9))
-def test_the_plain_sum_is_the_sum_over_who_agrees_on_the_rest(
+def test_the_plain_sum_is_over_devices_that_agree_on_the_other_axes(
     reduction: Reduction, elements: int
 ) -> None:
     devices = reduction.placement.hierarchy.devices
@@ -305,7 +305,7 @@ def test_one_replica_too_few_is_caught() -> None:
     assert failure == Failure(None, "device 1, element 0 differs from the plain sum")
 
 
-def test_whoever_ends_with_nothing_is_caught() -> None:
+def test_an_empty_end_state_is_detected() -> None:
     reduction = Reduction.plain(2)
     schedule = scheduled(parse("reduce root inside; broadcast root inside"), reduction)
     failure = compare(replace(schedule, phases=schedule.phases[:1]), 7)
@@ -397,7 +397,7 @@ def test_valid_programs_count_one_everywhere(tree: Tree, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("sizes", [(2,), (2, 2), (2, 3)], ids=str)
-def test_what_the_rules_refuse_is_wrong_irregular_or_silly(sizes: tuple[int, ...]) -> None:
+def test_programs_the_rules_refuse_are_wrong_irregular_or_pointless(sizes: tuple[int, ...]) -> None:
     """All programs of three steps, the steps after the refused one carried out as well."""
     tree = Tree.of(*sizes)
     known = [unword(said) for said in oracle.words(len(sizes))]
@@ -438,7 +438,7 @@ def test_right_numbers_of_an_irregular_program() -> None:
         ("all-gather root inside", 0, "two members hold one chunk"),
     ],
 )
-def test_what_cannot_be_carried_out_says_why(text: str, phase: int, reason: str) -> None:
+def test_impossible_runs_are_refused_with_a_reason(text: str, phase: int, reason: str) -> None:
     assert multiplicities(parse(text), Tree.of(2, 3)) == Failure(phase, reason)
 
 

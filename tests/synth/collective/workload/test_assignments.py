@@ -114,12 +114,12 @@ def test_open_axes_fill_the_machine() -> None:
         (axes(data=None, tensor=(4,), pipeline=(4, 2)), 12, "sizes divides 12, .*are 8"),
     ],
 )
-def test_sizes_that_do_not_fit_are_told(job: Workload, devices: int, words: str) -> None:
+def test_sizes_that_do_not_fit_are_reported(job: Workload, devices: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
         assignments(job, devices)
 
 
-def test_a_requirement_that_nothing_meets_tells_the_nearest() -> None:
+def test_an_unmet_requirement_is_reported_with_the_nearest_values() -> None:
     memory = Requirement("memory", parse_rule("16 GB / tensor <= 1 GB"), "here, line 9")
     whole = Requirement("stages", parse_rule("9 / tensor is whole"), "here, line 8")
     with pytest.raises(InputError) as caught:
@@ -132,7 +132,7 @@ def test_a_requirement_that_nothing_meets_tells_the_nearest() -> None:
         assignments(replace(axes(data=None, tensor=(2, 8)), requires=(whole,)), 16)
 
 
-def test_a_requirement_that_cannot_be_worked_out_tells_the_sizes() -> None:
+def test_an_undecidable_requirement_is_reported_with_the_sizes() -> None:
     rule = Requirement("memory", parse_rule("1 / (tensor - 2) <= 1"), "here, line 9")
     with pytest.raises(InputError, match=r"^here, line 9: .*divides by zero at data=8, tensor=2"):
         assignments(replace(axes(data=None, tensor=(2, 8)), requires=(rule,)), 16)
@@ -175,7 +175,9 @@ def test_sizes_are_those_of_the_job(sizes: dict[str, int], words: str) -> None:
         ({"times": parse_amount("late")}, "'1 / (data - 8)' divides by zero at data=8"),
     ],
 )
-def test_numbers_out_of_bounds_tell_the_sizes(changed: dict[str, object], words: str) -> None:
+def test_numbers_out_of_bounds_are_reported_with_the_sizes(
+    changed: dict[str, object], words: str
+) -> None:
     late = NamedNumber("late", parse_amount("1 / (data - 8)"), "here, line 2")
     job = replace(JOB, numbers=(late,), entries=(replace(ENTRY, **changed),))
     assert settle_job(job, {"data": 1, "tensor": 8}).entries == ()

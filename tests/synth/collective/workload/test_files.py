@@ -131,7 +131,7 @@ def test_a_job_is_put_on_a_machine() -> None:
 
 @given(jobs())
 @examples(15, 100)
-def test_what_is_written_is_read_back(job: Workload) -> None:
+def test_written_files_are_read_back(job: Workload) -> None:
     assert read_job(write(job)) == job
 
 
@@ -143,9 +143,7 @@ def test_a_job_that_was_read_is_written_the_same(job: Workload) -> None:
 
 @given(jobs(), st.randoms(use_true_random=False))
 @examples(15, 100)
-def test_whatever_is_done_to_a_text_is_told_with_a_line_of_it(
-    job: Workload, chance: random.Random
-) -> None:
+def test_any_change_of_a_text_is_reported_with_a_line(job: Workload, chance: random.Random) -> None:
     lines = (chance.choice([TEXT, write(job)])).split("\n")
     for _ in range(chance.randint(1, 3)):
         one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
@@ -204,7 +202,12 @@ REFUSALS = {
     "no axes": (TEXT[TEXT.index("[axes]") : TEXT.index("[numbers]")], "", 1, "no 'axes'"),
     "no axis": ('data = "any"\ntensor = "1|2|4|8"\npipeline = 2\n', "", "[axes]", "has 0 axes"),
     "an unknown request": ('"all-reduce"', '"allreduce"', "allreduce", "did you mean all-reduce"),
-    "an unknown axis": ('["tensor"]', '["tenser"]', "tenser", "no such axis; did you mean tensor?"),
+    "an unknown axis": (
+        '["tensor"]',
+        '["tenser"]',
+        "tenser",
+        "which is not an axis; did you mean tensor?",
+    ),
     "an axis twice": ('["tensor"]', '["tensor", "tensor"]', '"tensor",', "over 'tensor' twice"),
     "over nothing": ('["tensor"]', "[]", "over = []", "over no axis; name at least one of: data"),
     "over a text": ('["tensor"]', '"tensor"', 'over = "tensor"', "a list of texts, as in"),
@@ -249,7 +252,12 @@ REFUSALS = {
     "a strange axis": ("pipeline = 2", '"a b" = 2', '"a b"', "axis name 'a b' cannot be written"),
     "a number called data": ("layers = 24", "data = 24", "data = 24", "'data' is given twice"),
     "a number too early": ("layers = 24", 'layers = "late"\nlate = 1', '"late"', "given before"),
-    "a text as number": ("layers = 24", 'layers = "many"', '"many"', "names 'many', which is no"),
+    "a text as number": (
+        "layers = 24",
+        'layers = "many"',
+        '"many"',
+        "names 'many', which is neither",
+    ),
     "no rule": ("is whole", "is hole", "is hole", "the rule 'layers / pipeline is hole' cannot"),
     "rules that are numbers": ("[requires]\n", "[requires]\nx = 5\n", "x = 5", "text in quotes"),
     "a rule that mixes": ("<= 60 GB", "<= 60", "<= 60", "compares bytes with something else"),
@@ -271,7 +279,7 @@ def line_of(text: str, needle: str | int) -> int:
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_wrong_in_a_file_is_told_with_its_line(case: str) -> None:
+def test_mistakes_in_a_file_are_located_by_line(case: str) -> None:
     right, wrong, needle, words = REFUSALS[case]
     text = TEXT.replace(right, wrong, 1)
     assert text != TEXT
@@ -292,7 +300,7 @@ def test_an_empty_job_is_refused(text: str, line: int) -> None:
         read_job(text, where="here")
 
 
-def test_what_a_machine_contradicts_is_told_with_its_line() -> None:
+def test_contradictions_with_a_machine_are_located_by_line() -> None:
     job = read_job(TEXT, where="job.toml")
     with pytest.raises(InputError, match=r"^job.toml, line 8: no size of axis 'pipeline' divides"):
         assignments(job, 9)
@@ -305,7 +313,7 @@ def test_what_a_machine_contradicts_is_told_with_its_line() -> None:
         assignments(fixed, 128)
 
 
-def test_numbers_that_only_some_sizes_spoil_are_told_with_their_line() -> None:
+def test_numbers_that_only_some_sizes_spoil_are_reported_with_their_line() -> None:
     text = TEXT.replace("times = 16", 'times = "4 - tensor"').replace('bytes = "8 MiB"\n', "", 1)
     text = text.replace('over = ["tensor"]', 'over = ["tensor"]\nbytes = "1 B / late"')
     job = read_job(text.replace("layers = 24", 'layers = 24\nlate = "tensor - 2"'), where="here")
@@ -365,7 +373,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_of_great_length_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^here, line 1: 300000 characters are no job"):
+    with pytest.raises(
+        InputError, match=r"^here, line 1: 300000 characters are too many for a job"
+    ):
         read_job("#" * 300_000, where="here")
 
 

@@ -31,7 +31,7 @@ def test_a_job_forgets_where_it_was_written_when_compared() -> None:
     assert "line" not in repr(entry)
 
 
-def test_a_key_that_was_left_out_stands_where_its_table_does() -> None:
+def test_a_missing_key_is_located_at_its_table() -> None:
     places = SourcePlaces("job.toml, line 7", {"over": "job.toml, line 9"})
     assert places.of("over") == "job.toml, line 9"
     assert places.of("times") == "job.toml, line 7"
@@ -39,7 +39,7 @@ def test_a_key_that_was_left_out_stands_where_its_table_does() -> None:
 
 @given(jobs())
 @examples(15, 100)
-def test_all_that_is_sent_is_told(job: Workload) -> None:
+def test_all_transfers_are_reported(job: Workload) -> None:
     assert len(job.communications) == len(job.entries) + len(job.unpriced)
     for entry in job.communications:
         keys = [key for key, _ in amounts_of(entry)]
@@ -47,7 +47,7 @@ def test_all_that_is_sent_is_told(job: Workload) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a-b", "all-reduce", "min", "d0", "root", "größe"])
-def test_an_axis_is_named_so_that_amounts_can_say_it(name: str) -> None:
+def test_axis_names_are_usable_in_amounts(name: str) -> None:
     with pytest.raises(InputError, match="axis name"):
         JobAxis(name, (2,))
     with pytest.raises(InputError, match="number name"):
@@ -63,7 +63,7 @@ def test_an_axis_has_sizes(sizes: tuple[int, ...], words: str) -> None:
         JobAxis("data", sizes)
 
 
-def test_sizes_are_told_as_files_have_them() -> None:
+def test_sizes_are_printed_as_in_files() -> None:
     told = [JobAxis("data", sizes).text for sizes in (None, (8,), (1, 2, 4))]
     assert told == ["any", "8", "1|2|4"]
     assert JobAxis("data", None).admits(7)
@@ -89,7 +89,10 @@ WRONG = {
         {"numbers": (NamedNumber("data", parse_amount(1)),)},
         "'data' is given twice",
     ),
-    "a number before its parts": ({"numbers": LATE}, "'b', which is no axis and no number given"),
+    "a number before its parts": (
+        {"numbers": LATE},
+        "'b', which is neither an axis nor a number given",
+    ),
     "a number of itself": ({"numbers": LATE[:1]}, "names 'b'"),
     "numbers that mix": (
         {"numbers": (NamedNumber("x", parse_amount("1 GB + 1")),)},
@@ -121,7 +124,7 @@ WRONG = {
 }
 WRONG_ENTRY = {
     "no axis": ({"over": ()}, "over no axis; name at least one of: data, tensor"),
-    "an unknown axis": ({"over": ("dat",)}, "over 'dat', and there is no such axis; did you mean"),
+    "an unknown axis": ({"over": ("dat",)}, "over 'dat', which is not an axis; did you mean"),
     "an axis twice": ({"over": ("data", "data")}, "'data' twice"),
     "an unknown name": ({"payload": parse_amount("1 GB / tenser")}, "did you mean tensor"),
     "square bytes": ({"payload": parse_amount("1 GB * 1 GB")}, "has the wrong unit"),

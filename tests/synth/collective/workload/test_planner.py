@@ -119,7 +119,7 @@ def test_the_shipped_jobs_have_a_plan(name: str) -> None:
     assert all(isinstance(one.answer.verdict, Proved) for one in plan.entries)
 
 
-def test_a_plan_that_is_stopped_says_so_and_has_a_placement() -> None:
+def test_a_plan_that_is_stopped_reports_it_and_has_a_placement() -> None:
     class Impatient(Watcher):
         def placed(self, done: int, of: int) -> None:
             self.done = done
@@ -163,7 +163,7 @@ hidden = 0.9
 
 
 @pytest.mark.slow
-def test_what_frameworks_lay_out_comes_first_where_prices_do_not_tell_another_from_it() -> None:
+def test_default_placements_of_frameworks_win_ties() -> None:
     """Another placement has a price that is lower by less than such prices tell."""
     how = SearchSettings(k=2, language=Language(3), stripes=False)
     near = plan_job(apply_typical(load("dgx-h100:4")), read_job(HSDP), how)

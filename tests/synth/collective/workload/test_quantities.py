@@ -96,7 +96,7 @@ def test_the_names_are_those_in_the_text(amount: Amount) -> None:
 
 
 @given(amounts(NAMES, units=True), VALUES, st.integers(2, 5))
-def test_the_power_of_bytes_says_how_an_amount_grows_with_its_units(
+def test_the_power_of_bytes_determines_the_scaling_of_an_amount(
     amount: Amount, known: dict[str, Fraction], factor: int
 ) -> None:
     """Bytes counted in another unit change the value by a power of that unit."""
@@ -163,7 +163,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("__import__('os')", "at character 1, '_'"),
     ],
 )
-def test_what_cannot_be_read_is_told(text: str, words: str) -> None:
+def test_unreadable_input_is_reported(text: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_amount(text)
     assert words in str(caught.value)
@@ -196,7 +196,7 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     ("text", "power"),
     [("14 GB / tensor", 1), ("3", 0), ("14 GB / 25 MB", 0), ("1 B * 1 B", 2), ("1 / 1 B", -1)],
 )
-def test_bytes_are_told_from_plain_numbers(text: str, power: int) -> None:
+def test_bytes_are_distinguished_from_plain_numbers(text: str, power: int) -> None:
     assert power_of_bytes(parse_amount(text), {}) == power
 
 

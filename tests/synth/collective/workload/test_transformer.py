@@ -288,7 +288,7 @@ def test_only_sizes_that_can_be_are_considered() -> None:
         (lambda: TransformerShape(0, 64, 8, 100), "layers is 0; at least 1 is needed"),
         (
             lambda: TransformerShape(4, 60, 8, 100),
-            "hidden is 60 with 8 heads; 60 is no multiple of 8",
+            "hidden is 60 with 8 heads; 60 is not a multiple of 8",
         ),
         (lambda: TransformerShape(4, 64, 8, 100, kv_heads=3), "kv_heads is 3 with 8 heads"),
         (lambda: TransformerShape(4, 64, 8, 100, experts=1), "2 experts a token of 1 experts"),
@@ -412,7 +412,7 @@ SMALLEST = re.findall(r"^\| `(\S+)` \|.*\| ([0-9]+) node", DOCS, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("name", "nodes"), SMALLEST)
-def test_docs_tell_the_smallest_machine(name: str, nodes: str) -> None:
+def test_docs_name_the_smallest_machine(name: str, nodes: str) -> None:
     fits = []
     for count in range(1, int(nodes) + 1):
         try:

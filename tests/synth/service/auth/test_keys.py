@@ -97,7 +97,7 @@ def test_without_a_key_or_with_a_wrong_one(server: Served, method: str, path: st
     assert "team" not in json.dumps(told[0])
 
 
-def test_who_has_the_whole_of_a_key_is_told_why_it_is_refused(server: Served) -> None:
+def test_a_complete_but_refused_key_gets_a_reason(server: Served) -> None:
     """And nobody else: half a revoked key is refused as what never was a key."""
     keys = server.service.store.keys
     revoked = keys.create("red", "")
@@ -120,7 +120,7 @@ def test_who_has_the_whole_of_a_key_is_told_why_it_is_refused(server: Served) ->
         assert (page.status_code, said in page.text) == (403, True)
 
 
-def test_what_is_open_is_open(server: Served) -> None:
+def test_open_values_stay_open(server: Served) -> None:
     for path in ("/healthz", "/readyz", "/openapi.json"):
         assert server.ask.get(path).status_code == 200
 
@@ -238,7 +238,7 @@ def test_no_scope_lets_in_where_another_is_asked_for(
             assert "collsynth keys create --scope" in one.json()["hint"]
 
 
-def test_metrics_are_for_who_runs_the_service(server: Served) -> None:
+def test_metrics_are_for_operators_only(server: Served) -> None:
     """They name teams."""
     assert server.ask.get("/metrics").status_code == 401
     assert server.ask.get("/metrics", headers=with_key(server, "red")).status_code == 403
@@ -276,7 +276,7 @@ def test_wrong_keys_are_limited_by_network_and_by_key(tmp_path: Path) -> None:
         assert tried("x", "2001:db8:0:1::1") == 403
 
 
-def test_who_is_not_admitted_is_logged_without_the_key(
+def test_refused_callers_are_logged_without_the_key(
     server: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = server.service.store.keys.create("red", "")
@@ -294,7 +294,7 @@ def test_who_is_not_admitted_is_logged_without_the_key(
     assert not any(word in line for word in (wrong[20:], "hunter2") for line in said)
 
 
-def test_what_another_team_has_is_told_as_what_nobody_has(server: Served) -> None:
+def test_entries_of_another_team_look_nonexistent(server: Served) -> None:
     red, blue = with_key(server, "red"), with_key(server, "blue")
     mine = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=red)
     place = mine.headers["content-location"]
@@ -386,7 +386,7 @@ class NobodyWorks(ThreadWorkers):
         self.slots = 0
 
 
-def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
+def test_a_revoked_key_receives_no_more_events(tmp_path: Path) -> None:
     with served(tmp_path, NobodyWorks(), keys=True) as server:
         red = with_key(server, "red") | {"Prefer": "respond-async"}
         job = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=red).json()["id"]
@@ -402,7 +402,7 @@ def test_a_key_that_is_revoked_is_told_no_more_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["signs out", "revoked"])
-def test_a_session_that_has_ended_is_told_no_more_events(tmp_path: Path, ending: str) -> None:
+def test_an_ended_session_receives_no_more_events(tmp_path: Path, ending: str) -> None:
     with served(tmp_path, NobodyWorks(), keys=True) as server:
         keys = server.service.store.keys
         made = keys.create("red", "")
@@ -496,7 +496,7 @@ def test_a_bucket_fills_as_time_goes_by() -> None:
     assert taken(100) == 10
 
 
-def test_what_is_remembered_of_whoever_asks_is_bounded_in_bytes(
+def test_memory_about_callers_is_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever has many addresses cannot fill up the memory: entries weigh what they take."""

@@ -70,7 +70,7 @@ def code(server: Served, headers: dict[str, str]) -> int:
     return server.ask.get("/v1/jobs", headers=headers).status_code
 
 
-def test_who_has_signed_in_at_the_proxy_need_not_do_so_again(server: Served) -> None:
+def test_a_sign_in_at_the_proxy_is_sufficient(server: Served) -> None:
     with browser(server) as client:
         first = client.get("/jobs", headers=ANN)
         assert first.headers["location"] == "/login?next=/jobs"
@@ -166,7 +166,7 @@ def test_a_cookie_is_worth_nothing_after_its_owner_has_signed_out(server: Served
     assert server.ask.get("/jobs", headers=session(token)).status_code == 303
 
 
-def test_who_is_signed_out_by_a_command_is_out_at_the_next_request(tmp_path: Path) -> None:
+def test_a_sign_out_by_command_takes_effect_at_the_next_request(tmp_path: Path) -> None:
     """The command knows the store alone, and no server."""
     with served(tmp_path, keys=True, proxy_secret=SECRET) as server, browser(server) as client:
         key = server.service.store.keys.create("red", "").secret
@@ -229,7 +229,7 @@ def test_nobody_is_given_a_session_that_another_has_chosen(server: Served) -> No
         assert code(server, session(token)) == 403
 
 
-def test_a_session_is_not_of_whoever_uses_the_browser_next(server: Served) -> None:
+def test_a_session_does_not_pass_to_the_next_user_of_the_browser(server: Served) -> None:
     with browser(server) as client:
         token = signed_in(client, ANN)
         assert code(server, {**session(token), **ANN}) == 200
@@ -289,7 +289,7 @@ def test_groups_have_their_teams(groups: str, team: str | None) -> None:
     assert proxy.person("11.1.2.3", headers) is None
 
 
-def test_without_teams_the_first_group_is_one_and_who_has_none_is_alone() -> None:
+def test_without_teams_the_first_group_is_the_team() -> None:
     proxy = Proxy(parse_networks("::1"), SECRET, admins=frozenset({"ops"}))
     for groups, team, scopes in (
         ("red,blue", "red", "ask keep"),
@@ -300,7 +300,7 @@ def test_without_teams_the_first_group_is_one_and_who_has_none_is_alone() -> Non
         assert found == Person("ann@example.org", team, scopes)
 
 
-def test_who_has_no_team_is_told_so_and_gets_no_session(tmp_path: Path) -> None:
+def test_a_person_without_a_team_gets_no_session(tmp_path: Path) -> None:
     how: Any = {"proxy_secret": SECRET, "teams": {"ops": "infra"}, "admins": frozenset({"ops"})}
     with served(tmp_path, keys=True, **how) as server, browser(server) as client:
         refused = client.get("/login", headers=ANN)
@@ -332,7 +332,7 @@ def test_a_client_has_the_address_that_the_proxy_saw(peer: str, told: str, addre
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "300.1.1.1", "10.0.0.1 10.0.0.2"])
-def test_what_is_no_network_is_refused(text: str) -> None:
+def test_invalid_networks_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--trusted-proxy"):
         parse_networks(text)
 

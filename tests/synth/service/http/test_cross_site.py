@@ -111,5 +111,5 @@ def test_the_page_s_cookie_changes_something_only_from_the_page(tmp_path: Path, 
         ("", False),
     ],
 )
-def test_what_only_this_machine_reaches(host: str, so: bool) -> None:
+def test_rates_that_only_this_machine_reaches(host: str, so: bool) -> None:
     assert is_loopback(host) is so

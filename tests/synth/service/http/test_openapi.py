@@ -96,7 +96,7 @@ def test_every_verb_has_a_route_with_a_question_to_try_and_a_reply(document: Any
     assert set(EXAMPLES) == set(VERBS)
 
 
-def test_operations_have_names_of_their_own_and_tell_their_refusals(document: Any) -> None:
+def test_operations_have_unique_names_and_reasons_for_refusals(document: Any) -> None:
     told = [one for path in document["paths"].values() for one in path.values()]
     names = [one["operationId"] for one in told]
     assert len(set(names)) == len(names)
@@ -159,10 +159,10 @@ def hold(server: Served, examples: int) -> None:
         held()
 
 
-def test_whatever_is_asked_a_few_times_is_answered_as_described(server: Served) -> None:
+def test_a_few_random_questions_match_the_schema(server: Served) -> None:
     hold(server, 2)
 
 
 @pytest.mark.slow
-def test_whatever_is_asked_often_is_answered_as_described(server: Served) -> None:
+def test_many_random_questions_match_the_schema(server: Served) -> None:
     hold(server, 40)

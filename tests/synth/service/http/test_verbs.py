@@ -115,7 +115,7 @@ def test_one_question_in_two_spellings_has_one_answer(server: Served) -> None:
     assert again.content == first.content
 
 
-def test_a_mistake_is_told_as_the_command_line_tells_it(server: Served) -> None:
+def test_mistakes_are_worded_as_on_the_command_line(server: Served) -> None:
     words = ["top", "dgx-h100:4", "--axes", "data=7", "--reduce", "data"]
     said = CliRunner().invoke(app, words)
     question = {"system": "dgx-h100:4", "axes": {"data": 7}, "reduce": ["data"]}
@@ -222,7 +222,7 @@ def test_an_idempotency_key_is_one_job(server: Served) -> None:
     assert server.ask.post("/v1/place", json=EXAMPLES["place"], headers=headers).status_code == 409
 
 
-def test_a_known_answer_makes_no_job_whatever_key_it_is_asked_with(server: Served) -> None:
+def test_a_known_answer_creates_no_job_for_any_key(server: Served) -> None:
     first = server.ask.post("/v1/place", json=EXAMPLES["place"], headers=PATIENT)
     jobs = server.ask.get("/v1/jobs?verb=place&limit=200").json()
     for _ in range(2):
@@ -276,7 +276,7 @@ def test_jobs_are_listed_in_pages_newest_first(server: Served) -> None:
         assert server.ask.get(f"/v1/jobs?{wrong}").status_code == 422
 
 
-def test_a_failed_job_says_of_what(server: Served) -> None:
+def test_a_failed_job_states_its_reason(server: Served) -> None:
     """Of a text that is too long to be read before it is a job."""
     text = "step s\nin x: f32[8] batch\n" + "# as traced\n" * 20_000 + "out y\n"
     question = {**EXAMPLES["shard"], "model": {"name": "long.step", "text": text}}
@@ -432,7 +432,7 @@ def test_a_system_that_cannot_be_kept(server: Served, name: str, text: str, told
     assert told in refused.json()["detail"]
 
 
-def test_the_framework_tells_its_refusals_as_problems(server: Served) -> None:
+def test_refusals_of_the_framework_are_problem_documents(server: Served) -> None:
     for method, path, status in (
         ("GET", "/nothing", 404),
         ("GET", "/v1/top", 405),

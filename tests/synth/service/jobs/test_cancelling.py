@@ -134,7 +134,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def test_what_waits_is_cancelled_at_once_and_twice_is_once(held: Served) -> None:
+def test_waiting_jobs_are_cancelled_at_once_and_idempotently(held: Served) -> None:
     first = begun(held)
     waits = held.ask.post("/v1/place", json=EXAMPLES["place"], headers=AT_ONCE).json()["url"]
     for _ in range(2):

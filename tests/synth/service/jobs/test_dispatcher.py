@@ -216,7 +216,7 @@ def test_where_all_workers_are_lost_the_job_is_given_back(store: Store) -> None:
 @pytest.mark.parametrize(
     ("error", "status"), [(OutOfMemoryError("too much"), 422), (InternalError("17"), 500)]
 )
-def test_what_a_job_failed_of_is_told(store: Store, error: Exception, status: int) -> None:
+def test_the_failure_of_a_job_is_reported(store: Store, error: Exception, status: int) -> None:
     job = store.jobs.submit(new_job(1)).job
     with Running(store, Scripted(error)):
         failed = until(lambda: ended(store, job.id))
@@ -344,7 +344,7 @@ class Sluggish(ThreadWorkers):
         return ticket
 
 
-def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
+def test_long_jobs_do_not_delay_quick_ones_of_any_team(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six that would take minutes fill two workers: another's question is answered, then theirs."""
@@ -367,7 +367,7 @@ def test_long_jobs_keep_no_quick_one_waiting_whoever_asks_it(
     assert {job.attempts for job in again if job} == {0}
 
 
-def test_what_is_like_the_long_jobs_of_a_team_is_tried_after_its_others(store: Store) -> None:
+def test_jobs_like_long_ones_of_a_team_run_after_its_others(store: Store) -> None:
     """One of six that take minutes has been tried: the quick one need not wait for all of them."""
     counts = []
     for steps in range(1, 7):
@@ -426,7 +426,7 @@ class Place:
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 @pytest.mark.parametrize("teams", [2, 3])
-def test_room_is_made_until_nobody_has_two_more_than_who_waits(slots: int, teams: int) -> None:
+def test_slots_are_freed_until_shares_differ_by_one(slots: int, teams: int) -> None:
     """The youngest gives way each time, and of one slot nobody does: they would take turns."""
     held = dict.fromkeys(map(str, range(teams)), 0) | {"0": slots}
     store: Any = SimpleNamespace(claims=SimpleNamespace(waiting=lambda: held))
@@ -567,7 +567,7 @@ def test_a_disk_that_is_nearly_full_is_not_ready(
         )
 
 
-def test_what_measures_is_not_tried_and_broken_off(tmp_path: Path) -> None:
+def test_measuring_verbs_are_not_run_within_a_time_limit(tmp_path: Path) -> None:
     with served(tmp_path, ThreadWorkers()) as server:
         server.service.dispatcher.drain(0)
         server.ask.post("/v1/run", json=EXAMPLES["run"], headers=AT_ONCE)
@@ -596,7 +596,7 @@ def kept(store: Store, made: datetime, axes: dict[str, int]) -> StoredAnswer:
     return answer
 
 
-def test_what_is_old_is_forgotten_batch_by_batch(
+def test_old_entries_are_deleted_batch_by_batch(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("synth.service.jobs.dispatcher._MOST_FORGOTTEN", 2)
@@ -622,7 +622,7 @@ def test_nothing_is_forgotten_where_that_is_wished(store: Store) -> None:
 
 
 @pytest.mark.parametrize("made_elsewhere", [False, True])
-def test_what_is_remembered_of_a_forgotten_answer_does_no_harm(
+def test_stale_entries_of_forgotten_answers_are_harmless(
     tmp_path: Path, made_elsewhere: bool
 ) -> None:
     """Whether it has to be worked out anew or was, its permalink works."""
@@ -677,7 +677,7 @@ def test_a_job_that_is_forgotten_as_it_is_looked_at(
         assert after["id"] != before["id"]
 
 
-def test_the_service_says_that_its_store_is_gone(tmp_path: Path) -> None:
+def test_a_lost_store_is_reported_by_the_service(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         flaky = broken(server)
         told = server.ask.get("/readyz")
@@ -706,7 +706,7 @@ def broken(server: Served) -> Flaky:
     return flaky
 
 
-def test_many_who_wait_hear_of_the_end_at_once(tmp_path: Path) -> None:
+def test_all_waiting_clients_learn_of_the_end_at_once(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         job = server.ask.post("/v1/count", json=LONG, headers=AT_ONCE).json()
         said: list[str] = []

@@ -22,7 +22,7 @@ def name(verb: str, question: dict[str, Any]) -> str:
     return name_of(verb, question_in(prepare(verb, question).text))
 
 
-def test_every_verb_is_told_in_words() -> None:
+def test_every_verb_has_a_description() -> None:
     assert VERB_PHRASES.keys() == VERBS.keys()
     assert len({*VERB_PHRASES.values()}) == len(VERB_PHRASES)
     for verb in VERBS:
@@ -31,7 +31,7 @@ def test_every_verb_is_told_in_words() -> None:
         assert said.startswith(VERB_PHRASES[verb]) == (verb not in ("top", "plan", "calibrate"))
 
 
-def test_what_is_as_usual_is_not_told() -> None:
+def test_usual_values_are_not_reported() -> None:
     usual = {"prices": "typical", "stripes": True, "k": 10, "request": "all-reduce", "bytes": 2**30}
     given = {key: TOP[key] for key in ("system", "axes", "reduce")}
     said = "all-reduce of 1 GiB over data on dgx-h100:4, data=8 model=4"

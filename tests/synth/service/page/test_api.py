@@ -117,7 +117,7 @@ def test_no_name_of_a_server_becomes_a_command_or_a_tag(
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_its_commands_work_as_they_stand(
+def test_its_commands_work_unchanged(
     server: Served, secret: str, operations: Mapping[str, Any]
 ) -> None:
     commands = {
@@ -144,7 +144,7 @@ def test_a_question_that_was_asked_is_the_same_without_what_is_as_usual(verb: st
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_an_answer_says_how_a_script_asks_it(server: Served, secret: str) -> None:
+def test_an_answer_shows_its_question_as_a_script(server: Served, secret: str) -> None:
     head = {"Authorization": f"Bearer {secret}", "Origin": server.url.rstrip("/")}
     found = server.ask.post("/v1/systems", json=EXAMPLES["systems"], headers=head)
     shown = server.ask.get(found.headers["content-location"].removeprefix("/v1")).text

@@ -101,7 +101,7 @@ def answers(server: Served) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("verb", FORMS)
-def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
+def test_a_form_is_complete_and_can_be_submitted_unchanged_except_for_logs(
     server: Served, verb: str
 ) -> None:
     shown = server.ask.get(f"/ask/{verb}")
@@ -117,7 +117,7 @@ def test_a_form_is_there_whole_and_can_be_put_as_it_stands_but_for_logs(
 
 
 @pytest.mark.parametrize("verb", FORMS)
-def test_what_is_typed_is_the_question_and_back(verb: str) -> None:
+def test_form_fields_round_trip_through_the_question(verb: str) -> None:
     form, sent = FORMS[verb], fields(verb)
     given, checked = question(form, sent)
     assert not checked.wrong
@@ -162,14 +162,14 @@ def sent_by(values: FormValues) -> dict[str, list[str]]:
         ("calibrate", {"members": "x"}, "members", "a number for each level"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(
+def test_errors_appear_at_their_fields(
     verb: str, changed: dict[str, Any], field: str, said: str
 ) -> None:
     noted = wrong(verb, **changed)
     assert said in noted.get(field, ""), noted
 
 
-def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
+def test_facts_of_machines_jobs_and_logs_are_shown(server: Served) -> None:
     told = {
         verb: server.ask.post(f"/ask/{verb}/check", data=sent).json()["facts"]
         for verb, sent in SENT.items()
@@ -180,7 +180,7 @@ def test_what_machines_jobs_and_logs_come_to_is_told(server: Served) -> None:
     assert told["doctor"]["logs"] == "1 table, 4 rows"
 
 
-def test_the_machine_that_logs_name_is_told_and_another_is_refused() -> None:
+def test_the_machine_that_logs_name_is_reported_and_another_is_refused() -> None:
     """A log of 32 H100 in a form that has dgx-a100 x 2: it suits dgx-h100 x 4."""
     given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100]))
     found = check(FORMS["doctor"], given, checked, lambda sound: None)
@@ -203,7 +203,7 @@ def test_a_pasted_baseline_is_compared_with_and_stands_in_the_form_again(server:
 
 
 @pytest.mark.parametrize("verb", FORMS)
-def test_an_answer_says_first_what_it_comes_to_and_leads_back_to_its_form(
+def test_an_answer_begins_with_its_verdict_and_links_to_its_form(
     server: Served, answers: dict[str, str], verb: str
 ) -> None:
     page = unescape(server.ask.get(answers[verb]).text)
@@ -233,7 +233,7 @@ ONWARD = {
 
 
 @pytest.mark.parametrize("verb", ONWARD)
-def test_what_was_measured_is_carried_into_the_next_question(
+def test_measurements_are_carried_into_the_next_question(
     server: Served, answers: dict[str, str], verb: str
 ) -> None:
     """No machine is chosen again, and no file: as far as the next form takes what was given."""
@@ -248,7 +248,7 @@ def test_what_was_measured_is_carried_into_the_next_question(
         assert name in filled
 
 
-def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(server: Served) -> None:
+def test_ambiguous_levels_of_a_log_link_to_deciding_tests(server: Served) -> None:
     times = {1 << 26: 9e2, 1 << 28: 3e3, 1 << 30: 1.1e4}
     slow = Written("all_reduce", 32, 4, tuple((size, us, us) for size, us in times.items()))
     log = "\n".join(("all_reduce_perf", *devices(slow), *written(slow, head=False)))
@@ -272,7 +272,7 @@ def test_where_a_log_leaves_two_levels_the_tests_that_tell_are_a_link_away(serve
     assert "would decide" not in page
 
 
-def test_who_has_no_logs_yet_is_told_the_tests_of_the_machine_that_was_chosen(
+def test_without_logs_the_tests_of_the_chosen_machine_are_offered(
     server: Served,
 ) -> None:
     """A link led to the tests of the machine that the form begins with."""
@@ -285,7 +285,7 @@ def test_who_has_no_logs_yet_is_told_the_tests_of_the_machine_that_was_chosen(
     assert page.index('class="main"') < page.index("formaction"), "which Enter presses"
 
 
-def test_a_test_that_there_is_not_is_told() -> None:
+def test_a_test_that_there_is_not_is_reported() -> None:
     assert "one of: gpu-alone" in wrong("tests", only="gpu-alone-all")["only"]
 
 
@@ -338,7 +338,7 @@ def _top(server: Served, **changed: Any) -> str:
     return str(reply.headers["content-location"]).removeprefix("/v1/answers/")
 
 
-def test_two_answers_stand_side_by_side_with_their_differences(server: Served) -> None:
+def test_two_answers_are_shown_side_by_side_with_their_differences(server: Served) -> None:
     first, second = _top(server), _top(server, bytes=2**20)
     one = unescape(server.ask.get(f"/compare?of={first}").text)
     assert f'<option value="{second}"' in one
@@ -372,7 +372,7 @@ def test_the_other_side_is_the_latest_on_the_same_machine(server: Served) -> Non
     assert _preselected(server, ranges[0]) == ranges
 
 
-def test_answers_that_only_a_text_tells_apart_are_told_by_when_they_came(server: Served) -> None:
+def test_answers_that_differ_only_in_a_text_are_named_by_their_time(server: Served) -> None:
     text = describe_system(load("p2-a100:2"))
     keys = [
         _top(server, system={"name": "ours.toml", "text": f"# {number}\n{text}"})
@@ -431,7 +431,7 @@ def test_an_answer_beside_itself_is_the_same(server: Served) -> None:
     assert "The two answers are the same" in server.ask.get(f"/compare?of={key}&of={key}").text
 
 
-def test_answers_that_cannot_be_told_apart_line_by_line_say_so(
+def test_answers_that_cannot_be_distinguished_line_by_line_are_reported(
     server: Served, answers: dict[str, str]
 ) -> None:
     cost, top = answers["cost"][9:], _top(server)
@@ -447,7 +447,7 @@ def test_jobs_are_ticked_to_be_compared(server: Served, answers: dict[str, str])
     assert answers["cost"][9:] in ticks
 
 
-def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
+def test_every_linked_term_is_explained_on_the_help_page(server: Served) -> None:
     told = server.ask.get("/help").text
     for one in TERMS.values():
         assert f'id="{one.anchor}"' in told
@@ -457,7 +457,7 @@ def test_every_word_that_leads_to_help_is_told_there(server: Served) -> None:
         assert set(words) <= {one.anchor for one in TERMS.values()}
 
 
-def test_who_takes_a_step_together_is_a_link_to_what_it_means_once_of_each_form(
+def test_each_group_form_links_once_to_its_explanation(
     server: Served,
 ) -> None:
     page = server.ask.get(f"/answers/{_top(server)}").text

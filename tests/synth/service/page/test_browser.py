@@ -126,7 +126,7 @@ def test_a_result_has_its_plot_timeline_code_and_trace(seen: Browsing, answer: s
     page.wait_for_selector("#code:has-text('mpi4py')")
 
 
-def test_of_tabs_the_last_click_wins_whatever_comes_late(seen: Browsing, answer: str) -> None:
+def test_the_last_clicked_tab_wins_over_late_replies(seen: Browsing, answer: str) -> None:
     """The first tab fills itself when it comes into sight: its file may come after another's."""
     page, late = seen.page, list[Any]()
     page.route("**/code/torch?*", lambda route: late.append(route))
@@ -144,7 +144,7 @@ def test_of_tabs_the_last_click_wins_whatever_comes_late(seen: Browsing, answer:
     assert page.get_attribute("#code", "aria-busy") is None
 
 
-def test_devices_of_one_colour_are_a_group_and_a_tap_tells_it(seen: Browsing, answer: str) -> None:
+def test_devices_of_one_colour_form_a_group_shown_by_a_tap(seen: Browsing, answer: str) -> None:
     """As pictures of plans have it: those that hold the same coordinates on the other axes."""
     page = seen.page
     page.goto(answer)
@@ -194,7 +194,7 @@ def test_a_rank_that_is_folded_away_is_found_in_the_picture(seen: Browsing, serv
     assert page.evaluate(drawn) == 1
 
 
-def test_what_is_wrong_is_said_as_one_types(seen: Browsing) -> None:
+def test_errors_appear_while_typing(seen: Browsing) -> None:
     page = seen.page
     page.goto("/")
     page.fill("#bytes", "1 parsec")
@@ -357,7 +357,7 @@ def test_a_job_is_followed_to_its_answer(seen: Browsing, server: Served) -> None
     seen.page.wait_for_url(re.compile("/answers/[0-9a-f]{64}"))
 
 
-def test_a_job_is_cancelled_and_says_so(seen: Browsing, server: Served) -> None:
+def test_a_job_is_cancelled_and_reports_it(seen: Browsing, server: Served) -> None:
     job = server.ask.post("/v1/top", json=LONG, headers={"Prefer": "respond-async"}).json()
     page = seen.page
     page.goto(f"/jobs/{job['id']}")

@@ -115,7 +115,7 @@ def test_a_program_of_several_calls_is_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["dgx-h100:4", "p2-a100:2"])
-def test_a_program_that_is_not_advised_says_so_on_top_of_its_files(name: str) -> None:
+def test_files_of_a_program_not_advised_begin_with_a_warning(name: str) -> None:
     """And one that is advised does not."""
     answer = asked_of(bytes=2**24, system=name, axes={"data": 32}, k=4, max_steps=3)
     seen = set()
@@ -178,7 +178,7 @@ def answer(server: Served) -> str:
 
 
 @pytest.mark.parametrize("target", TABS)
-def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
+def test_every_tab_of_a_split_answer_has_code_or_a_reason(
     server: Served, striped: str, target: str
 ) -> None:
     """How stripes are printed is no text of the language: the broker read it as one program."""
@@ -193,7 +193,7 @@ def test_every_tab_of_a_split_answer_has_code_or_says_what_lacks(
         assert [server.ask.get(file).status_code for file in files] == [200] * len(files)
 
 
-def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer: str) -> None:
+def test_a_tuner_file_is_written_once_its_channels_are_known(server: Served, answer: str) -> None:
     part = server.ask.get(f"{answer}/code/nccl-tuner", headers={"X-Part": "1"}).text
     assert 'name="channels"' in part
     assert BUILD in part
@@ -204,7 +204,7 @@ def test_a_tuners_file_is_made_once_its_channels_are_told(server: Served, answer
     assert server.ask.get(f"{answer}/code/nccl-tuner?answer=0&channels=0").status_code == 404
 
 
-def test_a_tab_that_could_not_work_is_none_and_the_page_says_why(
+def test_a_tab_that_cannot_work_is_hidden_with_a_reason_on_the_page(
     server: Served, striped: str, answer: str
 ) -> None:
     split, whole = server.ask.get(striped).text, server.ask.get(answer).text

@@ -151,7 +151,7 @@ INSIDE = """() => { const box = (one) => one.getBoundingClientRect();
     .every(one => one.left >= view.left && one.right <= view.right) }"""
 
 
-def test_what_is_typed_is_there_after_back_and_on_a_fresh_form_it_is_not(
+def test_typed_values_survive_the_back_button_but_not_a_new_form(
     browser: Any, server: Served
 ) -> None:
     with browsing(browser, server.url) as seen:

@@ -73,7 +73,7 @@ def test_the_form_is_there_and_carries_its_policy(server: Served) -> None:
         assert "immutable" in found.headers["cache-control"]
 
 
-def test_static_files_say_what_they_are(server: Served) -> None:
+def test_static_files_have_correct_content_types(server: Served) -> None:
     for path, file in static_files().items():
         response = server.ask.get(f"/static/{path}")
         assert response.content == file.content
@@ -111,7 +111,7 @@ def test_a_form_put_without_a_script_leads_to_a_permalink(server: Served, answer
     assert 'name="axis_name" value="model"' in server.ask.get(f"/?like={answer[9:]}").text
 
 
-def test_what_to_do_stands_first_and_what_is_slower_is_folded_away(server: Served) -> None:
+def test_the_advice_comes_first_and_slower_rows_are_folded(server: Served) -> None:
     asked = {"system": "p2-a100:4", "axes": {"data": 64}, "reduce": ["data"], "max_steps": 3}
     where = _answered(server, {**asked, "k": 4})
     page = unescape(server.ask.get(where).text)
@@ -200,7 +200,7 @@ def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: st
     assert whole[1].removeprefix("/answers/") in server.ask.get("/compare").text
 
 
-def test_what_a_target_cannot_express_is_said_in_its_place(server: Served, answer: str) -> None:
+def test_inexpressible_programs_show_a_reason_in_place_of_code(server: Served, answer: str) -> None:
     response = server.ask.get(f"{answer}/code/jax?answer=2", headers=PART)
     assert response.status_code == 200
     gather = server.ask.post("/", data={**FORM, "request": "all-gather"}).headers["location"]
@@ -223,7 +223,7 @@ def test_a_wrong_form_comes_back_with_what_is_wrong_and_what_was_sent(server: Se
     assert 'name="axis_name" value="model"' in response.text
 
 
-def test_the_check_says_what_the_form_would(server: Served) -> None:
+def test_the_check_agrees_with_the_form(server: Served) -> None:
     found = server.ask.post("/check", data={**FORM, "k": "x"}).json()
     assert found["wrong"] == {"k": "k is 'x'; a whole number is needed"}
     assert found["facts"]["axes"] == "product 32 of 32 devices; 3 placements"
@@ -339,7 +339,7 @@ def _end_thrice(stuck: Served, job: str, best: bytes) -> None:
         claims.lose(claim)
 
 
-def test_a_job_that_failed_says_why_and_nothing_of_a_best(server: Served) -> None:
+def test_a_failed_job_states_its_reason_and_no_best_answer(server: Served) -> None:
     put = prepare("top", {**SO_FAR["top"][0], "k": 8})
     job = server.service.store.jobs.submit(NewJob(LOCAL, None, "top", put.text, put.key)).job
     with server.service.store.claims._database.writing() as connection:
@@ -372,7 +372,7 @@ def test_jobs_have_names_and_the_page_s_own_are_not_among_them(server: Served, a
     assert server.ask.get("/jobs?order=never").status_code == 404
 
 
-def test_a_list_says_what_came_of_jobs_and_finds_them_by_it(server: Served, answer: str) -> None:
+def test_a_list_shows_results_of_jobs_and_searches_them(server: Served, answer: str) -> None:
     said = f'<a href="{answer}"><bdi>Keep the default</bdi>'
     today = datetime.now(UTC).date()
     for chosen in ("text=DEFAULT+dgx-h100:4", f"day={today}", "status=done&verb=top"):
@@ -455,7 +455,7 @@ def test_plans_have_a_page(server: Served) -> None:
         ("POST", "/check", 415),
     ],
 )
-def test_what_is_refused_is_a_page(server: Served, method: str, path: str, status: int) -> None:
+def test_refusals_are_pages(server: Served, method: str, path: str, status: int) -> None:
     response = server.ask.request(method, path)
     assert response.status_code == status
     assert response.headers["content-type"].startswith("text/html")
@@ -520,7 +520,7 @@ def test_a_mistake_of_ours_is_a_page_too(server: Served, monkeypatch: pytest.Mon
         ("text/html;q=much,;;,", True),
     ],
 )
-def test_who_prefers_a_page_is_told_by_what_is_accepted(accept: str, html: bool) -> None:
+def test_the_accept_header_decides_between_page_and_json(accept: str, html: bool) -> None:
     assert prefers_page(accept) == html
 
 

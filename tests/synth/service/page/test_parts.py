@@ -132,7 +132,7 @@ def test_our_colours_are_read_in_every_look(look: int) -> None:
         assert contrast(colours[line], colours[ground]) >= 3, (line, ground)
 
 
-def test_what_is_not_ours_is_what_its_list_says() -> None:
+def test_vendored_files_match_their_list() -> None:
     folder = resources.files("synth.service.page") / "static" / "vendor"
     listed = tomllib.loads((folder / "vendor.toml").read_text(encoding="utf-8"))["package"]
     for package in listed:
@@ -194,7 +194,7 @@ def test_a_row_that_is_not_there_is_refused(answers: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "uneven"])
-def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None:
+def test_every_row_can_be_emitted(name: str, answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
     for index in range(len(rows(answers[name]))):
         given_ = emit_question(answers[name], index, "svg")
@@ -202,7 +202,7 @@ def test_every_row_can_be_handed_out(name: str, answers: dict[str, Any]) -> None
         assert [file["name"] for file in files] == ["timeline.svg", "timeline.json"]
 
 
-def test_an_uneven_row_is_handed_out_as_groups(answers: dict[str, Any]) -> None:
+def test_an_uneven_row_is_emitted_as_groups(answers: dict[str, Any]) -> None:
     verb = VERBS["emit"]
     given_ = emit_question(answers["uneven"], 1, "json")
     assert verb.answer(parse_question(verb.question, given_), Watcher()).body["target"] == "json"
@@ -296,7 +296,7 @@ def wrong(**fields: Any) -> dict[str, str]:
     return check(TOP, given_, found, Limits().check).wrong
 
 
-def test_a_sound_form_is_a_question_and_says_what_it_comes_to() -> None:
+def test_a_valid_form_is_a_question_and_shows_its_totals() -> None:
     given_, found = question(
         TOP, form(k="3", no_stripes="yes", slow="node3/nic2=0.5", segments="auto")
     )
@@ -332,7 +332,7 @@ def _sent(filling: Any) -> bytes:
     return urlencode(pairs).encode()
 
 
-def test_the_example_can_be_put_as_it_stands() -> None:
+def test_the_example_can_be_submitted_unchanged() -> None:
     """It is one collective: nothing is asked that nobody chose."""
     given_, found = question(TOP, parse_fields(_sent(example(TOP))))
     assert check(TOP, given_, found, Limits().check).wrong == {}
@@ -393,19 +393,19 @@ def test_further_rows_make_the_request_the_first_of_a_job() -> None:
         ({"count": "6", "axis_size": ["4", "12", ""]}, "reduce", "cuts a level of 6 node x 8 gpu"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(fields: Any, field: str, said: str) -> None:
+def test_errors_appear_at_their_fields(fields: Any, field: str, said: str) -> None:
     found = wrong(**fields)
     assert said in found[field], found
 
 
-def test_what_is_wrong_with_an_option_is_said_there_on_a_machine_that_lacks_devices_too() -> None:
+def test_option_errors_are_located_also_on_machines_with_missing_devices() -> None:
     axes = {"count": "2", "axis_name": ["data"], "axis_size": ["15"], "without": "node1/gpu1"}
     found = wrong(**axes, bytes="1KiB..1MiB", per_placement="yes")
     assert list(found) == ["per_placement"]
     assert "a range of sizes is asked for every placement" in found["per_placement"]
 
 
-def test_several_fields_are_told_at_once() -> None:
+def test_several_fields_are_reported_at_once() -> None:
     assert set(wrong(bytes="much", k="x", request="none", reduce=[])) == {
         "bytes",
         "k",

@@ -73,7 +73,7 @@ def test_the_form_is_there_and_linked_from_everywhere(server: Served) -> None:
     assert 'href="/plan"' in server.ask.get("/").text
 
 
-def test_what_is_typed_is_the_question_and_back() -> None:
+def test_form_fields_round_trip_through_the_question() -> None:
     form = fields(sizes="layers=4", device="h100", explain="tensor=2", search="grid")
     given, checked = question(STEP, form)
     assert not checked.wrong
@@ -120,13 +120,13 @@ def test_every_box_is_on_the_form(server: Served) -> None:
         ({"dtype": "float8"}, "dtype", "float8"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(changed: dict[str, str], name: str, said: str) -> None:
+def test_errors_appear_at_their_fields(changed: dict[str, str], name: str, said: str) -> None:
     found = found_in(**changed)
     assert list(found.wrong) == [name]
     assert said in found.wrong[name]
 
 
-def test_all_that_is_wrong_is_said_at_once_and_what_is_typed_stays(server: Served) -> None:
+def test_all_mistakes_are_shown_together_and_typed_values_stay(server: Served) -> None:
     wrong = {**FORM, "batch": "<b>", "pin": "nothing", "model": "gpt5"}
     shown = server.ask.post("/plan", data=wrong)
     assert shown.status_code == 422
@@ -136,7 +136,7 @@ def test_all_that_is_wrong_is_said_at_once_and_what_is_typed_stays(server: Serve
     assert set(checked["wrong"]) == {"batch", "pin", "model"}
 
 
-def test_what_it_comes_to_is_told() -> None:
+def test_totals_are_shown() -> None:
     told = found_in(sequence="32").facts
     assert told["model"] == "2 layers, width 32"
     assert told["batch"] == "2,048 tokens a step, 32 a sample"
@@ -246,7 +246,7 @@ def test_the_plans_of_two_answers_are_on_one_clock_with_their_differences(
     assert ">difference</th>" not in again
 
 
-def test_the_plan_that_was_asked_why_not_stands_beside_the_first(server: Served) -> None:
+def test_the_plan_of_why_not_is_shown_next_to_the_first(server: Served) -> None:
     where = server.ask.post("/plan", data={**FORM, "explain": "zero=3"}).headers["location"]
     shown = server.ask.get(where).text
     assert re.findall(r"<h3><bdi>([^:]*): ", shown) == ["plan 1", "with zero=3"]

@@ -24,7 +24,7 @@ TO_SET = ToDo(1, "4 MiB", "Set for all ranks", SET, SET, "1.50x")
 
 
 def shown(base: str = "", tabs: Sequence[str] = (), **given: Any) -> str:
-    told: dict[str, Any] = {"headline": "Do this", "said": [], "of": "sizes"}
+    told: dict[str, Any] = {"headline": "Do this", "lines": [], "of": "sizes"}
     told |= {"to_do": [TO_RUN, TO_SET], "decides": "run in turn"}
     view = SimpleNamespace(verdict=Verdict(**told | given), tabs=tabs)
     return render("verdict.html", view=view, base=base, index=2)
@@ -43,7 +43,7 @@ def test_on_a_telephone_long_lines_to_set_wrap(browser: Any) -> None:
     page.close()
 
 
-def test_a_card_has_no_label_where_there_is_nothing_to_say() -> None:
+def test_a_card_without_content_has_no_label() -> None:
     """What is only set has no range, and nothing that it is to be under."""
     run, only_set = shown().partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")[:2]
     assert re.findall(r'data-heading="([^"]+)"', run) == [*FIGURES]
@@ -59,7 +59,7 @@ def test_each_command_is_a_line_of_its_own_and_is_copied_as_it_is() -> None:
 
 def test_what_goes_by_size_leads_to_where_it_is_made_if_it_can_be() -> None:
     said, link = f"at all sizes; by size: {BY_SIZE}", 'href="/answers/x/code/nccl-tuner?answer=2"'
-    page = shown("/answers/x", ["nccl-tuner"], said=[said])
+    page = shown("/answers/x", ["nccl-tuner"], lines=[said])
     assert f"by size: <a {link}>{BY_SIZE}</a></bdi>" in page
-    for page in (shown(said=[said]), shown("/answers/x", ["torch"], said=[said])):
+    for page in (shown(lines=[said]), shown("/answers/x", ["torch"], lines=[said])):
         assert f"<bdi>{said}</bdi>" in page

@@ -85,7 +85,7 @@ def test_another_version_is_refused_and_left_alone(
         assert at(connection) == revision
 
 
-def test_what_is_no_store_is_left_alone(store_url: str, engine: sqlalchemy.Engine) -> None:
+def test_foreign_databases_are_left_alone(store_url: str, engine: sqlalchemy.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE job (theirs INTEGER)"))
     with Store(store_url) as store, pytest.raises(StoreError, match="cannot be used"):

@@ -63,7 +63,7 @@ def seen(store: Store, job_id: str) -> StoredJob:
     return job
 
 
-def test_a_key_is_told_once_and_kept_as_a_digest(store: Store) -> None:
+def test_a_key_is_shown_once_and_stored_as_a_digest(store: Store) -> None:
     made = store.keys.create("ours", "ci", rate_per_second=2.5, jobs_per_day=7)
     kept = store.keys.one(made.id)
     assert kept is not None
@@ -228,7 +228,7 @@ def test_a_renewed_lease_is_not_taken(store: Store) -> None:
     assert store.claims.requeue("we") == 1
 
 
-def test_a_job_whose_workers_are_lost_fails_and_says_so(store: Store) -> None:
+def test_a_job_whose_workers_are_lost_fails_and_reports_it(store: Store) -> None:
     job = store.jobs.submit(new()).job
     for attempt in range(1, MOST_LOSSES + 1):
         claim = claimed(store)
@@ -354,7 +354,7 @@ def test_an_idempotency_key_finds_its_job_again(store: Store) -> None:
     assert store.jobs.counts("ours")[Status.QUEUED] == 1
 
 
-def test_what_is_old_is_forgotten(store_url: str) -> None:
+def test_old_entries_are_deleted(store_url: str) -> None:
     """Ended jobs and what they point to; nothing else, and not before its time."""
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
@@ -396,7 +396,7 @@ def test_an_answer_stays_while_a_job_points_to_it(store_url: str) -> None:
         assert store.forget(86400, 500) == DeletionCounts(1, 1)
 
 
-def test_what_is_old_is_forgotten_by_batches_the_oldest_first(store_url: str) -> None:
+def test_old_entries_are_deleted_in_batches_oldest_first(store_url: str) -> None:
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     with Store(store_url, now=lambda _: now[0]) as store:
         store.migrate()
@@ -474,7 +474,7 @@ def test_a_list_has_an_order_and_lacks_what_pages_ask_for_themselves(store: Stor
     assert [job.id for job in rest] == made[3:]
 
 
-def test_jobs_are_found_by_words_of_question_result_and_who_asked_and_by_day(
+def test_jobs_are_searched_by_question_result_caller_and_day(
     store_url: str,
 ) -> None:
     now = [datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)]
@@ -613,7 +613,7 @@ def test_odd_texts_come_back_as_they_were(store: Store, odd: str) -> None:
     assert seen(store, job.id).problem == {"problem": odd}
 
 
-def test_what_cannot_be_a_store_is_told(tmp_path: object) -> None:
+def test_invalid_stores_are_reported(tmp_path: object) -> None:
     for url in ("nonsense", "", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "http://[x"):
         with pytest.raises(InputError, match="store"):
             Store(url)
@@ -643,7 +643,7 @@ def test_a_reading_is_one_round_trip_and_a_writing_is_whole(store: Store) -> Non
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
-def test_slots_are_shared_whatever_teams_bring(store: Store, slots: int) -> None:
+def test_slots_are_shared_for_any_load_of_teams(store: Store, slots: int) -> None:
     """No team has a job under way beyond one more than any that has one waiting, nor is one idle.
 
     The first to come has all its jobs in the queue before any other brings one.

@@ -108,7 +108,7 @@ def test_lost_jobs_are_queued_once_however_many_look_for_them(store_url: str) ->
         assert {job.revision for job in store.jobs.listed("ours", 99)} == {2}
 
 
-def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> None:
+def test_a_done_job_keeps_its_answer_during_deletion(store_url: str) -> None:
     """Answers of long ago are forgotten while they are asked for and new jobs come to them."""
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     over = Event()
@@ -144,7 +144,7 @@ def test_whoever_forgets_meanwhile_a_done_job_has_its_answer(store_url: str) -> 
 
 
 @pytest.mark.slow
-def test_what_was_told_outlives_kill_9(store_url: str) -> None:
+def test_reported_results_survive_kill_9(store_url: str) -> None:
     """Servers that submit and work are killed in the middle of it, again and again."""
     chance = random.Random(5)
     told: Counter[str] = Counter()

@@ -100,7 +100,7 @@ def test_the_answers_are_those_of_the_verbs(workers: DaskWorkers) -> None:
         assert told(reply) == body_of(verb, given)
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(workers: DaskWorkers) -> None:
+def test_progress_is_reported_and_a_stop_returns_the_partial_answer(workers: DaskWorkers) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
@@ -123,7 +123,7 @@ def test_budgets_and_kills(workers: DaskWorkers) -> None:
     assert isinstance(killed.future.exception(PATIENCE_SECONDS), KilledError)
 
 
-def test_who_asks_for_too_much_waits_no_longer_than_the_grace() -> None:
+def test_excessive_requests_wait_no_longer_than_the_grace_period() -> None:
     """On a cluster of its own: the worker goes on for minutes, and what came next would wait."""
     with cluster(1) as (address, _):
         workers = DaskWorkers(address, grace_seconds=2)

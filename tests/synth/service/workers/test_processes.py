@@ -96,7 +96,9 @@ def test_a_bug_is_logged_and_told_by_its_number_alone(
     assert "KeyError: 'no such part'" in caplog.text
 
 
-def test_progress_is_told_and_a_stop_brings_what_there_is(workers: ProcessWorkers) -> None:
+def test_progress_is_reported_and_a_stop_returns_the_partial_answer(
+    workers: ProcessWorkers,
+) -> None:
     listener = Listener()
     question_run = QuestionRun(
         workers, "count", question("count", LONG_COUNT), on_progress=listener
@@ -141,7 +143,7 @@ def test_a_kill_ends_at_once_what_is_under_way_and_what_waits(workers: ProcessWo
         assert isinstance(ticket.future.exception(PATIENCE_SECONDS), KilledError)
 
 
-def test_a_question_run_that_is_killed_says_so(workers: ProcessWorkers) -> None:
+def test_a_question_run_that_is_killed_reports_it(workers: ProcessWorkers) -> None:
     question_run = QuestionRun(workers, "place", question("place", HOG))
     threading.Timer(0.3, question_run.kill).start()
     with pytest.raises(KilledError):
@@ -212,7 +214,7 @@ def test_a_range_outlives_a_worker(workers: ProcessWorkers) -> None:
     assert not any(one.best for one in listener.reports)
 
 
-def test_a_ranking_tells_the_best_so_far(workers: ProcessWorkers) -> None:
+def test_a_ranking_reports_the_best_so_far(workers: ProcessWorkers) -> None:
     """Over all axes: with one left over there is one placement to rank."""
     listener = Listener()
     asked_of = SUPERPOD | {"k": 12, "reduce": list(SUPERPOD["axes"])}

@@ -95,7 +95,7 @@ def test_a_machine_is_drawn_with_each_device_once_and_nothing_in_the_same_place(
     assert (len(devices) < load(name).devices) == bool(drawn.left_out)
 
 
-def test_speeds_and_what_is_left_out_are_told() -> None:
+def test_speeds_and_what_is_left_out_are_reported() -> None:
     drawn = topology(LevelInFull.of_all(load("dgx-h100:2048")))
     told = " ".join(node["data"]["name"] for node in drawn.nodes)
     assert "8 × 50 GB/s" in told
@@ -162,7 +162,7 @@ def test_on_a_telephone_a_machine_is_narrow_and_on_a_screen_it_fits(name: str) -
 @pytest.mark.parametrize(
     "name", ["dgx-h100:2", "p2-v100:3", "mi300x:2", "superpod-h100-oversubscribed:8"]
 )
-def test_what_lies_inside_is_drawn_inside(name: str, narrow: bool) -> None:
+def test_inner_units_are_drawn_inside_outer_ones(name: str, narrow: bool) -> None:
     """A device lies in the boxes of the units that it is in, and in no other."""
     drawn = topology(LevelInFull.of_all(load(name)), narrow=narrow)
     parents = {node["data"]["id"]: node["data"].get("parent") for node in drawn.nodes}
@@ -251,7 +251,7 @@ def over_sizes() -> SweepReply:
     return found
 
 
-def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
+def test_the_table_shows_the_expectation_of_runs_worth_measuring() -> None:
     """As in the row of its stretch and in the picture; beside it the default's own bandwidth."""
     found = answer(
         "top",
@@ -275,9 +275,9 @@ def test_what_is_worth_measuring_is_expected_in_the_table_too() -> None:
         assert rate == f"{2 * 15 / 16 * one.bytes / one.baseline_seconds / 1e9:.4g} GB/s"
         assert one.program == "all-reduce root inside"
     tree, keep = told.stretches
-    assert (keep.sizes, keep.program, keep.said) == ("29.34 MiB to 64 MiB", "", "keep the default")
+    assert (keep.sizes, keep.program, keep.note) == ("29.34 MiB to 64 MiB", "", "keep the default")
     assert (tree.sizes, tree.program) == ("16 MiB to 29.19 MiB", "all-reduce root inside")
-    assert tree.said.startswith("by in-network, 1.24x? to ")
+    assert tree.note.startswith("by in-network, 1.24x? to ")
 
 
 def column(table: Cells, heading: str) -> list[str]:
@@ -326,7 +326,7 @@ def test_curves_have_a_point_for_each_size_where_it_belongs(over_sizes: SweepRep
         assert np.abs(slope * np.array(values) + start - height).max() < 0.2
 
 
-def test_a_speed_up_at_a_size_is_told_as_in_a_row(over_sizes: SweepReply) -> None:
+def test_a_speed_up_at_a_size_is_reported_as_in_a_row(over_sizes: SweepReply) -> None:
     """What is expected to be much slower, and not told, too: 0.73x? and not the same."""
     slower = {
         "against_default": DefaultComparison.SAME,

@@ -45,7 +45,7 @@ def test_what_has_something_exposed_is_not_hidden_whole(exposed_seconds: float, 
     assert hidden_share(exposed_seconds, 54.2e-3) == share
 
 
-def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
+def test_the_verdict_summarises_the_best_plan() -> None:
     best, found = read().plans[0], view(0)
     assert found.headline.startswith(
         f"The best plan takes {format_duration(best.seconds)} a step: "
@@ -57,7 +57,7 @@ def test_the_verdict_says_what_the_best_plan_comes_to() -> None:
     assert found.headline.endswith(f" on the fullest device, {format_bytes(free)} free")
 
 
-def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
+def test_the_title_names_the_step_and_the_pins() -> None:
     found = view(0)
     pins = ASKED["pin"]
     assert found.title == f"gpt2-tiny, 64 samples of 16 tokens, on dgx-h100:1 with {pins}"
@@ -67,7 +67,7 @@ def test_the_title_says_what_the_step_is_and_what_plans_must_have() -> None:
     assert any(one.startswith("No plan can take less than") for one in free.verdict)
 
 
-def test_plans_of_the_same_axes_are_told_apart_by_what_they_differ_in() -> None:
+def test_plans_of_the_same_axes_are_distinguished_by_what_they_differ_in() -> None:
     answer, table = read(), view(0).table
     assert table is not None
     assert {one.axes["data"] for one in answer.plans} == {2}
@@ -113,7 +113,7 @@ def test_the_plan_to_be_taken_is_named_by_what_it_has_before_others() -> None:
     assert said(snug, lean, taken=1) == "2: a fifth of the memory free"
 
 
-def test_what_was_asked_why_not_is_answered_in_the_verdict() -> None:
+def test_the_verdict_answers_why_not() -> None:
     other = read().why_not
     assert other is not None
     [said] = [
@@ -134,10 +134,10 @@ def test_plans_are_compared_with_the_first_of_those_that_are_looked_at() -> None
     assert [one.label for one in found.detailed.seen] == ["plan 2", "plan 1"]
     told = found.detailed.beside
     first, other = answer.plans[1], answer.plans[0]
-    assert told.told.startswith(
+    assert told.note.startswith(
         "Compared with plan 1, within the prediction's uncertainty: plan 2 "
     )
-    assert told.told.count("tie") == (2 if first.tied else 0)  # and what a tie is
+    assert told.note.count("tie") == (2 if first.tied else 0)  # and what a tie is
     assert told.figures.headings == ["figure", "plan 2", "plan 1", "difference"]
     figures = {row[0]: row[1:] for row in told.figures.rows}
     less = first.seconds - other.seconds
@@ -238,12 +238,12 @@ def test_there_is_no_such_plan(number: int) -> None:
         view(number)
 
 
-def test_where_nothing_fits_the_page_says_so_and_draws_nothing() -> None:
+def test_without_fitting_plans_the_page_states_it_and_draws_nothing() -> None:
     found = view(0, model="llama3-8b", pin="data=8 zero=0", explain="")
     assert found.headline == "Nothing fits in memory"
     assert found.detailed is None
     assert found.front is None
-    assert "NOTHING FITS" in " ".join(getattr(one, "text", "") for one in found.said)
+    assert "NOTHING FITS" in " ".join(getattr(one, "text", "") for one in found.details)
 
 
 def test_the_front_has_a_mark_for_each_plan() -> None:
@@ -268,7 +268,7 @@ def test_the_front_has_a_mark_for_each_plan() -> None:
     ElementTree.fromstring(str(alone))
 
 
-def test_bars_are_as_long_as_what_they_stand_for() -> None:
+def test_lengths_of_bars_are_proportional_to_their_values() -> None:
     several = [
         StackedBar("a", {"x": 3.0, "y": 1.0}),
         StackedBar("b", {"y": 2.0}),

@@ -41,7 +41,7 @@ def answer(question: dict[str, Any]) -> Any:
 
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(LARGE), st.booleans(), st.data())
-def test_what_is_looked_for_is_drawn_among_its_true_neighbours(
+def test_a_searched_device_is_drawn_among_its_neighbours(
     name: str, narrow: bool, data: Any
 ) -> None:
     levels = LevelInFull.of_all(load(name))
@@ -106,6 +106,6 @@ def test_ranks_of_a_machine_that_lacks_devices_count_those_that_are_left(uneven:
 
 
 @pytest.mark.parametrize("text", ["1024", "-1", "7.0", "x", "٣", "", "1e3", "9" * 9])
-def test_what_is_no_rank_is_refused_with_those_there_are(one: Any, text: str) -> None:
+def test_unknown_ranks_are_refused_with_the_known_ones(one: Any, text: str) -> None:
     with pytest.raises(InputError, match="ranks are whole numbers from 0 to 1023"):
         locate_rank(one, 0, text)

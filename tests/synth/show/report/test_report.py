@@ -150,7 +150,7 @@ def check_loads_nothing(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_it_says_what_the_terminal_says(name: str, reports: dict[str, Written]) -> None:
+def test_the_report_agrees_with_the_terminal(name: str, reports: dict[str, Written]) -> None:
     """Every word of the terminal, but for lines that tell what a flag of the command writes."""
     one = reports[name]
     page = Page(one.html)
@@ -213,7 +213,7 @@ def every(value: Any, key: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name not in ("uneven", "model")])
-def test_it_says_how_to_get_each_answer(name: str, reports: dict[str, Written]) -> None:
+def test_each_answer_has_advice(name: str, reports: dict[str, Written]) -> None:
     kept = json.loads(json.dumps(reports[name].body))
     body = {k: v for k, v in kept.items() if k != "elsewhere"}
     for one in body.get("systems", ()):
@@ -230,7 +230,7 @@ def test_it_says_how_to_get_each_answer(name: str, reports: dict[str, Written]) 
     assert all(said.count(way) >= ways.count(way) for way in ways)
 
 
-def test_what_was_stopped_says_so(reports: dict[str, Written]) -> None:
+def test_a_stopped_answer_is_marked_partial(reports: dict[str, Written]) -> None:
     one = reports["one"]
     assert "Partial." not in Page(one.html).said
     assert "Partial." in Page(report("top", {}, {**one.body, "complete": False})).said
@@ -279,7 +279,7 @@ def test_the_command_writes_it_beside_its_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.txt", "report", "", "folder/", ".html"])
-def test_what_is_no_page_is_refused_before_anything_is_asked(name: str) -> None:
+def test_unknown_pages_are_refused_before_any_question(name: str) -> None:
     said = CliRunner().invoke(
         app, ["top", "none", "--axes", "a=1", "--reduce", "a", "--report", name]
     )
@@ -290,7 +290,7 @@ def test_what_is_no_page_is_refused_before_anything_is_asked(name: str) -> None:
     )
 
 
-def test_what_cannot_be_written_is_said_after_the_answer(tmp_path: Path) -> None:
+def test_unwritable_files_are_reported_after_the_answer(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     where = tmp_path / "file" / "report.html"
     said = CliRunner().invoke(app, [*SMALL, "--report", str(where)])

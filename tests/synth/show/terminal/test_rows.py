@@ -52,7 +52,7 @@ def test_bus_bandwidth_is_as_nccl_tests_count_it() -> None:
         ("one", [4, 1], "", "one\nin 1 to 4 segments"),
     ],
 )
-def test_of_a_program_only_what_there_is_is_said(
+def test_only_existing_parts_of_a_program_are_described(
     program: str, segments: list[int], share: str, lines: str
 ) -> None:
     assert stripe_lines([stripe(program, segments, share)]) == lines
@@ -92,7 +92,7 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
         assert said % figures in " ".join(drawn.get().split())
 
 
-def test_neighbouring_rows_of_a_range_say_different_things() -> None:
+def test_neighbouring_rows_of_a_range_differ() -> None:
     """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
     system = apply_typical(load("dgx-h100:4"))
     request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
@@ -111,7 +111,7 @@ def test_neighbouring_rows_of_a_range_say_different_things() -> None:
         assert not any(at.worth_measuring for at in inside)
 
 
-def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
+def test_deciding_runs_use_a_size_of_their_row() -> None:
     system = apply_typical(load("dgx-h100:4"))
     axes = (Axis("data", 8), Axis("tensor", 4))
     matrix = ((4, 2), (1, 4))
@@ -129,7 +129,7 @@ def test_what_is_to_be_run_is_of_a_size_in_its_row() -> None:
         assert found[run.row].speedup[0].endswith("x?")
 
 
-def test_the_default_is_told_by_size_and_where_it_changes() -> None:
+def test_the_default_is_reported_by_size_and_where_it_changes() -> None:
     """Beside what is asked of each size by itself."""
     system = apply_typical(load("dgx-h100:2"))
     request = Request((Axis("data", 16),), ("data",), 2**20, 1, Language(1), stripes=False)
@@ -146,7 +146,7 @@ def test_the_default_is_told_by_size_and_where_it_changes() -> None:
     assert changes[0].endswith("from 4 KiB")
 
 
-def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> None:
+def test_the_default_comes_first_if_it_is_advised_and_in_no_row() -> None:
     torus = ranking("tpu-v5e-slice", 2**30)
     [row] = default_rows(torus)
     assert row.by == "by xla: keep the default"
@@ -155,12 +155,12 @@ def test_the_default_stands_first_where_it_is_what_to_do_and_no_row_is_it() -> N
     assert default_rows(ranking("p2-a100:4", 2**30, stripes=False)) == []
 
 
-def test_what_no_runtime_has_is_no_speed_up() -> None:
+def test_programs_no_runtime_offers_have_no_speedup() -> None:
     first, *_ = rows(ranking("dgx-h100:16", 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
 
 
-def test_where_no_variable_says_it_a_row_tells_what_the_runtime_makes_of_it() -> None:
+def test_rows_without_a_variable_show_the_time_of_the_runtime() -> None:
     """All-reduces inside nodes by rings, between them by a tree: one process knows one way."""
     system, axes = apply_typical(load("dgx-h100:4")), (Axis("data", 8), Axis("model", 4))
     asked = Request(axes, ("data",), 2**16, 3, Language(3), stripes=False)

@@ -17,14 +17,14 @@ from synth.show.terminal.table import TABLES
 @pytest.mark.parametrize(
     ("ports", "said"), [(12, "3 for every 2"), (3, "3 for every 8"), (8, ""), (4, ""), (16, "")]
 )
-def test_ports_that_do_not_divide_are_said(ports: int, said: str) -> None:
+def test_ports_that_do_not_divide_are_stated(ports: int, said: str) -> None:
     system = load("dgx-h100:2")
     uneven = replace(system, links=(replace(system.links[0], ports=ports), *system.links[1:]))
     text = printed(TABLES["systems"](to_json(SystemReply.like(system=MachineInFull.of(uneven)))))
     assert (said in text) if said else ("for every" not in text)
 
 
-def test_open_ends_are_said() -> None:
+def test_open_ends_are_stated() -> None:
     for spec, open_ends in (("tpu-v5e-slice:8x8", 2), ("tpu-v5e-slice", 0)):
         reply = SystemReply.like(system=MachineInFull.of(load(spec)))
         assert printed(TABLES["systems"](to_json(reply))).count("open ends") == open_ends

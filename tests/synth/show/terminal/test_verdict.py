@@ -99,11 +99,11 @@ def test_it_is_the_largest_speed_up_that_can_be_had_or_that_there_is_none(case: 
         return
     if best is None:
         assert (found.headline, found.to_do) == (KEEP, ())
-        assert format_duration(reply.best_default_seconds) in found.said[0]
+        assert format_duration(reply.best_default_seconds) in found.lines[0]
         return
     assert found.headline == f"{best:.2f}x: do this"
     assert (best, found.to_do[0].row) in gains
-    assert format_duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.said[0]
+    assert format_duration(reply.answers[found.to_do[0].row].runtime_seconds) in found.lines[0]
 
 
 def test_a_variable_is_a_line_to_set_and_a_file_is_one_that_is_emitted() -> None:
@@ -158,7 +158,7 @@ def test_files_of_two_rows_have_two_names_and_each_command_runs_its_own(case: st
 
 
 @pytest.mark.parametrize(("data", "warned"), [(8, True), (16, False)])
-def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_take_is_told_first(
+def test_the_default_without_nvls_is_followed_by_that_of_later_nccl(
     data: int, warned: bool
 ) -> None:
     """Two GPUs of a node in each communicator, or four."""
@@ -168,12 +168,12 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
     [one] = reply.answers
     assert one.default.name == ("ring" if warned else "nvls_tree")
     assert ("nvls_tree" in one.defaults) != warned
-    said = [at for at, line in enumerate(told(reply).said) if "no NVLS" in line]
+    said = [at for at, line in enumerate(told(reply).lines) if "no NVLS" in line]
     assert said == [0 if told(reply).headline != KEEP else 1] * warned
     if warned:
         assert one.later_default
         assert one.later_default.name == "nvls_tree"
-        line = told(reply).said[said[0]]
+        line = told(reply).lines[said[0]]
         took = format_duration(one.later_default.seconds), format_duration(one.baseline_seconds)
         assert "In later NCCL it is nvls_tree: {}, not {}. ".format(*took) in line
         assert one.later_default.seconds > one.baseline_seconds
@@ -181,7 +181,7 @@ def test_where_nccl_has_no_nvls_the_default_is_without_it_and_what_later_ones_ta
         assert line.endswith(f". {setting}: {explain_scope('all-reduce')}")
 
 
-def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -> None:
+def test_sizes_without_an_available_default_are_reported() -> None:
     given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
     reply = answered(**given)
     assert isinstance(reply, SweepReply)
@@ -189,14 +189,14 @@ def test_of_sizes_it_is_told_from_which_on_the_default_is_none_that_there_is() -
     assert one.first.later_default is None
     first, size = one.last.later_default, one.until_bytes
     assert first
-    [said] = [line for line in told(reply).said[:2] if "no NVLS" in line]
+    [said] = [line for line in told(reply).lines[:2] if "no NVLS" in line]
     took = format_duration(one.last.baseline_seconds)
     then = f" {first.name}: {format_duration(first.seconds)} at {format_bytes(size)}, not {took}. "
     keeps = f"NCCL_ALGO=allreduce:Ring keeps what is priced: {explain_scope('all-reduce')}"
     assert said.endswith(then + keeps)
     sizes = [reply.sizes[0].model_copy(update={"default_name": "tree"}), *reply.sizes[1:]]
     told_of_two = told(reply.model_copy(update={"sizes": sizes}))
-    assert not any("NCCL_" in line for line in told_of_two.said)
+    assert not any("NCCL_" in line for line in told_of_two.lines)
 
 
 def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
@@ -219,7 +219,7 @@ def test_a_size_has_one_verdict_alone_and_in_a_range() -> None:
     assert emitted(alone, here)
 
 
-def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_the_gain() -> None:
+def test_unmeasured_and_version_dependent_gains_are_marked_after_the_gain() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
@@ -230,21 +230,21 @@ def test_what_nobody_measured_and_what_later_versions_leave_stand_right_after_th
         update = {"unmeasured": missing, "later_default": later}
         found = told(reply.model_copy(update={"answers": [one.model_copy(update=update)]}))
         assert found.headline.endswith("do this")
-        gain, decides, said, *_ = found.said
+        gain, decides, said, *_ = found.lines
         assert "where the best default" in gain
         then = f"{format_duration(seconds)}, not {format_duration(one.baseline_seconds)}"
         assert decides.endswith(f"In later NCCL it is nvls: {then}; over that row 1 {left}")
         assert said == missing
 
 
-def test_what_is_not_proved_is_not_advised() -> None:
+def test_unproved_programs_are_not_advised() -> None:
     reply = answered(**{**P2, "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
     unknown = one.model_copy(update={"proof": "unknown", "proof_reason": "it was not asked"})
     found = told(reply.model_copy(update={"answers": [unknown]}))
     assert found.headline == KEEP
-    assert "it is not proved" in found.said[0]
+    assert "it is not proved" in found.lines[0]
 
 
 def test_of_sizes_each_stretch_that_gains_has_its_line() -> None:
@@ -276,7 +276,7 @@ def test_of_a_few_sizes_inside_a_range_no_rule_is_made() -> None:
     found = told(reply)
     assert found.to_do
     assert not {one.row for one in found.to_do} & {*few}
-    assert any("too few sizes for a rule" in line for line in found.said)
+    assert any("too few sizes for a rule" in line for line in found.lines)
 
 
 def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> None:
@@ -290,8 +290,8 @@ def test_of_a_job_it_is_how_much_less_a_step_waits_and_where_its_axes_lie() -> N
     found, best = told(reply), reply.ranking[0]
     less = reply.default_exposed_seconds / best.exposed_seconds
     assert found.headline == f"{less:.2f}x: do this"
-    assert format_duration(best.exposed_seconds) in found.said[0]
-    assert any(str(best.placement) in one for one in found.said)
+    assert format_duration(best.exposed_seconds) in found.lines[0]
+    assert any(str(best.placement) in one for one in found.lines)
     assert {one.what.partition(",")[0] for one in found.to_do} <= {e.name for e in reply.entries}
 
 
@@ -304,7 +304,7 @@ def test_of_groups_it_is_over_the_plain_all_reduce_and_of_one_device_there_is_no
 
 
 @pytest.mark.parametrize("size", ["64MiB", ["1MiB", "2MiB"]])
-def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: object) -> None:
+def test_ambiguous_levels_come_with_a_deciding_test(size: object) -> None:
     """In the verdict, which the page shows, and below a ranking and a range in the terminal."""
     open_ = replace(
         calibration(), undetermined_levels=(UndeterminedLevels(("node", "gpu"), "node"),)
@@ -314,7 +314,7 @@ def test_levels_that_are_not_told_apart_come_with_the_test_that_tells(size: obje
     reply = answered(**SHORT, system=text, axes={"data": 32}, bytes=size)
     test = isolating_experiment(system, "gpu")
     assert test
-    [said] = [line for line in told(reply).said if test.name in line]
+    [said] = [line for line in told(reply).lines if test.name in line]
     assert said.startswith("to distinguish levels 'node' and 'gpu', run on level gpu alone")
     assert launch_lines(system, test).mpirun in said
     assert 'NCCL_TESTS_SPLIT="DIV 4" -x NCCL_ALGO=Ring' in said

@@ -75,7 +75,7 @@ def _values(step: Step) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("unrolled", [False, True])
-def test_the_optimizer_does_not_say_when_gradients_are_made(unrolled: bool) -> None:
+def test_the_optimizer_does_not_affect_the_times_of_gradients(unrolled: bool) -> None:
     """SGD scales a gradient only, which a plan may do before it is summed, after all layers."""
     adamw, sgd = (
         replica_of(zoo("gpt2-tiny", unrolled=unrolled, optimizer=name)).backward
@@ -111,7 +111,7 @@ def test_a_step_that_sums_no_gradients_is_refused() -> None:
         replica_of(zoo("gpt2-tiny", infer=1))
 
 
-def test_what_is_said_of_links_and_computing_is_not_above_what_is_likely() -> None:
+def test_uncertainty_of_links_and_compute_stays_within_its_bound() -> None:
     found = replica_of(step())
     for way in compare_policies(found).ways:
         assert way.saved.low_seconds <= way.saved.seconds <= way.saved.high_seconds

@@ -87,7 +87,7 @@ print(made.compile().as_text().count(" dot("))
 
 
 def compiled_products(text: str) -> int:
-    """How many products of matrices XLA leaves of a step over two devices."""
+    """How many matrix products XLA leaves of a step over two devices."""
     fake = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     words, more = [*jax_python(), "-c", COMPILED], os.environ | fake
     found = subprocess.run(words, input=text, capture_output=True, text=True, env=more, check=True)
@@ -95,8 +95,8 @@ def compiled_products(text: str) -> int:
 
 
 @pytest.mark.slow
-def test_xla_does_not_merge_what_is_computed_again() -> None:
-    """Without a barrier it undoes remat of layers one after the other."""
+def test_xla_does_not_merge_recomputed_operations() -> None:
+    """Without a barrier it undoes remat of unrolled layers."""
     recipe, layers = "data=2; batch over data", (("layers", 1),)
     text = text_of("jax", "gpt2-tiny", recipe, changes=layers, unrolled=True, remat=True)
     plain = text_of("jax", "gpt2-tiny", recipe, changes=layers, unrolled=True)

@@ -90,7 +90,7 @@ def made(text: str, one: Step) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("recipe", PLANS)
-def test_what_is_sent_early_is_waited_for_before_it_is_read(recipe: str) -> None:
+def test_early_transfers_finish_before_they_are_read(recipe: str) -> None:
     """A result is only there once it is waited for: read before, it would be another number."""
     plain, early = texts(recipe)
     found = made(early, traced(recipe))

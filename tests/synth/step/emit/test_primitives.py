@@ -73,7 +73,7 @@ IF_ASKED: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", sorted(REPLICATED_ONLY))
-def test_what_is_whole_if_asked_is_what_jax_computes(name: str) -> None:
+def test_explicitly_replicated_primitives_match_jax(name: str) -> None:
     function, given = IF_ASKED[name]
     closed = jax.make_jaxpr(function)(given)
     with pytest.raises(InputError, match=f"primitive '{name}' is not known"):

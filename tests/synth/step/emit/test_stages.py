@@ -123,7 +123,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize(("pattern", "rest"), MUTANTS.values(), ids=MUTANTS)
-def test_what_is_left_out_is_found(pattern: str, rest: str, monkeypatch) -> None:
+def test_omitted_fields_are_searched(pattern: str, rest: str, monkeypatch) -> None:
     monkeypatch.setattr("ranks_in_threads.PATIENCE_SECONDS", 1.0)
     damaged, count = re.subn(pattern, rest, text_of(traced(*MODEL), RECIPES[1]))
     assert count

@@ -55,7 +55,7 @@ def test_all_primitives_of_the_table_are_judged() -> None:
     assert {case.operation.primitive for case in CASES} == PRIMITIVES.keys() - REPLICATED_ONLY
 
 
-def test_what_is_missing_is_of_equations_that_exist() -> None:
+def test_missing_entries_refer_to_existing_equations() -> None:
     assert known_missing().keys() <= {case.name for case in CASES}
 
 
@@ -90,6 +90,6 @@ def test_the_judge_finds_a_row_that_is_left_out_or_made_up(name: str) -> None:
         assert found.wrong
 
 
-def test_found_says_how_many() -> None:
+def test_the_summary_counts_results() -> None:
     case = next(one for one in CASES if one.name == "neg")
     assert enumerated(case) == Found(36, 6, frozenset(), frozenset())

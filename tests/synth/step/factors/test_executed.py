@@ -22,7 +22,7 @@ def test_names_of_cases_are_unique() -> None:
 
 
 @pytest.mark.parametrize("case", HERE[::3], ids=lambda case: case.name)
-def test_numpy_says_what_jax_does(case) -> None:
+def test_numpy_agrees_with_jax(case) -> None:
     draws = np.random.default_rng(1)
     operands = case.drawn(draws)
     told = case.operation.parameter
@@ -34,7 +34,7 @@ def test_numpy_says_what_jax_does(case) -> None:
 
 
 @pytest.mark.parametrize("kind", list(ReductionKind))
-def test_what_is_laid_out_means_the_array_and_what_is_damaged_does_not(kind: ReductionKind) -> None:
+def test_intact_layouts_denote_the_array_and_damaged_ones_do_not(kind: ReductionKind) -> None:
     draws = np.random.default_rng(2)
     whole = fractions(draws, (6, 12), np.float32)
     for sharding in shardings(2, tuple(SIZES), (kind,)):

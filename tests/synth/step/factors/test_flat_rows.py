@@ -118,7 +118,7 @@ def test_values_flat_by_other_axes_are_refused() -> None:
     lies.append(lies[1].laid("data", Flat(0)))
     assert match_rows(one, [lies[0]] * 2, [lies[0]], sizes).rows
     for other in lies[1:]:
-        with pytest.raises(InputError, match="flat by different axes"):
+        with pytest.raises(InputError, match="flat over different axes"):
             match_rows(one, [lies[0], other], [lies[0]], sizes)
     with pytest.raises(InputError, match="flattened block"):
         bare.laid("data", Flat(0)).laid("seq", Flat(1))

@@ -203,7 +203,7 @@ def test_a_mean_divides_by_the_global_count() -> None:
 def test_partial_of_two_kinds() -> None:
     one = elementwise("add", value("x", 8, 16), value("z", 8, 16))
     by_axis = {"data": Row((SUM, SUM), (SUM,)), "model": Row((MAX, None), (MAX,))}
-    with pytest.raises(InputError, match="partial of two kinds, max and sum; its meaning would"):
+    with pytest.raises(InputError, match="partial in two kinds, max and sum; the result depends"):
         shard_operation(one, by_axis, SIZES)
 
 
@@ -221,35 +221,35 @@ def test_two_axes_whose_numbers_enter() -> None:
     assert shard_operation(one, {"data": first, "model": first}, SIZES).factors[factors_of(one)[0]]
     with pytest.raises(InputError, match="'indexed 0' by data and 'indexed 1' by model") as refused:
         shard_operation(one, {"data": first, "model": second}, SIZES)
-    assert "cut one of them only" in str(refused.value)
+    assert "shard only one of them" in str(refused.value)
 
 
-def test_what_runtimes_compute_whole_is_replicated_only_if_asked() -> None:
+def test_replicated_only_primitives_need_an_explicit_request() -> None:
     one = elementwise("cholesky", value("x", 8, 8))
     with pytest.raises(
-        InputError, match="no factors are known of the primitive 'cholesky'"
+        InputError, match="no sharding rules for the primitive 'cholesky'"
     ) as refused:
         list_rows(one)
     assert refused.value.where == "gpt.py:31"
-    assert "write replicated=true behind its operands" in str(refused.value)
+    assert "write replicated=true after its operands" in str(refused.value)
     one = replace(one, parameters=(("replicated", True),))
     assert list_rows(one) == (Row((None,), (None,)),)
     assert match_rows(one, [replicated_sharding(2)], [replicated_sharding(2)], SIZES)
 
 
 @pytest.mark.parametrize("parameters", [(), (("replicated", True),)], ids=["plain", "asked"])
-def test_what_no_runtime_computes_is_refused_also_if_asked(parameters: tuple) -> None:
+def test_primitives_no_runtime_computes_are_refused_even_if_requested(parameters: tuple) -> None:
     """Else a sharded step would be shown that cannot be written as a file."""
     one = replace(elementwise("householder", value("x", 8, 16)), parameters=parameters)
-    with pytest.raises(InputError, match="known of the primitive 'householder'") as refused:
+    with pytest.raises(InputError, match="rules for the primitive 'householder'") as refused:
         list_rows(one)
-    assert "replicated=true is said of cholesky, clz, eigh" in str(refused.value)
+    assert "replicated=true is for cholesky, clz, eigh" in str(refused.value)
 
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_what_has_rules_is_not_asked_to_be_replicated(asked: bool) -> None:
     one = replace(elementwise("exp", value("x", 8, 16)), parameters=(("replicated", asked),))
-    with pytest.raises(InputError, match="exp has replicated=, and has rules to be cut by"):
+    with pytest.raises(InputError, match="exp has replicated=, although it has sharding rules"):
         list_rows(one)
 
 
@@ -267,7 +267,7 @@ def refusal_of_rank(one: Operation) -> str:
 def test_a_repetition_is_cut_by_its_body() -> None:
     empty = Graph((), (), ())
     one = Operation("scan", (), (), body=empty, line="gpt.py:12")
-    with pytest.raises(InputError, match=r"gpt.py:12: scan repeats a body; cut its operations"):
+    with pytest.raises(InputError, match=r"gpt.py:12: scan repeats a body; shard its operations"):
         list_rows(one)
 
 

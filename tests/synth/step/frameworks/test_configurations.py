@@ -34,7 +34,7 @@ SAID = [name for name in FRAMEWORKS if name != "jax"]
 
 
 @pytest.mark.parametrize("framework", SAID)
-def test_what_is_written_is_the_recipe_or_says_what_it_is_instead(framework: str) -> None:
+def test_files_express_the_recipe_or_note_the_difference(framework: str) -> None:
     """Round trip: the written files, read by the framework's rules, are the recipe they carry."""
     exact = differing = refused = 0
     for model, recipe in sampled(3, 700):
@@ -105,7 +105,7 @@ def test_experts_are_a_part_of_the_data_parallel_ranks_of_megatron() -> None:
     assert (args.micro_batch_size, args.global_batch_size) == (1, 64)
     assert args.moe_grouped_gemm
     assert args.use_distributed_optimizer
-    assert "drops none" in " ".join(found.notes)
+    assert "none is dropped" in " ".join(found.notes)
 
 
 def test_the_mapping_of_megatron_is_a_flag_where_that_is_enough() -> None:
@@ -142,7 +142,7 @@ def test_launch_scripts_are_bash() -> None:
             subprocess.run(["bash", "-n"], input=str(text), check=True, text=True)
 
 
-def test_a_process_takes_its_rank_from_who_started_it(tmp_path: Path) -> None:
+def test_a_process_takes_its_rank_from_its_launcher(tmp_path: Path) -> None:
     """By torchrun it is that of its device, by Slurm that of its task; python here tells it."""
     recipe = parse_recipe("data=4 tensor=8; batch over data; weights over tensor as Megatron")
     axes = (Axis("data", 4), Axis("tensor", 8))
@@ -210,12 +210,12 @@ CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
             "mixtral-8x7b",
             "same samples",
         ),
-        ("megatron", "data=8 spare=4; batch over data", "", "axis spare cuts nothing"),
+        ("megatron", "data=8 spare=4; batch over data", "", "axis spare shards nothing"),
         ("megatron", "data=8 more=4; batch over data and more", "", "batch over data and more"),
         ("torchtitan", EXPERTS, "mixtral-8x7b", "no flavour of mixtral-8x7b"),
-        ("deepspeed", EXPERTS, "mixtral-8x7b", "a part of the ranks of data"),
-        ("megatron", CUT + "; weights mlp/up[-1] over data", "", "clauses for a weight"),
-        ("megatron", CUT + "; experts over data", "mixtral-8x7b", "experts beside weights"),
+        ("deepspeed", EXPERTS, "mixtral-8x7b", "some of the data-parallel ranks"),
+        ("megatron", CUT + "; weights mlp/up[-1] over data", "", "clauses for a single weight"),
+        ("megatron", CUT + "; experts over data", "mixtral-8x7b", "experts together with weights"),
         ("torchtitan", CUT + "; zero=1", "", "zero=1"),
         (
             "torchtitan",
@@ -224,15 +224,15 @@ CUT = "data=8 tensor=4; batch over data; weights over tensor as Megatron"
             "no schedule zero-bubble",
         ),
         ("torchtitan", CUT, "gpt3-175b", "no flavour of gpt3-175b"),
-        ("torchtitan", "data=8 seq=4; batch over data; tokens over seq", "", "parameters whole"),
-        ("torchtitan-toml", CUT, "", "replicas (zero=0) beside no other axis"),
-        ("deepspeed", "data=8 seq=4; batch over data; tokens over seq; zero=1", "", "of their own"),
-        ("deepspeed", CUT + "; zero=3", "", "zero=3 beside weights over tensor"),
+        ("torchtitan", "data=8 seq=4; batch over data; tokens over seq", "", "whole parameters"),
+        ("torchtitan-toml", CUT, "", "replicas (zero=0) only without other axes"),
+        ("deepspeed", "data=8 seq=4; batch over data; tokens over seq; zero=1", "", "separate"),
+        ("deepspeed", CUT + "; zero=3", "", "zero=3 with weights over tensor"),
         ("jax", "pipe=4 data=8; batch over data; schedule 1f1b, 4 microbatches", "", "stages"),
         ("jax", CUT, "", "no step of llama3-8b"),
     ],
 )  # fmt: skip
-def test_what_a_framework_cannot_say_is_refused(
+def test_plans_a_framework_cannot_express_are_refused(
     framework: str, text: str, name: str, problem: str
 ) -> None:
     recipe = parse_recipe(text)
@@ -250,7 +250,7 @@ def test_what_a_framework_cannot_say_is_refused(
 def test_what_does_not_fit_together_is_refused_for_all() -> None:
     recipe, model = parse_recipe(CUT), MODELS["llama3-8b"]
     on = machine(recipe)
-    with pytest.raises(InputError, match="batch of 12 in 8 parts"):
+    with pytest.raises(InputError, match="batch of 12 divided into 8 parts"):
         write_configurations(recipe, model, TrainingSpec(12, 8192), on)
     other = machine(parse_recipe("data=4 tensor=8; batch over data"))
     with pytest.raises(InputError, match="the placement has data=4, tensor=8, the recipe data=8"):
@@ -276,7 +276,7 @@ def test_axes_of_other_names_are_known_by_what_they_cut() -> None:
     assert found.recipe == wanted.recipe
 
 
-def test_flags_say_the_model() -> None:
+def test_flags_determine_the_model() -> None:
     """Of all models the parameters that follow from flags are those of the zoo."""
     for name, count in (("llama3-8b", 8.03e9), ("llama3-70b", 70.6e9), ("gpt3-175b", 175e9)):
         recipe = parse_recipe("data=32; batch over data")

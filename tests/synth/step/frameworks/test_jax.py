@@ -86,7 +86,7 @@ def test_the_module_lays_the_inputs_as_the_plan(
     assert set(said["cut"]["parameter"]) == set(shapes["parameter"])
 
 
-def test_padded_parts_are_refused_as_no_partition_spec_says_them() -> None:
+def test_padded_parts_are_refused_for_partition_specs() -> None:
     pytest.importorskip("jax")
     step = zoo_step("gpt2-tiny", {}, ModelSettings(batch=24))
     recipe, system = parse_recipe("data=24; batch over data; zero=3"), load("dgx-h100:3")

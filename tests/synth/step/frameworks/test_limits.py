@@ -58,7 +58,7 @@ def test_rounds_of_microbatches_that_ranks_do_not_divide_are_read_back(framework
     assert replace(read(framework, found, model), vocabulary="") == recipe
 
 
-def test_chunks_are_said_by_the_layout_alone_where_there_is_one() -> None:
+def test_a_layout_alone_determines_the_chunks() -> None:
     """``validate_args`` refuses both."""
     text = "pipe=4 data=8; batch over data; schedule interleaved-1f1b, 2 chunks, 4 microbatches"
     for more, by_layout in (("", False), ("; stages of 3, 6 times 4, 5 layers", True)):
@@ -77,5 +77,5 @@ def test_experts_over_all_that_cuts_the_batch_are_ranks_of_data_of_deepspeed() -
     found = write_configuration("deepspeed", recipe, model, TrainingSpec(64, 4096), machine(recipe))
     assert read("deepspeed", found, model) == recipe
     part = parse_recipe("data=4 expert=8; batch over data and expert; experts over expert")
-    with pytest.raises(InputError, match="a part of the ranks of data"):
+    with pytest.raises(InputError, match="some of the data-parallel ranks"):
         write_configuration("deepspeed", part, model, TrainingSpec(64, 4096), machine(part))

@@ -92,7 +92,7 @@ def test_megatron_pads_no_vocabulary_that_is_divided() -> None:
         parts = each * dict(recipe.axes).get("tensor", 1)
         size = int(said[said.index("--vocab-size") + 1])
         assert size == getattr(model.sizes, "vocabulary", 0)
-        assert size % parts == 0 or any("cuts the vocabulary" in note for note in one.notes)
+        assert size % parts == 0 or any("shards the vocabulary" in note for note in one.notes)
 
 
 def test_torchtitan_reads_the_toml(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_every_operation_is_in_one_block_and_nothing_is_sent_inside(model: str, 
 
 
 @pytest.mark.parametrize(("model", "text"), PLANS)
-def test_what_is_sent_is_the_last_that_its_block_makes(model: str, text: str) -> None:
+def test_blocks_send_their_last_values(model: str, text: str) -> None:
     """So that communication may begin where a block ends, and nowhere else."""
     one, plan, program = planned(model, text)
     sent = {
@@ -146,7 +146,7 @@ def test_equal_work_is_one_event_however_many_layers_there_are() -> None:
     assert still == unlike
 
 
-def test_parts_of_one_shape_are_equal_whatever_the_axis_and_the_whole() -> None:
+def test_parts_of_one_shape_are_equal_for_any_axis_and_whole() -> None:
     def keys(text: str, batch: int) -> set[str]:
         one = step("mlp-tiny", batch=batch)
         plan = plan_of(one, parse_recipe(text))

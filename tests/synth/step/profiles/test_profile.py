@@ -65,9 +65,9 @@ def test_it_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"model": 1}'])
 def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"my\.profile: no profile"):
+    with pytest.raises(InputError, match=r"my\.profile: not a profile"):
         read_profile(text, "my.profile")
-    with pytest.raises(InputError, match="no profile: bogus"):
+    with pytest.raises(InputError, match="not a profile: bogus"):
         read_profile(profile_text(kept()).replace('"model"', '"bogus": 1, "model"', 1))
     with pytest.raises(InputError, match=r"my\.profile, format: .*'profile 1'; this reads 'prof"):
         read_profile(profile_text(kept(format="profile 1")), "my.profile")
@@ -194,9 +194,9 @@ def test_a_machine_that_gets_slower_is_taken_out() -> None:
     assert drift_of(bench.samples.reference) > 0.1
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatching_input_is_refused() -> None:
     large = replace(event(), inputs=(Type("f32", (2**32,)),))
-    with pytest.raises(InputError, match="what the events read takes"):
+    with pytest.raises(InputError, match="the inputs of the events take"):
         measure_events([large], ProfileTrial("jax"), "m", "p", "f32")
 
 
@@ -218,7 +218,7 @@ def test_events_are_measured_in_processes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_says_its_last_words() -> None:
+def test_the_last_output_of_a_dead_process_is_reported() -> None:
     pytest.importorskip("torch", reason="needs torch, of the extra 'torch'")
     dying = event(body="raise RuntimeError('no memory left for it')")
     with pytest.raises(RunError, match=r"process 0 ended with code 1.*no memory left for it"):

@@ -76,7 +76,7 @@ def problem(path: RedistributionPath, value: Type = VALUE) -> str | None:
 
 
 @pytest.mark.parametrize("first", CostPriority)
-def test_every_path_gives_what_it_says(first: CostPriority) -> None:
+def test_every_path_yields_its_stated_sharding(first: CostPriority) -> None:
     for source, target in PAIRS:
         for path in find_paths(VALUE, source, target, SIZES, first=first):
             assert problem(path) is None, [str(move) for move in path.moves]

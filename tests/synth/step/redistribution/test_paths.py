@@ -280,14 +280,14 @@ def test_no_type_on_the_way_cuts_what_does_not_divide() -> None:
         ),
     ],
 )
-def test_what_cannot_lie_so_is_refused(
+def test_illegal_shardings_are_refused(
     value: Type, source: Sharding, target: Sharding, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
         find_path(value, source, target, TWO)
 
 
-def test_without_the_moves_that_lead_there_it_says_so() -> None:
+def test_an_unreachable_sharding_is_reported() -> None:
     with pytest.raises(InputError, match="no allowed moves lead"):
         find_path(
             Type("f32", (6,)),

@@ -278,7 +278,7 @@ def test_payloads_are_what_the_request_counts() -> None:
     assert asked(cut_by_data, moved) == ("all-to-all", ("data",), whole // 4)
 
 
-def test_what_is_reduced_says_its_operator() -> None:
+def test_reductions_name_their_operator() -> None:
     partial = Sharding(((), ()), ((ReductionKind.MAX, "data"),))
     path = find_path(MATRIX, partial, Sharding((("data",), ())), {"data": 4})
     [one] = list_communications(path, MATRIX, NESTED)

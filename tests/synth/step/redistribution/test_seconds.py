@@ -81,7 +81,7 @@ def test_a_permute_is_priced_link_by_link() -> None:
     assert one.answer.busiest == "node"
 
 
-def test_what_is_local_takes_no_request() -> None:
+def test_local_moves_need_no_request() -> None:
     found = on_dgx().redistribution(
         MATRIX, replicated_sharding(2), Sharding((("data",), ("model",)))
     )

@@ -149,7 +149,7 @@ def test_so_many_ways_to_lie() -> None:
 
 
 @pytest.mark.parametrize("make", [two_products, looped], ids=lambda one: one.__name__)
-def test_what_is_chosen_is_the_best_of_all_plans(make: object) -> None:
+def test_the_chosen_plan_is_the_best_of_all(make: object) -> None:
     """Where a value has one reader the search charges what a plan costs."""
     step = make()  # type: ignore[operator]
     found, rates = choose(step, over(ONE), prices(ONE)), prices(ONE)
@@ -212,7 +212,7 @@ def test_one_round_is_an_answer_with_a_gap() -> None:
     assert full.found.seconds <= short.found.seconds
 
 
-def test_what_may_not_be_sent_is_not_chosen() -> None:
+def test_values_that_must_not_be_sent_are_not_chosen() -> None:
     def never(value: Type, source: Sharding, target: Sharding) -> float:
         return inf
 

@@ -81,7 +81,7 @@ def rows_of(draw: st.DrawFn) -> tuple[PipelineSchedule, list[list[str]]]:
 
 @examples(60, 600)
 @given(rows_of())
-def test_what_stands_still_is_what_a_replay_stands_still_with(
+def test_the_clock_and_a_replay_deadlock_alike(
     case: tuple[PipelineSchedule, list[list[str]]],
 ) -> None:
     """By the place of receives alone; and where buffered sends stand still, all others do."""
@@ -91,7 +91,7 @@ def test_what_stands_still_is_what_a_replay_stands_still_with(
         if not waiting:
             assert parse_comm_schedule(text_of(rows), protocol).order == order
             continue
-        with pytest.raises(InputError, match="no rank can go on") as error:
+        with pytest.raises(InputError, match="no rank can continue") as error:
             parse_comm_schedule(text_of(rows), protocol)
         named = re.findall(r"\d+(?:SEND|RECV)_[FB]\d+", error.value.problem)
         assert len(named) >= 4
@@ -125,7 +125,7 @@ def test_a_receive_ahead_holds_up_the_sends_behind_it() -> None:
     rest += "1RECV_B0 1B0 1SEND_B0 1RECV_B1 1B1 1SEND_B1"
     ahead = rest.format("1SEND_F0 1RECV_F1 1F1 1SEND_F1")
     behind = rest.format("1RECV_F1 1SEND_F0 1F1 1SEND_F1")
-    with pytest.raises(InputError, match="waits in 0SEND_F1 until rank 1 does 1RECV_F1, after"):
+    with pytest.raises(InputError, match="waits in 0SEND_F1 until rank 1 runs 1RECV_F1, after"):
         parse_comm_schedule(late + ahead)
     waits, goes = (parse_comm_schedule(one) for one in (early + ahead, late + behind))
     assert waits.order == goes.order
@@ -138,32 +138,32 @@ def test_a_receive_ahead_holds_up_the_sends_behind_it() -> None:
 
 
 REFUSED = {
-    "1RECV_F0 1F0 1B0 1SEND_B0\n0F0 0B0": "rank 0: 1RECV_F0 waits for ever: 0SEND_F0 is missing",
+    "1RECV_F0 1F0 1B0 1SEND_B0\n0F0 0B0": "rank 0: 1RECV_F0 waits forever: 0SEND_F0 is missing",
     "0F0 0SEND_F0 0B0\n1RECV_F0 1F0 1B0": "rank 0: 0B0 needs 0RECV_B0, which is missing",
     "0F0 0SEND_F0 0RECV_B0 0B0\n1F0 1RECV_F0 1B0 1SEND_B0": (
-        "rank 1: 1F0 comes before 1RECV_F0; 1F0 needs what 1RECV_F0 makes"
+        "rank 1: 1F0 comes before 1RECV_F0; 1F0 needs the result of 1RECV_F0"
     ),
     "0SEND_F0 0F0 0RECV_B0 0B0\n1RECV_F0 1F0 1B0 1SEND_B0": (
-        "rank 0: 0SEND_F0 comes before 0F0; 0SEND_F0 needs what 0F0 makes"
+        "rank 0: 0SEND_F0 comes before 0F0; 0SEND_F0 needs the result of 0F0"
     ),
     "0F0 0SEND_F0 1RECV_F0 1F0 1B0 0B0": (
-        "rank 0: 0SEND_F0: stages 0 and 1 are both on rank 0; nothing is sent between two stages"
+        "rank 0: 0SEND_F0: stages 0 and 1 are both on rank 0; stages of one rank send nothing"
     ),
     "0F0 0SEND_F0 0B0": "rank 0: 0SEND_F0: there is no stage 1",
-    "0F0 0SEND_F0 1RECV_F0 0B0\n1F0 1B0": "rank 0: 1RECV_F0 beside no pass of stage 1",
-    "0F0 0SEND_F0 0SEND_F0 0B0\n1F0 1B0": "rank 0 does 0SEND_F0 twice",
-    "0UNSHARD 0F0 0F0 0B0": "rank 0 does 0F0 twice",
-    "0UNSHARD 0F0 0RESHARD 0B0": "rank 0: 0B0 while stage 0 is in shards; 0UNSHARD before it",
-    "0UNSHARD 0UNSHARD 0F0 0B0": "rank 0: 0UNSHARD twice, with nothing between",
+    "0F0 0SEND_F0 1RECV_F0 0B0\n1F0 1B0": "rank 0: 1RECV_F0 on a rank without passes of stage 1",
+    "0F0 0SEND_F0 0SEND_F0 0B0\n1F0 1B0": "rank 0 has 0SEND_F0 twice",
+    "0UNSHARD 0F0 0F0 0B0": "rank 0 has 0F0 twice",
+    "0UNSHARD 0F0 0RESHARD 0B0": "rank 0: 0B0 while stage 0 is sharded; 0UNSHARD before it",
+    "0UNSHARD 0UNSHARD 0F0 0B0": "rank 0: 0UNSHARD is repeated",
     "0F0 0REDUCE_GRAD 0B0": "rank 0: 0REDUCE_GRAD before the last backward pass of stage 0",
     "0F0 0SEND_F 0B0": "line 1, action 2: '0SEND_F' is communication",
-    "1UNSHARD 0F0 0B0": "rank 0: 1UNSHARD beside no pass of stage 1",
-    "0UNSHARD": "rank 0: 0UNSHARD beside no pass of stage 0",
+    "1UNSHARD 0F0 0B0": "rank 0: 1UNSHARD on a rank without passes of stage 1",
+    "0UNSHARD": "rank 0: 0UNSHARD on a rank without passes of stage 0",
 }
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused(text: str) -> None:
+def test_invalid_input_is_refused(text: str) -> None:
     with pytest.raises(InputError) as error:
         parse_comm_schedule(text)
     assert str(error.value).startswith(REFUSED[text])
@@ -180,14 +180,15 @@ def test_two_ranks_that_send_before_they_receive() -> None:
     with pytest.raises(InputError) as error:
         parse_comm_schedule(text)
     assert error.value.problem == (
-        "no rank can go on: rank 0 waits in 0SEND_F1 until rank 1 does 1RECV_F1, after 1SEND_F0; "
-        "rank 1 waits in 1SEND_F0 until rank 0 does 2RECV_F0, after 0SEND_F1"
+        "no rank can continue: rank 0 waits in 0SEND_F1 until rank 1 runs 1RECV_F1, "
+        "after 1SEND_F0; "
+        "rank 1 waits in 1SEND_F0 until rank 0 runs 2RECV_F0, after 0SEND_F1"
     )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
-def test_what_pytorch_dumps_is_read() -> None:
+def test_dumps_of_pytorch_are_read() -> None:
     """With FSDP and without; its deferred receives only go on where sends are buffered."""
     cases = [
         ("ScheduleZBVZeroBubble", 3, 7, 2),
@@ -214,7 +215,7 @@ def test_what_pytorch_dumps_is_read() -> None:
                 assert parse_comm_schedule(text, protocol).order == plain.order
                 continue
             assert text == texts["deferred"]
-            with pytest.raises(InputError, match="no rank can go on") as refused:
+            with pytest.raises(InputError, match="no rank can continue") as refused:
                 parse_comm_schedule(text, protocol)
             assert protocol is MET
             assert "say --protocol eager" in refused.value.hint

@@ -54,7 +54,7 @@ def stages_of(name: str, ranks: int, chunks: int) -> list[list[int]]:
 
 
 @sampled(150, seed=3, parts=4)
-def test_a_schedule_is_what_a_replay_of_its_words_says(
+def test_a_schedule_matches_a_replay_of_its_text(
     sample: Callable[[Sequence[Case]], list[Case]],
 ) -> None:
     """Where stages are, that all is done once, when, and what is held meanwhile."""
@@ -123,7 +123,7 @@ def test_dualpipev_has_halves_at_its_ends_alone() -> None:
 
 
 @pytest.mark.parametrize("name", V_SHAPED)
-def test_a_v_is_said_in_plans(name: str) -> None:
+def test_v_shaped_schedules_appear_in_plans(name: str) -> None:
     text = f"pipe=3; schedule {name}, 7 microbatches"
     recipe = parse_recipe(text)
     assert (recipe.chunks, recipe.stages, str(recipe)) == (2, 6, text)

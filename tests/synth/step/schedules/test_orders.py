@@ -143,8 +143,8 @@ def test_a_pair_that_overlaps_is_its_two_actions() -> None:
 
 
 CIRCLE = (
-    "no rank can go on: 0B0 needs 1B0, rank 1 does 1F1 before 1B0, 1F1 needs 0F1, "
-    "rank 0 does 0B0 before 0F1; on one of the ranks the two must be the other way round"
+    "no rank can continue: 0B0 needs 1B0, rank 1 runs 1F1 before 1B0, 1F1 needs 0F1, "
+    "rank 0 runs 0B0 before 0F1; swap the two on one of the ranks"
 )
 
 
@@ -152,28 +152,31 @@ CIRCLE = (
     ("text", "said"),
     [
         ("", "an order without ranks; a line for each rank, as in 0F0 0B0"),
-        ("0F0 0B0\n\n1F0 1B0", "rank 1 has no actions; every rank has a stage"),
-        (",,\n0F0,0B0", "rank 0 has no actions; every rank has a stage"),
-        ("0F0 0X0", "line 1, action 2: '0X0' is no action; stage, F, B, I or W, and microbatch, "),
-        ("0F0 0B", "line 1, action 2: '0B' is no action"),
-        ("0F0,0F٣", "line 1, action 2: '0F٣' is no action"),
-        ("0F1234567 0B0", "line 1, action 1: '0F1234567' is no action"),
-        ("0F0,(0B0;)OVERLAP_F_B", "line 1, action 2: '' is no action"),
+        ("0F0 0B0\n\n1F0 1B0", "rank 1 has no actions; give each rank a stage"),
+        (",,\n0F0,0B0", "rank 0 has no actions; give each rank a stage"),
+        (
+            "0F0 0X0",
+            "line 1, action 2: '0X0' is not an action; stage, F, B, I or W, and microbatch, ",
+        ),
+        ("0F0 0B", "line 1, action 2: '0B' is not an action"),
+        ("0F0,0F٣", "line 1, action 2: '0F٣' is not an action"),
+        ("0F1234567 0B0", "line 1, action 1: '0F1234567' is not an action"),
+        ("0F0,(0B0;)OVERLAP_F_B", "line 1, action 2: '' is not an action"),
         (
             "0UNSHARD,0F0,0B0",
-            "line 1, action 1: '0UNSHARD' is communication; give the order without it",
+            "line 1, action 1: '0UNSHARD' is communication; give the order without comm",
         ),
         ("0F0 0SEND_F0 0B0", "line 1, action 2: '0SEND_F0' is communication"),
         (
             "0F0 0B0\n2F0 2B0",
-            "stage 1 has no actions, stage 2 has; stages are numbered from 0, and each has work",
+            "stage 1 has no actions, stage 2 has; stages are numbered from 0 without gaps",
         ),
         ("0F0 0B0 999999F0", "stage 1 has no actions, stage 999999 has"),
         (
             "0F0 0B0 1F0\n1B0",
-            "stage 1 is on rank 0 and, by 1B0, on rank 1; all passes of a stage are done where",
+            "stage 1 is on rank 0 and, by 1B0, on rank 1; all passes of a stage run on the rank of",
         ),
-        ("0F0 0F0 0B0", "rank 0 does 0F0 twice"),
+        ("0F0 0F0 0B0", "rank 0 has 0F0 twice"),
         (
             "0F0 0F2 0B0 0B2",
             "rank 0: 0F1 is missing; microbatches are 0 to 2",
@@ -181,25 +184,31 @@ CIRCLE = (
         ("0F0 0B0 0F999999", "rank 0: 0F1 is missing; microbatches are 0 to 999999"),
         ("0F0 0F1 0B0", "rank 0: 0B1 is missing; microbatches are 0 to 1"),
         ("0B0", "rank 0: 0F0 is missing"),
-        ("0F0 0B0 0I0", "rank 0: 0B0 and 0I0 do the same; a backward pass is B, or I and later W"),
-        ("0F0 0I0", "rank 0: 0W0 is missing beside 0I0; a backward pass is B, or I and later W"),
-        ("0F0 0W0", "rank 0: 0I0 is missing beside 0W0"),
-        ("0F0 0B1 0F1 0B0", "rank 0: 0B1 comes before 0F1; 0B1 needs what 0F1 makes"),
-        ("0F0 0W0 0I0", "rank 0: 0W0 comes before 0I0; 0W0 needs what 0I0 makes"),
+        (
+            "0F0 0B0 0I0",
+            "rank 0: 0B0 and 0I0 repeat each other; write a backward pass as B, or as",
+        ),
+        (
+            "0F0 0I0",
+            "rank 0: 0W0 is missing, as there is 0I0; write a backward pass as B, or as",
+        ),
+        ("0F0 0W0", "rank 0: 0I0 is missing, as there is 0W0"),
+        ("0F0 0B1 0F1 0B0", "rank 0: 0B1 comes before 0F1; 0B1 needs the result of 0F1"),
+        ("0F0 0W0 0I0", "rank 0: 0W0 comes before 0I0; 0W0 needs the result of 0I0"),
         (
             "0F0 0B0 0F1 0B1\n1F0 1F1 1B1 1B0",
             CIRCLE,
         ),
-        ("1F0 0F0 1B0 0B0", "no rank can go on: 1F0 needs 0F0, rank 0 does 1F0 before 0F0"),
+        ("1F0 0F0 1B0 0B0", "no rank can continue: 1F0 needs 0F0, rank 0 runs 1F0 before 0F0"),
     ],
 )
-def test_what_is_no_order_is_refused(text: str, said: str) -> None:
+def test_invalid_orders_are_refused(text: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         parse_schedule(text)
     assert str(error.value).startswith(said)
 
 
-def test_the_page_shows_a_circle_as_it_is_told() -> None:
+def test_the_page_shows_a_circle_as_it_is_reported() -> None:
     page = (DOCS / "pipeline-orders.md").read_text(encoding="utf-8")
     [text] = re.findall(r"printf '([^']*)' [|] collsynth order -", page)
     said = CliRunner().invoke(app, ["order", "-"], input=text.replace(r"\n", "\n"))
@@ -215,9 +224,9 @@ def test_the_page_shows_ranks_that_wait_for_each_other_s_receives() -> None:
     assert f"\n    {said.stderr}" in page
 
 
-def test_losses_out_of_order_are_not_handed_out() -> None:
+def test_losses_out_of_order_are_not_returned() -> None:
     order = parse_schedule("0F0 0F1 0B0 0B1\n1F1 1F0 1B0 1B1")
-    with pytest.raises(InputError, match=r"does 1F1 where PyTorch.s runtime takes it for 1F0"):
+    with pytest.raises(InputError, match=r"runs 1F1, which PyTorch.s runtime takes for 1F0"):
         to_csv(order)
 
 

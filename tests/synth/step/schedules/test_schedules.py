@@ -75,7 +75,7 @@ def test_a_schedule_is_an_order(name: str, stages: int, rounds: int, chunks: int
 
 
 @given(STAGES, st.integers(1, 8), st.floats(0.0, 1.0))
-def test_what_weight_gradients_read_stays_until_they_are_made(
+def test_operands_of_weight_gradients_stay_until_those_are_computed(
     stages: int, m: int, kept: float
 ) -> None:
     whole, halves = one_f_one_b(stages, m), zero_bubble_h1(stages, m)
@@ -199,13 +199,13 @@ def meeting(order: PipelineSchedule, seconds: Durations, c: float) -> dict[Actio
 
 
 @given(orders(), SECONDS, SECONDS, SECONDS)
-def test_blocking_ranks_meet_or_stand_still(
+def test_blocking_ranks_meet_or_deadlock(
     order: PipelineSchedule, f: float, b: float, c: float
 ) -> None:
     expected = meeting(order, Durations(f, b), c)
     blocking = Transfers(c, TransferProtocol.BLOCKING)
     if expected is None:
-        with pytest.raises(InputError, match="stand still"):
+        with pytest.raises(InputError, match="deadlock"):
             time_schedule(order, Durations(f, b).on(order), blocking)
         return
     found = time_schedule(order, Durations(f, b).on(order), blocking)
@@ -238,7 +238,7 @@ def test_eager_transfers_of_gpipe(stages: int, m: int, c: float) -> None:
     assert seconds_of(gpipe(stages, m), 1, 2, c=c) == pytest.approx(expected)
 
 
-def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
+def test_blocking_sends_let_gpipe_end_and_1f1b_deadlock() -> None:
     """GPipe's sends are taken in their order; 1F1B's second rank sends back before it takes more.
 
     Two ranks, two microbatches, 1 and 2 s, transfers of 0.5 s: forward ends at 1.5 + 1, the second
@@ -251,8 +251,8 @@ def test_blocking_sends_let_gpipe_end_and_1f1b_stand_still() -> None:
     with pytest.raises(InputError) as error:
         time_schedule(order, Durations(1, 2).on(order), blocking)
     assert str(error.value) == (
-        "blocking transfers stand still: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
-        "let them be eager, or send and receive at once"
+        "blocking transfers deadlock: 1B0 to 0B0 waits for 0F1 to 1F1 waits for 1B0 to 0B0; "
+        "make them eager, or send and receive at the same time"
     )
 
 
@@ -276,7 +276,7 @@ def test_no_time_at_all_is_not_idle() -> None:
         (lambda: looped_bfs(2, 2, 0), "0 chunks; at least 1"),
         (
             lambda: interleaved(4, 9, 2),
-            "9 microbatches on 4 ranks make no equal rounds; 8 or 12 do",
+            "9 microbatches on 4 ranks do not divide into equal rounds; 8 or 12 do",
         ),
         (lambda: Durations(-1, 2), "-1 s; a duration is 0 or more"),
         (lambda: Durations(1, float("inf")), "inf s; a duration is 0 or more"),
@@ -287,7 +287,7 @@ def test_no_time_at_all_is_not_idle() -> None:
         ),
     ],
 )
-def test_what_makes_no_schedule_is_refused(make: object, said: str) -> None:
+def test_input_without_a_schedule_is_refused(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(InputError) as error:
         make()
@@ -346,5 +346,5 @@ def test_more_room_makes_less_bubble_and_nonsense_is_refused() -> None:
         found.append(1 - 24 * 45.945 / max(times))
     assert found == pytest.approx([0.1585, 0.0433], abs=0.005)
     for ranks, m, room, kept in ((0, 1, 1, 0), (1, 0, 1, 0), (1, 1, 0.5, 0), (1, 1, 1, 2)):
-        with pytest.raises(InputError, match="microbatches, room for"):
+        with pytest.raises(InputError, match="microbatches, activations of"):
             zero_bubble(ranks, m, durations, 0.0, room, kept)

@@ -106,7 +106,7 @@ def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Go
 
 
 @pytest.mark.parametrize("name", ["p2-a100:4", "dgx-h100:2"])
-def test_what_is_left_out_as_it_cannot_gain_is_not_advised(name: str) -> None:
+def test_plans_omitted_as_unprofitable_are_not_advised(name: str) -> None:
     """As the best program of all says, looked for without a limit."""
     system = load(name)
     priced = ProgramPrices(system, segments=SEGMENTS, stripes=False)

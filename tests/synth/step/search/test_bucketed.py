@@ -96,7 +96,7 @@ def simulated(one: PlacedRecipe) -> Finalist:
 
 
 @pytest.mark.parametrize("zero", [0, 2])
-def test_what_is_kept_prices_do_not_tell_from_the_best_of_all_sizes(zero: int) -> None:
+def test_kept_programs_tie_with_the_best_of_all_sizes(zero: int) -> None:
     alone = simulated(candidate(zero))
     every = [alone, *(simulated(candidate(zero).in_buckets(size)) for size in SMALL)]
     _, first = find_nearest_size(composed(), candidate(zero), SMALL)
@@ -108,7 +108,7 @@ def test_what_is_kept_prices_do_not_tell_from_the_best_of_all_sizes(zero: int) -
     assert found.saved_seconds == saved > CLOCK_ERROR * alone.found.seconds
 
 
-def test_what_prices_cannot_tell_or_does_not_fit_stays_alone() -> None:
+def test_tied_or_oversized_gradients_stay_in_their_own_buckets() -> None:
     alone = simulated(candidate(0))
     for first in range(len(SMALL)):
         sizes = partial(lambda at: (SMALL, at), first)
@@ -130,7 +130,7 @@ def test_sizes_are_tried_until_the_next_is_no_faster(first: int, told: list[int]
 
 
 @pytest.mark.parametrize("zero", [0, 2])
-def test_what_is_tried_is_each_size_that_differs(zero: int) -> None:
+def test_each_distinct_size_is_tried(zero: int) -> None:
     """Beginning with the best as composed; what holds all gradients is tried once."""
     one = candidate(zero)
     sizes, first = find_nearest_size(composed(), one)
@@ -146,7 +146,7 @@ def test_plans_have_the_buckets_that_gain_or_those_that_are_pinned() -> None:
     assert best.candidate.recipe.bucket_bytes
     assert best.saved_seconds > 0
     for word, size in (("no", 0), ("5MB", 5 * 10**6)):
-        pins = Pins({**PINS.said, "bucket": word})
+        pins = Pins({**PINS.values, "bucket": word})
         [found] = planner().plans(pins, 1, Watcher()).finalists
         assert found.candidate.recipe.bucket_bytes == size
         assert pin_value_of(found.candidate.recipe, "bucket") == word

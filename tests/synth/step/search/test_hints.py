@@ -45,9 +45,9 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
     error = no_plan_error("m", 16, 32, pins, KNOWN, never)
     named = Pins.parse(error.problem.partition(" has ")[2])
     assert not any(named.allow(one) for one in KNOWN)
-    for fewer in combinations(named.said.items(), len(named.said) - 1):
+    for fewer in combinations(named.values.items(), len(named.values) - 1):
         assert any(Pins(dict(fewer)).allow(one) for one in KNOWN)
-    last = [*named.said][-1]
+    last = [*named.values][-1]
     beside = named.without(last)
     told = error.hint.partition(f"{last} is ")[2].removeprefix("one of ").split(", ")
     assert set(told) == {pin_value_of(one, last) for one in KNOWN if beside.allow(one)}
@@ -62,7 +62,7 @@ def test_the_fewest_pins_that_no_plan_has_are_named(pins: Pins) -> None:
         (never, "fewer or more devices"),
     ],
 )
-def test_the_nearest_batches_are_told(possible: Callable[[int], bool], hint: str) -> None:
+def test_the_nearest_batches_are_reported(possible: Callable[[int], bool], hint: str) -> None:
     error = no_plan_error("m", 56, 64, Pins({}), [], possible)
     assert error.hint is not None
     assert error.hint.startswith(hint)
@@ -70,7 +70,7 @@ def test_the_nearest_batches_are_told(possible: Callable[[int], bool], hint: str
 
 def test_what_frees_most_comes_first_and_what_frees_nothing_not() -> None:
     def cannot() -> float:
-        raise InputError("no such plan can be")
+        raise InputError("no such plan is possible")
 
     changes = {"a": lambda: 8.0, "b": lambda: 3.0, "c": lambda: 10.0, "d": cannot}
     found = find_savings(10.0, changes)

@@ -159,7 +159,7 @@ def test_rows_are_the_first_plan_where_they_are_surely_faster() -> None:
 
 
 @pytest.mark.parametrize(("model", "pins"), [("mlp-tiny", "zero=0"), ("lstm-tiny", "remat=no")])
-def test_what_rows_would_change_may_be_pinned(model: str, pins: str) -> None:
+def test_decisions_that_rows_would_change_may_be_pinned(model: str, pins: str) -> None:
     assert not any(one.rows for one in planned(model, pins))
 
 

@@ -43,7 +43,7 @@ def words_of(recipe: Recipe) -> dict[str, str]:
     }
 
 
-def test_a_pin_says_what_a_recipe_written_out_has() -> None:
+def test_a_pin_matches_the_clause_of_a_recipe() -> None:
     """``seq`` cuts tokens, too, and is no sequence parallelism."""
     said = {word: pin_value_of(parse_recipe(STAGED), word) for word in WORDS}
     axes = {"pipe": "2", "data": "2", "expert": "1", "seq": "1", "tensor": "2"}
@@ -114,20 +114,20 @@ def test_sizes_of_buckets_are_whole_megabytes(value: str) -> None:
         Pins.parse(f"bucket={value}")
 
 
-def test_a_word_may_be_said_twice_if_it_says_the_same() -> None:
-    assert Pins.parse("zero=1, tensor=4; zero=1").said == {"zero": "1", "tensor": "4"}
+def test_a_repeated_setting_must_have_the_same_value() -> None:
+    assert Pins.parse("zero=1, tensor=4; zero=1").values == {"zero": "1", "tensor": "4"}
     with pytest.raises(InputError, match="zero=1 and zero=2"):
         Pins.parse("zero=1 zero=2")
 
 
 def test_the_smallest_sets_of_pins_come_first() -> None:
     pins = Pins.parse("zero=1 tensor=4 remat=no")
-    names = [tuple(one.said) for one in pins.subsets()]
-    assert names == [some for count in (1, 2, 3) for some in combinations(pins.said, count)]
+    names = [tuple(one.values) for one in pins.subsets()]
+    assert names == [some for count in (1, 2, 3) for some in combinations(pins.values, count)]
     assert pins.without("tensor") == Pins.parse("zero=1 remat=no")
 
 
-def test_values_are_told_in_the_order_of_their_numbers() -> None:
+def test_values_are_reported_in_the_order_of_their_numbers() -> None:
     """Sixteen follows eight, and not one."""
     known = [parse_recipe(f"data={size}; batch over data") for size in (16, 2, 128, 8)]
     error = no_plan_error("m", 16, 32, Pins.parse("data=4"), known, lambda batch: False)

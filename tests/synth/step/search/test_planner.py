@@ -93,7 +93,7 @@ def check(text: str, seconds: float, memory: float, model: str = "gpt2-small") -
 
 
 @pytest.mark.parametrize("text", RECIPES)
-def test_what_is_composed_is_near_what_is_simulated(text: str) -> None:
+def test_composed_seconds_are_near_simulated_ones(text: str) -> None:
     check(text, 0.1, 0.15)
 
 
@@ -125,7 +125,7 @@ def test_the_update_waits_for_all_sums_and_nothing_goes_beside_it(text: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", MORE)
-def test_what_is_composed_is_near_what_is_simulated_of_others(text: str) -> None:
+def test_composed_seconds_of_other_models_are_near_simulated_ones(text: str) -> None:
     check(text, 0.2, 0.2)
 
 
@@ -137,7 +137,7 @@ EXPERTS = (
 
 
 @pytest.mark.parametrize("text", EXPERTS)
-def test_what_is_composed_of_experts_is_near_what_is_simulated(text: str) -> None:
+def test_composed_seconds_of_experts_are_near_simulated_ones(text: str) -> None:
     check(text, 0.1, 0.15, "mixtral-8x7b")
 
 
@@ -209,7 +209,7 @@ def test_more_of_one_structure_than_are_timed_at_once_come_in_order() -> None:
     assert len([*search.cheapest()]) == len(some)
 
 
-def test_where_nothing_fits_the_least_memory_is_told() -> None:
+def test_without_fitting_plans_the_least_memory_is_reported() -> None:
     some = job().candidates(Pins.parse("pipe=1 tensor=1 remat=no"))
     composer = planner().composer
     search = Search(
@@ -220,7 +220,7 @@ def test_where_nothing_fits_the_least_memory_is_told() -> None:
     assert search.nearest[1] == min(composer.size_bytes(one.recipe) for one in some)
 
 
-def test_what_fits_only_as_composed_is_told() -> None:
+def test_plans_that_fit_only_by_estimate_are_reported() -> None:
     """On the clock it may need more: then others of its kind are passed over, and no other."""
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:3]
     composed = [ComposedPlan(one, 1.0, 90.0) for one in some]
@@ -234,9 +234,7 @@ def test_what_fits_only_as_composed_is_told() -> None:
 
 @pytest.mark.parametrize("fit", [2, 3])
 @pytest.mark.parametrize("processes", [1, 2, 8])
-def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
-    fit: int, processes: int
-) -> None:
+def test_extra_plans_are_reported_once_by_any_simulating_process(fit: int, processes: int) -> None:
     """Whether or not as many fit as are wanted, and though it is one of those that come, too."""
     found = Planner(job()).simulate(job().candidates(Pins.parse("pipe=1 zero=0 remat=no"))[0])
     some = job().candidates(Pins.parse("pipe=1 zero=0 microbatches=2 remat=no"))[:4]
@@ -252,12 +250,12 @@ def test_what_is_wanted_beside_the_best_is_told_once_whoever_simulates(
         taken = FinalistPool(1e12, Counter(), beside=[composed[3]])
         assert taken.simulate(iter(composed[:3]), 3, simulated, Several(processes))
     assert [one.candidate for one in taken.simulated] == some[:fit]
-    assert [each.candidate for each in taken.told if isinstance(each, Finalist)] == [some[3]]
+    assert [each.candidate for each in taken.results if isinstance(each, Finalist)] == [some[3]]
     assert sorted(map(composed.index, asked)) == [0, 1, 2, 3]
     assert len(taken.looked_at) == 3
 
 
-def test_a_search_that_is_stopped_says_so() -> None:
+def test_a_search_that_is_stopped_reports_it() -> None:
     class Stops(Watcher):
         calls = 0
 
@@ -475,7 +473,7 @@ def test_forks_trace_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 @FORKED
-def test_what_is_learned_for_a_plan_is_known_where_it_is_simulated(
+def test_prices_learned_for_a_plan_are_reused_in_its_simulation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(forks, "WORTH_SECONDS", 0)
@@ -503,7 +501,7 @@ def test_the_vocabulary_may_be_whole() -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_fits_what_is_freed_is_what_such_plans_need() -> None:
+def test_freed_bytes_match_the_needs_of_such_plans() -> None:
     small = replace(job().device, memory_bytes=2e9)
     one = Planner(replace(job(), device=small))
     pins = Pins.parse("zero=0 remat=no pipe=1 tensor=1")
@@ -571,7 +569,7 @@ def test_a_prime_number_of_layers_is_cut_as_is_fastest() -> None:
     assert own <= min(composed.seconds(several)) * 1.02
 
 
-def test_a_cut_that_pays_and_fits_stands_for_equal_stages() -> None:
+def test_a_profitable_cut_replaces_equal_stages() -> None:
     """Eight layers on two stages: the second, with a large vocabulary, is better with three."""
     words = replace(job(), changes={**SIZES, "vocabulary": 262144})
     some = words.families(Pins.parse("pipe=2 tensor=8 microbatches=8 remat=no chunks=1"))
@@ -604,7 +602,7 @@ def test_no_plan_is_lost_where_a_family_is_cut_in_several_ways(memory_bytes: flo
     assert bool(several) == bool(memory_bytes)
 
 
-def test_what_the_device_has_no_rate_for_is_told() -> None:
+def test_missing_rates_of_the_device_are_reported() -> None:
     system = load("dgx1-v100:1")
     spelling = ModelSettings(batch=16, dtype="bfloat16")
     one = PlanningProblem("gpt2-tiny", {}, spelling, system, device_named(system.device))

@@ -57,15 +57,13 @@ def test_the_other_way_round_it_is_the_same_difference(
     assert there.seconds == -back.seconds
     assert there.low_seconds == pytest.approx(-back.high_seconds)
     assert there.high_seconds == pytest.approx(-back.low_seconds)
-    assert there.told == back.told
+    assert there.is_clear == back.is_clear
     assert there.low_seconds <= there.seconds <= there.high_seconds
 
 
 @given(LIKELY, LIKELY)
-def test_plans_that_take_as_long_are_never_told_apart(
-    one: UncertainSeconds, other: UncertainSeconds
-) -> None:
-    assert not compare_seconds(one, replace(other, seconds=one.seconds)).told
+def test_plans_of_equal_seconds_always_tie(one: UncertainSeconds, other: UncertainSeconds) -> None:
+    assert not compare_seconds(one, replace(other, seconds=one.seconds)).is_clear
     assert compare_seconds(one, one).low_seconds == 0 == compare_seconds(one, one).high_seconds
 
 
@@ -207,7 +205,7 @@ def test_a_plan_again_is_the_same_plan() -> None:
     assert (found.low_seconds, found.high_seconds) == (0, 0)
 
 
-def test_plans_that_ran_and_were_alike_differ_by_what_is_said() -> None:
+def test_similar_plans_that_ran_differ_as_described() -> None:
     """Measured on a shaped network: nine of ten pairs whose parts differ by less than 5 %."""
     told = json.loads((ROOT / "results" / "runs" / "runs.json").read_text(encoding="utf-8"))
     alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
@@ -230,7 +228,7 @@ def test_plans_that_ran_and_were_alike_differ_by_what_is_said() -> None:
     assert sorted(errors)[int(0.9 * len(errors))] <= CLOCK_ERROR
 
 
-def test_layers_that_are_cut_otherwise_take_what_is_said() -> None:
+def test_unequal_layers_take_the_stated_sharding() -> None:
     """All products of a layer, measured, beside the middle of those on the device."""
     path = ROOT / "tests" / "synth" / "compute" / "matmuls.csv"
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line[0] != "#"]

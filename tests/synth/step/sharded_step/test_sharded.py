@@ -182,7 +182,7 @@ def test_operations_of_a_device() -> None:
     assert (products(to_device_step(found)) - logits) * 2 == products(step) - logits
 
 
-def test_a_request_is_what_the_design_says_of_its_bytes() -> None:
+def test_bytes_of_a_request_follow_the_design() -> None:
     """All of ``b`` bytes: 2(n-1)/n b for an all-reduce, (n-1) b for a gather of b."""
     found = sharded("mlp-tiny", "data=4; batch over data; zero=1")
     for one in list_step_requests(found):
@@ -212,32 +212,36 @@ WRONG = {
         ("v2: f32[8@data,2]", "v2: f32[8,2@data]", "own.py:8: sqrt cannot take [0] to [1]"),
     ),
     "a redistribution that is none": (
-        ("by=all-reduce", "by=all-gather", "all-gather over model does not make v0"),
-        ("by=all-reduce", "by=all-recude", "no move is called 'all-recude'"),
-        ("over=(model)", "over=(data)", "all-reduce over data does not make v0"),
-        ("over=(model)", "over=model", "a redistribution of another form"),
-        (" over=(model)", "", "a redistribution of another form"),
-        ("redistribute(v0)", "redistribute(v0, v0)", "a redistribution of another form"),
-        ("v1: f32[8@data,2] =", "v1: bf16[8@data,2] =", "a redistribution of another form"),
+        ("by=all-reduce", "by=all-gather", "all-gather over model does not turn v0"),
+        ("by=all-reduce", "by=all-recude", "unknown move 'all-recude'"),
+        ("over=(model)", "over=(data)", "all-reduce over data does not turn v0"),
+        ("over=(model)", "over=model", "a malformed redistribution"),
+        (" over=(model)", "", "a malformed redistribution"),
+        ("redistribute(v0)", "redistribute(v0, v0)", "a malformed redistribution"),
+        ("v1: f32[8@data,2] =", "v1: bf16[8@data,2] =", "a malformed redistribution"),
     ),
     "what JAX has not": (
-        ("sqrt", "sqroot", "own.py:8: no factors are known of the primitive 'sqroot'"),
+        ("sqrt", "sqroot", "own.py:8: no sharding rules for the primitive 'sqroot'"),
         (
             " dimension_numbers=(((1),(0)),((),()))",
             "",
             "dot_general has no parameter 'dimension_numbers'",
         ),
-        ("(((1),(0)),((),()))", "(((7),(0)),((),()))", "dot_general of such operands"),
+        (
+            "(((1),(0)),((),()))",
+            "(((7),(0)),((),()))",
+            "dot_general does not accept these operands",
+        ),
     ),
 }
 
 
-def test_what_is_written_by_hand_is_right() -> None:
+def test_hand_written_cases_are_correct() -> None:
     check(parse_sharded(HAND))
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_by_hand(what: str) -> None:
+def test_hand_made_mistakes_are_refused(what: str) -> None:
     for old, new, said in WRONG[what]:
         assert old in HAND
         with pytest.raises(InputError) as refused:
@@ -281,7 +285,7 @@ out v3
         ("out v5", "v6: f32[8] = redistribute(v5) by=all-gather over=(data)\n  out v6"),
     ],
 )
-def test_what_a_loop_carries_lies_as_before(old: str, new: str) -> None:
+def test_carried_values_of_a_loop_keep_their_sharding(old: str, new: str) -> None:
     check(parse_sharded(LOOP))
     with pytest.raises(InputError, match="where the body has"):
         check(parse_sharded(LOOP.replace(old, new, 1)))

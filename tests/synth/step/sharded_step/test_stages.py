@@ -89,25 +89,25 @@ DAMAGED = {
     "sent up in the backward pass": (
         r"(= send\(v15\.0\)) to=1",
         r"\1 to=0",
-        "activations go up",
+        "activations go to the next",
     ),
     "not summed up": (
         r"(v\d+\.1: \S+ = redistribute\(v\d+\) by=all-reduce over=)\(microbatch\)",
         r"\1(data)",
-        "all-reduce over data does not make",
+        "all-reduce over data does not turn",
     ),
     "a pass that is done once": (
         "stage 0 backward",
         "stage 0 after",
-        "of each microbatch and read stage 0 after",
+        "belongs to single microbatches and is read stage 0 after",
     ),
     "once a pass": ("stage 0 before", "stage 0 after", "made after and read"),
     "gathered in time": (
         r"by=all-reduce over=\(microbatch\)",
         "by=all-gather over=(microbatch)",
-        "brings",
+        "joins",
     ),
-    "no stages": (r"(?m)^(stage|everywhere) .*\n", "", "axis microbatch and no stages"),
+    "no stages": (r"(?m)^(stage|everywhere) .*\n", "", "axis microbatch without stages"),
     "a stage too late": (r"(?s)^(.*?)everywhere before\n", r"\1", "below operations of no stage"),
     "no time": (r"microbatch=2 ", "", "no axis"),
 }

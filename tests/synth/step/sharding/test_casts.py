@@ -112,7 +112,7 @@ def test_weights_that_are_held_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("model", MODELS)
-def test_gradients_are_sent_as_the_plan_says(model: str, zero: int) -> None:
+def test_gradients_are_sent_according_to_the_plan(model: str, zero: int) -> None:
     """In f32 unless it says bf16: then before they are cast, half the bytes."""
     one = half(model)
     text = f"{DATA}" + f"; zero={zero}" * bool(zero)
@@ -131,7 +131,7 @@ def added_up(program: StepProgram) -> Iterator[Value]:
             yield one.value
 
 
-def test_gradients_are_added_up_as_the_plan_says() -> None:
+def test_gradients_are_added_up_according_to_the_plan() -> None:
     """Over microbatches, too: in f32 each is cast before it is added, as Megatron does."""
     one = half("llama3-tiny")
     text = f"{DATA}; zero=2; 2 microbatches"
@@ -186,7 +186,7 @@ def test_plans_in_bf16_compute_what_one_device_does(model: str, text: str) -> No
     judge(wide, apply(wide, plan), plan.sizes, on_one_device(wide))
 
 
-def test_casts_stand_before_what_is_gathered() -> None:
+def test_casts_precede_gathers() -> None:
     """In the program, too, that files are written from: each bf16 copy is made in parts."""
     one = half("mlp-tiny")
     plan, program = made(one, f"{DATA}; zero=3")

@@ -16,7 +16,7 @@ PAGE = DOCS / "plans.md"
 
 
 @pytest.mark.slow
-def test_the_python_of_the_page_prints_what_it_says() -> None:
+def test_the_python_of_the_page_prints_its_transcript() -> None:
     text = "\n".join(block.text for block in blocks("python", PAGE))
     examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
     assert len(examples.examples) > 20

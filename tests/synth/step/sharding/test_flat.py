@@ -116,7 +116,7 @@ def test_tokens_over_the_axis_of_weights_cut_no_states() -> None:
     """What sequence parallelism leaves whole is replicated over tensor, as by Megatron."""
     text = "data=2 tensor=2; batch over data; tokens over tensor; weights over tensor as Megatron"
     assert parse_recipe(f"{text}; zero=1").zero_axes == ("data",)
-    with pytest.raises(InputError, match="no axis cuts the batch"):
+    with pytest.raises(InputError, match="no axis shards the batch"):
         parse_recipe("tensor=2; tokens over tensor; weights over tensor as Megatron; zero=1")
 
 
@@ -189,6 +189,6 @@ def test_an_input_may_be_said_to_be_flat() -> None:
 
 
 @pytest.mark.parametrize("lies", ["[-,-]{flat:}", "[-,-]{flat:data", "[-,-]{sum:data}", "[-,-]{}"])
-def test_what_is_no_flat_input_is_refused(lies: str) -> None:
+def test_invalid_flat_inputs_are_refused(lies: str) -> None:
     with pytest.raises(InputError, match="not understood"):
         parse_recipe(f"data=3; batch over data; input first/weight as {lies}")

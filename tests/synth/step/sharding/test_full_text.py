@@ -49,7 +49,7 @@ def test_a_plan_that_is_changed_by_hand_computes_what_one_device_does() -> None:
     judge(mlp(), apply(mlp(), plan), plan.parts, on_one_device(mlp()))
 
 
-def test_what_is_left_out_is_whole_and_comments_are_nothing() -> None:
+def test_omitted_inputs_are_replicated_and_comments_ignored() -> None:
     plan = parse_plan("plan mlp-tiny  # alone\naxes data=2\n\n", mlp())
     assert not list(apply(mlp(), plan).moved())
 
@@ -68,20 +68,20 @@ def test_what_is_left_out_is_whole_and_comments_are_nothing() -> None:
         ("v0 {", "no body like this"),
         ("v999 data [0,R]->[0]", "no operation makes v999"),
         ("v0 data [0,R]->[0]\nv0 data [0,R]->[0]", "again v0"),
-        ("}", "nothing is open"),
+        ("}", "nothing to close"),
         ("v0 stage 0", "no stage for"),
         ("order 0F0 0B0", "an order of 1 microbatches"),
         ("microbatches 4\norder 0F0 0B0 0F1 0B1", "an order of 2 microbatches"),
         ("microbatches 2\norder 0F0 0F1 0I0 0I1 0W0 0W1", "0 stages for the"),
-        ("microbatches 2\norder 0F0 0F1 0B0 0B1\norder 1F0 1F1 1B0 1B1", "2 ranks, and pipe=1"),
+        ("microbatches 2\norder 0F0 0F1 0B0 0B1\norder 1F0 1F1 1B0 1B1", "2 ranks for pipe=1"),
         ("order 0F0", "0B0 is missing"),
-        ("layers 1, 2", "no order of its stages"),
+        ("layers 1, 2", "without a schedule"),
         (
             "microbatches 2\nlayers 2\norder 0F0 0F1 0B0 0B1\norder 1F0 1F1 1B0 1B1",
-            "numbers for 1, and there are 2 stages",
+            "layers of 1 stages, and there are 2",
         ),
         ("bucket v0 v1", "not redistributed"),
-        ("buckets of 0 layers", "stands here"),
+        ("buckets of 0 layers", "expected '"),
     ],
 )
 def test_lines_that_are_wrong_are_refused(line: str, problem: str) -> None:
@@ -111,8 +111,8 @@ def test_overrides_mix_with_recipes() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("weights nowhere[0] over data", "nothing of mlp-tiny is cut"),
-        ("weights first/weight[5] over data", "nothing of mlp-tiny is cut"),
+        ("weights nowhere[0] over data", "nothing of mlp-tiny is sharded"),
+        ("weights first/weight[5] over data", "nothing of mlp-tiny is sharded"),
         ("input nowhere as [data]", "no input 'nowhere'"),
         ("input features as [data]", "which has 2"),
         ("input features as [data,data]", "axis 'data' occurs 2 times"),

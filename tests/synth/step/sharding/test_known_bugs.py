@@ -243,7 +243,7 @@ def test_it_is_computed_right(bug: Bug) -> None:
 
 
 @pytest.mark.parametrize("bug", [one for one in BUGS if one.claimed], ids=lambda bug: bug.where)
-def test_what_was_claimed_is_refused(bug: Bug) -> None:
+def test_claimed_results_are_refused(bug: Bug) -> None:
     assert bug.claimed is not None
     name, before, after = bug.claimed
     operation = next(one for one in bug.step().graph.operations if one.primitive == name)

@@ -78,7 +78,7 @@ def test_all_plans_of_two_products_over_two_axes_are_equal(sample: Sample) -> No
         judge(two_products(), apply(two_products(), plan), TWO, on_one_device(two_products()))
 
 
-def test_who_follows_prices_moves_as_redistributions_do() -> None:
+def test_values_that_follow_prices_move_like_redistributions() -> None:
     """There is one price: choices and paths that disagree gather what need not be gathered."""
     kind, sizes = Type("f32", (8, 8)), {"data": 4}
     lies = [*shardings(2, ("data",), [ReductionKind.SUM])]

@@ -50,7 +50,7 @@ def test_microbatches_send_as_often_as_without_them() -> None:
 
 
 @pytest.mark.parametrize(("zero", "parts"), [(1, False), (2, True), (3, True)])
-def test_what_is_kept_in_parts_is_added_up_in_parts(zero: int, parts: bool) -> None:
+def test_sharded_sums_stay_sharded(zero: int, parts: bool) -> None:
     """Whole gradients, over microbatches, would be the memory that ZeRO-2 saves."""
     plan = plan_of(mlp(), parse_recipe(f"data=2; batch over data; zero={zero}; 2 microbatches"))
     added_up = [m for m in apply(mlp(), plan).moved() if accumulates(m.path)]
@@ -104,7 +104,7 @@ def test_accumulated_steps_of_others_compute_what_one_device_does(model: str) ->
 
 
 @pytest.mark.parametrize("model", ["resnet-tiny", "dropless-tiny"])
-def test_what_needs_all_samples_at_once_is_refused(model: str) -> None:
+def test_operations_over_all_samples_are_refused(model: str) -> None:
     """Batch normalisation, and the tokens of all samples in the order of their experts."""
     one = step(model)
     with pytest.raises(InputError, match="all microbatches"):

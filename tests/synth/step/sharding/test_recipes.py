@@ -82,7 +82,7 @@ MATRICES = {"gpt2-tiny": 6, "llama3-tiny": 7}
 
 @pytest.mark.parametrize("model", MATRICES)
 @pytest.mark.parametrize("zero", [1, 2, 3])
-def test_zero_sends_what_its_stage_says(model: str, zero: int) -> None:
+def test_zero_sends_the_bytes_of_its_stage(model: str, zero: int) -> None:
     text = f"data=2; batch over data; zero={zero}"
     one = step(model)
     found, parameters = program(one, text), one.roles.count("parameter")
@@ -339,16 +339,16 @@ def test_axes_that_do_not_divide_are_refused() -> None:
 
 
 def test_megatron_of_a_model_without_such_weights_is_refused() -> None:
-    with pytest.raises(InputError, match="nothing of mlp-tiny is cut"):
+    with pytest.raises(InputError, match="nothing of mlp-tiny is sharded"):
         program(mlp(), "tensor=2; weights over tensor as Megatron")
 
 
 def test_experts_that_take_all_that_choose_them_are_refused() -> None:
-    with pytest.raises(InputError, match="as many tokens as choose them"):
+    with pytest.raises(InputError, match="take any number of tokens"):
         program(step("dropless-tiny"), "expert=2; experts over expert")
 
 
-def test_a_vocabulary_that_is_not_divided_says_what_megatron_pads_it_to() -> None:
+def test_an_indivisible_vocabulary_is_refused_with_the_padding_of_megatron() -> None:
     recipe = parse_recipe("tensor=4; weights over tensor as Megatron; vocabulary over tensor")
     with pytest.raises(InputError, match="50257 words of embedding in 4 parts") as refused:
         plan_of(step("gpt2-tiny", (("vocabulary", 50257),)), recipe)
@@ -357,7 +357,7 @@ def test_a_vocabulary_that_is_not_divided_says_what_megatron_pads_it_to() -> Non
     assert apply(padded, plan_of(padded, recipe))
 
 
-def test_a_size_that_is_not_divided_says_one_that_is() -> None:
+def test_a_size_not_divided_is_refused_with_one_that_is() -> None:
     one = step("gpt2-tiny")
     with pytest.raises(InputError, match="input targets: data=3 cuts dimension 0") as refused:
         apply(one, plan_of(one, parse_recipe("data=3; batch over data")))

@@ -48,7 +48,7 @@ def test_of_each_layer_only_what_comes_in_is_kept(model: str) -> None:
     assert peak_bytes(rematerialise(one)) < peak_bytes(one)
 
 
-def test_what_was_traced_so_is_left_as_it_is() -> None:
+def test_steps_already_traced_so_stay_unchanged() -> None:
     traced = step("gpt2-tiny", remat=True)
     assert rematerialise(traced) == traced
     assert [v.type for v in find_saved(traced)] == [

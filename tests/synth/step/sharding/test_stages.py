@@ -291,12 +291,12 @@ def test_what_goes_back_in_two_loops_computes_the_same(name: str) -> None:
         (
             "gpt2-tiny",
             "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 0, 2 layers",
-            "stages of 0, 2 layers: a stage without any",
+            "stages of 0, 2 layers: a stage without layers",
         ),
         (
             "gpt2-tiny",
             "data=1 pipe=2; schedule 1f1b, 2 microbatches; stages of 3 times 1 layers",
-            "numbers for 3, and there are 2 stages",
+            "layers of 3 stages, and there are 2",
         ),
         (
             "resnet-tiny",
@@ -328,11 +328,11 @@ def test_a_stage_without_operations_is_refused() -> None:
 def test_stages_the_wrong_way_round_are_refused() -> None:
     one, plan = step("gpt2-tiny", FOUR), two_stages()
     turned = tuple(1 - stage if stage >= 0 else stage for stage in plan.stages)
-    with pytest.raises(InputError, match="activations go up the stages"):
+    with pytest.raises(InputError, match="activations go to the next stage"):
         apply(one, replace(plan, stages=turned))
 
 
-def test_what_only_the_way_back_reads_of_an_activation_goes_up_with_it() -> None:
+def test_parts_of_activations_read_only_backward_are_sent_with_them() -> None:
     """The second stage reads ``a`` in parts on the way forward, and whole on the way back."""
     one = in_float64(two_weights("mul"))
     text = "data=2 pipe=2; batch over data; schedule 1f1b, 2 microbatches"

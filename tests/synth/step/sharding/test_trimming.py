@@ -75,7 +75,7 @@ def repeated(x: Any, classes: Any) -> Any:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_what_one_reader_takes_in_parts_and_another_whole_stays_whole(at: int) -> None:
+def test_a_value_with_a_whole_reader_stays_whole(at: int) -> None:
     """Though parts that are put together again for the other would send no more bytes."""
     step = parse_step("""step s
 in x: f32[8,4,6] batch
@@ -148,7 +148,7 @@ def carried(x: Any, classes: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [returned, carried])
-def test_what_is_read_whole_elsewhere_is_made_whole(
+def test_values_read_whole_elsewhere_are_gathered(
     function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither results of the step nor what turns of a loop hand on is cut: nothing is sent."""

@@ -84,7 +84,7 @@ def test_a_loop_takes_what_its_layers_take_one_by_one(place: int | None, overlap
     assert bool(one_by_one.sent) == (place is not None)
 
 
-def test_alike_sections_are_one_and_say_what_each_would() -> None:
+def test_equal_sections_are_merged_without_loss() -> None:
     """Judged by what a device does of each operation: the same work, and the same values kept."""
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     from traced_steps import step
@@ -121,7 +121,7 @@ def _work(one: Operation) -> tuple[object, ...]:
     return one.primitive, read, tuple(value.type for value in one.results), one.parameters
 
 
-def test_what_is_wrong_is_said_of_the_operation_that_was_asked() -> None:
+def test_errors_name_the_requested_operation() -> None:
     """Two of one form, on two lines; what one may do is known when the other is asked."""
     value, made = Value("x", Type("f32", (6, 4))), Value("y", Type("f32", (6, 4)))
     first = Operation("neg", (value,), (made,), line="a.py:1")

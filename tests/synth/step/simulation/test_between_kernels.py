@@ -98,7 +98,7 @@ def test_what_an_earlier_kernel_wrote_anyway_is_read_rather_than_as_much_written
 
 
 @pytest.mark.parametrize("later", ["s", "z"])
-def test_what_is_read_later_anyway_costs_nothing_to_keep(later: str) -> None:
+def test_values_read_later_cost_nothing_to_keep(later: str) -> None:
     """Half as many bytes of a cast are written only where else the whole was in memory for it."""
     copied = again_in(
         "s = cumsum(z) axis=0 reverse=False",
@@ -169,7 +169,7 @@ def test_places_are_kernels_of_their_own() -> None:
     assert at(AFTER, AFTER, AFTER) == {}
 
 
-def test_what_is_cut_without_being_sent_is_made_again_as_it_was_cut() -> None:
+def test_local_slices_are_recomputed_with_the_same_sharding() -> None:
     """Each device takes its half of x, and later exp of it, but not what a product reads so."""
     step = step_of("a = exp(x)", f"p = {PRODUCT}", "b = neg(a)", "y = add(b, b)")
     assert again(step, program_of(step, ("a", "b", "y"))) == {"a": {"x"}}

@@ -115,7 +115,7 @@ def kept(found: PipelineTimeline, rank: int) -> int:
 
 
 @sampled(12, seed=5, parts=4)
-def test_a_step_is_what_a_replay_of_its_order_says(
+def test_a_step_matches_a_replay_of_its_order(
     sample: Callable[[Sequence[Case]], list[Case]],
 ) -> None:
     for case in sample(CASES):

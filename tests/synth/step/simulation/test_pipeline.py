@@ -230,7 +230,7 @@ def test_activations_that_ranks_hold(
 
 
 @pytest.mark.parametrize("text", PLANS[:3])
-def test_state_is_where_the_program_says(text: str) -> None:
+def test_state_is_placed_according_to_the_program(text: str) -> None:
     """Every parameter and moment on one stage; a tied embedding as a copy where it is read, too."""
     one = step("gpt2-tiny", (("layers", 4),), batch=8)
     plan, program = planned(text)
@@ -251,7 +251,7 @@ def test_state_is_where_the_program_says(text: str) -> None:
     assert program.homes
 
 
-def test_what_is_made_is_reduced_beside_the_last_backward_pass() -> None:
+def test_gradients_are_reduced_during_the_last_backward_pass() -> None:
     """Never slower than after it, and never faster than computing alone."""
     text = PLANS[1]
     beside, after = run(text, sends=True), run(text)
@@ -270,8 +270,8 @@ def test_rendezvous_is_never_faster_than_eager() -> None:
         assert eager.seconds <= met.seconds
 
 
-def test_an_order_that_stands_still_where_senders_wait_is_shown() -> None:
-    with pytest.raises(InputError, match=r"blocking transfers stand still: .* waits for "):
+def test_an_order_that_deadlocks_with_waiting_senders_is_shown() -> None:
+    with pytest.raises(InputError, match=r"blocking transfers deadlock: .* waits for "):
         run(PLANS[0], one_f_one_b(2, 4), protocol=TransferProtocol.BLOCKING)
 
 
@@ -303,9 +303,7 @@ def test_halves_of_a_backward_pass_are_refused() -> None:
             for stage in range(1)
         )
     )
-    with pytest.raises(
-        InputError, match="0I0: the program does not tell the halves of a backward pass"
-    ):
+    with pytest.raises(InputError, match="0I0: the program has no halves of backward passes"):
         run(PLANS[3], halves)
 
 

@@ -144,7 +144,7 @@ def test_laws_of_a_step(text: str, overlap: Overlap) -> None:
 
 
 @pytest.mark.parametrize("text", PLANS)
-def test_what_is_sent_is_what_the_program_says(text: str) -> None:
+def test_sent_values_match_the_program(text: str) -> None:
     """As often as it stands there; what two layers stacked, gradients, slice by slice."""
     one = step("gpt2-tiny")
     plan, program = planned("gpt2-tiny", (), text)
@@ -208,7 +208,7 @@ def test_seconds_of_redistributions_are_the_planner_s() -> None:
 
 
 def test_a_part_of_the_cores_is_a_part() -> None:
-    with pytest.raises(InputError, match=r"1\.5 of the cores; a part"):
+    with pytest.raises(InputError, match=r"1\.5 of the cores; a share"):
         simulate(run("gpt2-tiny", PLANS[0], Overlap()).device, taken=1.5)
 
 
@@ -290,7 +290,7 @@ def test_no_memory_is_needed_for_the_results_of_all_reduces(bucket: str) -> None
     assert sum(gradients) == sum(b.size_bytes for b in buffers if b.kind is BufferKind.PARAMETERS)
 
 
-def test_what_is_sent_beside_goes_in_the_order_in_which_it_is_ready() -> None:
+def test_overlapped_transfers_start_in_order_of_readiness() -> None:
     """Gradients while earlier layers' parameters are still gathered, on one stream."""
     how = Overlap(sends=True, prefetch=1)
     found = run("gpt2-tiny", PLANS[2], how, a_second, lambda *how: 1e-3, layers=6)

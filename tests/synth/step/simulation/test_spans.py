@@ -96,7 +96,7 @@ def test_communication_is_exposed_in_just_the_moments_in_which_nothing_is_comput
 
 
 @pytest.mark.parametrize("text", PLANS[:2])
-def test_what_is_drawn_as_exposed_is_what_the_step_waits_for(text: str) -> None:
+def test_drawn_exposed_time_is_the_waiting_of_the_step(text: str) -> None:
     found = found_of(text)
     [line] = list_spans(found, 10**6)
     ends = sorted({end for row in line for end in (row.begin_seconds, row.end_seconds)})

@@ -133,7 +133,7 @@ def test_unrolled_layers_repeat_the_same_signatures(remat: bool) -> None:
 
 
 @pytest.mark.parametrize("unrolled", [False, True])
-def test_what_is_computed_again_is_not_merged(unrolled: bool) -> None:
+def test_recomputed_operations_are_not_merged(unrolled: bool) -> None:
     kept, again = (
         traced_steps.step("gpt2-tiny", remat=remat, unrolled=unrolled) for remat in (False, True)
     )
@@ -152,7 +152,7 @@ def test_calls_are_replaced_by_what_they_call_and_scatter_add_is_none() -> None:
     assert set(found) <= KNOWN
 
 
-def test_what_nobody_reads_is_dropped_from_loops_as_well() -> None:
+def test_unread_values_are_dropped_from_loops() -> None:
     def function(x: Any) -> Any:
         def body(carried: tuple[Any, Any, Any], slice_: Any) -> Any:
             a, b, c = carried
@@ -265,7 +265,7 @@ def test_a_reshape_in_an_order_of_dimensions_transposes_first() -> None:
     assert primitives(read(jnp.column_stack, X)).count("transpose") == 2
 
 
-def test_what_moves_nothing_is_no_operation() -> None:
+def test_moves_of_nothing_are_not_operations() -> None:
     def function(x: Any, words: Any) -> Any:
         named = checkpoint_name(jax.device_put(x), "kept")
         key = jax.random.clone(jax.random.wrap_key_data(words))
@@ -293,7 +293,7 @@ def test_a_boolean_that_python_has_is_a_number_of_the_text() -> None:
 
 
 def test_a_scatter_with_a_function_of_its_own_is_refused() -> None:
-    with pytest.raises(InputError, match="a scatter with a function of its own") as refused:
+    with pytest.raises(InputError, match="a scatter with an update function") as refused:
         read(lambda x: x.at[1].apply(jnp.sin), shape(4, 3))
     assert "x.at[i].set(f(x[i]))" in str(refused.value)
     computed(lambda x: jnp.asarray(x).at[1].set(2.0), X)

@@ -412,7 +412,7 @@ def test_every_damaged_part_of_every_device_is_found() -> None:
             assert compare_runs(step, program, plan.sizes, by_one, held).unlike == (name,)
 
 
-def test_what_rounding_does_on_one_device_it_may_do_on_several() -> None:
+def test_tolerances_allow_the_rounding_of_one_device() -> None:
     step, plan, program, by_one, sharded = by_hand("mlp-tiny", "data=2; batch over data; zero=1")
     wider = {name: array * (1 + 1e-3) for name, array in by_one.values.items()}
     rounded = SingleDeviceRun("by hand", by_one.values, wider)
@@ -448,7 +448,7 @@ def test_a_mean_over_one_part_only_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_is_told_and_all_are_ended(tmp_path: Path) -> None:
+def test_a_process_that_fails_is_reported_and_all_are_ended(tmp_path: Path) -> None:
     pattern = r"(def device_step\(values\):)"
     step = traced("mlp-tiny")
     plan, program = cut(step, "data=2; batch over data")
@@ -483,7 +483,7 @@ REFUSED = {
 def test_stages_in_several_processes_of_jax_are_refused() -> None:
     with pytest.raises(InputError, match="4 processes of JAX for 2 stages") as refused:
         check(TrialSettings("jax", 4), 4, 0, stages=2)
-    assert refused.value.hint.startswith("1: ")
+    assert refused.value.hint.startswith("1 process has")
     check(TrialSettings("jax", 1), 4, 0, stages=2)
 
 

@@ -69,9 +69,11 @@ def test_the_cache_comes_back_and_has_its_own_role() -> None:
     [
         ("llama3-tiny", ModelSettings(infer=1), "llama3-tiny has no inference"),
         ("gpt2-tiny", ModelSettings(infer=17), "17 new tokens"),
-        ("gpt2-tiny", ModelSettings(infer=1, unrolled=True), "inference layer by layer"),
+        ("gpt2-tiny", ModelSettings(infer=1, unrolled=True), "inference with unrolled layers"),
     ],
 )
-def test_what_no_inference_is_written_for(name: str, spelling: ModelSettings, problem: str) -> None:
+def test_models_without_inference_are_refused(
+    name: str, spelling: ModelSettings, problem: str
+) -> None:
     with pytest.raises(InputError, match=problem):
         zoo_step(name, {}, spelling)

@@ -184,7 +184,7 @@ def along(involved: list[bool], counts: list[int], device: int) -> list[int]:
 
 
 @given(st.data(), reductions())
-def test_traces_say_what_the_schedule_does(data: st.DataObject, reduction: Reduction) -> None:
+def test_traces_match_the_schedule(data: st.DataObject, reduction: Reduction) -> None:
     if len(reduction.tree.digits) > 3:
         return
     goal = data.draw(st.sampled_from([Goal.ALL_REDUCE, *Goal]))
@@ -217,7 +217,7 @@ def test_a_group_has_one_name_in_all_steps() -> None:
     assert named == {"1": [0, 1, 2], "2": [3, 4, 5], "3": [0, 3], "4": [1, 4], "5": [2, 5]}
 
 
-def test_whole_levels_are_told_as_dimensions() -> None:
+def test_whole_levels_are_printed_as_dimensions() -> None:
     text = "reduce-scatter pod inside; all-reduce pod parallel; all-gather pod inside"
     made = source(text, plain(pod=2, node=2, gpu=2))
     check(made)
@@ -318,7 +318,7 @@ def seconds_by_astra_sim(files: Files, device: int) -> float:
     return total * 1e-9
 
 
-def test_astra_sim_says_what_it_once_said() -> None:
+def test_astra_sim_reproduces_its_stored_results() -> None:
     """A run of ASTRA-sim itself (ce9de92) took 976,972 ns for this program, machine and payload.
 
     Its memory was not written down; with the 3350 GB/s of ASTRA-sim's H100 example the sum fits.
@@ -362,7 +362,7 @@ def test_a_switch_that_axes_share_has_a_dimension_for_each() -> None:
     assert attributes(node)["involved_dim"] == [False, True, True]
 
 
-def test_what_astra_sim_sees_otherwise_is_told() -> None:
+def test_differences_from_astra_sim_are_reported() -> None:
     made = shared(Domain.RING)
     check(made)
     text = str(write(made)["run.txt"])

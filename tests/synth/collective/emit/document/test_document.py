@@ -238,7 +238,7 @@ def test_another_version_is_refused_with_what_would_be_right() -> None:
         assert refused.value.hint == "1; have this collsynth write the schedule again"
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(InputError, match="Invalid JSON"):
         read("{")
 

@@ -134,7 +134,7 @@ def waits(given: EmitSource) -> int:
     return sum(len(op["channel_ids"]) for op in ops(plan_of(given)) if op["name"] == "wait")
 
 
-def test_only_who_could_be_overtaken_is_asked() -> None:
+def test_only_tasks_that_can_be_overtaken_are_checked() -> None:
     """One signal a message; more where a broadcast reaches who still works on a step before."""
     assert waits(source(CLASSIC, machine(2, 2), 64)) == 4 + 2 * 4 + 4
     assert waits(source(OVERTAKEN, machine(2, 2, 2), 64)) > 4 + 2 * 4 + 6
@@ -250,7 +250,7 @@ def test_seventeen_members_fit_and_eighteen_do_not() -> None:
         ),
     ],
 )
-def test_too_many_peers_are_told_before_any_message_is_written(
+def test_too_many_peers_are_reported_before_any_message_is_written(
     monkeypatch: pytest.MonkeyPatch, text: str, sizes: tuple[int, ...], where: str, why: str
 ) -> None:
     monkeypatch.delattr("synth.collective.emit.mscclpp.plan.messages_of")
@@ -262,7 +262,7 @@ def test_too_many_peers_are_told_before_any_message_is_written(
 
 
 @pytest.mark.parametrize("sizes", [(2, 4), (18, 2), (2, 18)])
-def test_the_early_refusal_counts_the_peers_of_who_collects_or_spreads(
+def test_the_early_refusal_counts_the_peers_of_roots(
     sizes: tuple[int, int],
 ) -> None:
     reduction = machine(*sizes)
@@ -325,7 +325,7 @@ def test_a_step_that_passes_a_limit_is_named_with_the_targets_that_can(
     assert caught.value.hint == "these can: mpi"
 
 
-def test_a_threadblock_of_too_many_operations_is_told_with_its_phase() -> None:
+def test_a_threadblock_of_too_many_operations_is_reported_with_its_phase() -> None:
     chunks = tuple(range(0, 1200, 2))
     scattered = Message(0, 1, chunks, chunks, chunks, None)
     block = BlockWriter(0, [0, 0], Window(0, 1200))

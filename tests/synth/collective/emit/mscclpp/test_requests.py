@@ -153,7 +153,7 @@ def test_a_single_step_puts_where_the_result_is() -> None:
 
 
 @pytest.mark.parametrize("goal", IN_PIECES)
-def test_who_does_not_ask_may_be_overtaken_by_the_next_launch(
+def test_a_launch_without_a_check_may_be_overtaken(
     goal: Goal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "_ready_waits", lambda _: (ReadyWait.NEVER,))
@@ -192,7 +192,7 @@ def test_pieces_that_change_places_are_found() -> None:
 
 
 @pytest.mark.parametrize("goal", IN_PIECES)
-def test_what_does_not_fit_is_told_before_it_is_written(goal: Goal) -> None:
+def test_mismatches_are_reported_before_writing(goal: Goal) -> None:
     for sizes in ((1, 18), (18, 1)):
         wide = source(f"{goal.value} root inside", machine(*sizes), 64, goal=goal)
         for refuses in (write, check):
@@ -234,7 +234,7 @@ def test_pieces_go_by_ranks_where_these_do_not_count_as_members(goal: Goal) -> N
 @pytest.mark.parametrize(
     ("goal", "why"), [(Goal.BROADCAST, "whichever rank is the root"), (Goal.REDUCE, "no such")]
 )
-def test_rooted_requests_are_refused_with_the_reason_and_who_can(goal: Goal, why: str) -> None:
+def test_rooted_requests_are_refused_with_a_reason_and_alternatives(goal: Goal, why: str) -> None:
     given = source(f"{goal.value} root inside", machine(2, 2), 64, goal=goal)
     with pytest.raises(CannotExpressError, match=why) as caught:
         emit("mscclpp", given)

@@ -157,7 +157,7 @@ def test_many_segments_share_bars() -> None:
 
 
 @pytest.mark.parametrize("goal", OTHERS)
-def test_a_run_is_shown_whatever_the_program_is_for(goal: Goal) -> None:
+def test_a_run_is_shown_for_every_request(goal: Goal) -> None:
     given = made(goal)
     prices = tuple(
         InstructionPrice(goal.value, None, 16, 2e-6, 1e-6, "d1", (), (("d1", 1e-6),))

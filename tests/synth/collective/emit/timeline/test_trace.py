@@ -182,7 +182,7 @@ def test_stripes_are_shown_side_by_side(given: EmitSource) -> None:
     assert len(trace["otherData"]["stripes"]) == len(given.stripes)
 
 
-def test_a_row_says_of_which_stripe_it_is() -> None:
+def test_a_row_names_its_stripe() -> None:
     reduction = nested().schedule.reduction
     given = striped(
         [(nested().schedule.program, 2**20, 2), ("all-reduce root inside", 2**19, 1)], reduction
@@ -207,7 +207,7 @@ def test_hosts_devices_and_levels_have_their_names() -> None:
     assert len(threads) == 10
 
 
-def test_a_slice_says_what_its_step_is() -> None:
+def test_a_slice_names_its_step() -> None:
     given = nested()
     first = next(e for e in traced(given)["traceEvents"] if e.get("cat") == "collective")
     price = given.prices[0]
