@@ -105,6 +105,7 @@ class CalibrationTable(_CalibrationPart):
     """The whole ``[calibration]`` part."""
 
     runtime: str = FASTEST
+    nccl: str = ""
     families: int = Field(default=0, ge=0)
     sources: list[str] = []
     undetermined: list[str] = []
@@ -131,6 +132,7 @@ def calibration_of(table: CalibrationTable, levels: Sequence[str]) -> Calibratio
         table.families,
         tuple(Residual(row.from_bytes, **_same_fields(row)) for row in table.machines),
         tuple(_undetermined_levels(row, levels) for row in table.untold),
+        table.nccl,
     )
 
 
@@ -214,7 +216,9 @@ def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
         key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")
     }
     present = {key: rows for key, rows in tables.items() if rows}
-    optional = {"families": calibration.families} if calibration.families else {}
+    optional = {
+        key: given for key in ("nccl", "families") if (given := getattr(calibration, key))
+    }
     return {"runtime": calibration.runtime, **optional, **sentences, **present}
 
 

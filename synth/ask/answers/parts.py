@@ -274,7 +274,7 @@ class DefaultChoice(AnswerPart):
 
 
 class LaterDefault(AnswerPart):
-    """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
+    """What NCCL from 2.28.7 on would choose: it has NVLS for two GPUs of a node in a communicator."""
 
     name: DefaultName = Field(description="Algorithm.")
     protocol: ProtocolName = Field(description="Protocol.")
@@ -288,7 +288,7 @@ class DefaultsPart(OrderedPart):
         min_length=1, description="Seconds of each available algorithm."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
-    later_default: LaterDefault | None = optional_key("Choice of NCCL after 2.28, if it differs.")
+    later_default: LaterDefault | None = optional_key("Choice of NCCL from 2.28.7 on, if no version is stated and it differs.")
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:

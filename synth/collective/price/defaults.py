@@ -31,6 +31,7 @@ from synth.collective.algorithms.nccl_model import (
     Ranks,
     has_algorithm,
 )
+from synth.collective.algorithms.nccl_versions import stated_by
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.price.step_prices import Simulator
@@ -54,8 +55,8 @@ class RuntimeDefaults:
 
     ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct) and xla that
     exist, in this order; where there is nothing to do, a ring without steps. ``chosen`` is the
-    choice of ``runtime``; ``later`` holds the options and choice of NCCL after 2.28, where its
-    choice differs.
+    choice of ``runtime``; ``later`` holds the options and choice of NCCL from ``NVLS_OF_TWO`` on,
+    where no version is stated and its choice differs.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]
@@ -117,7 +118,7 @@ def defaults_of_call(
     lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names}
     now = {name: lines[name] for name in available_algorithms(ranks, goal)}
     default = choose_default(ranks, goal, now, size_bytes, simulator.choice)
-    if len(now) == len(lines):
+    if len(now) == len(lines) or stated_by(simulator.system) != "default":
         return default
     later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
     return default if later.chosen == default.chosen else replace(default, later=later)
@@ -185,7 +186,7 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
     """Yields the available algorithms by NCCL's names; the first of those that tie is chosen.
 
-    ``later``: those of NCCL after 2.28, which also has NVLS for two GPUs of a node.
+    ``later``: those of NCCL from ``NVLS_OF_TWO`` on, whatever the version of the system.
     """
     if goal.apart:
         known = offered_algorithms(

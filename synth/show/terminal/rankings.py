@@ -359,7 +359,7 @@ def _ties(
 
 
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
-    """Yield the default of NCCL after 2.28, where it differs."""
+    """Yield the default of later versions of NCCL, where it differs."""
     if reply.answers:
         plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))

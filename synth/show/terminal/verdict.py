@@ -20,7 +20,7 @@ from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
-from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
+from synth.collective.algorithms.nccl_versions import NVLS_OF_TWO
 from synth.collective.emit.conventions import ALREADY_DEFAULT, summarize_conventions
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import AdviceKind
@@ -211,8 +211,8 @@ def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
         format_duration(plain.baseline_seconds),
     )
     return (
-        f"The default is priced for NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} "
-        "GPUs of a node are in one communicator. "
+        f"The default is priced for NCCL before {NVLS_OF_TWO}, which has no NVLS where 2 GPUs of a "
+        "node are in one communicator (--nccl states another version). "
         f"In later NCCL it is {plain.later_default.name}: {then}{where}, not {now}"
     )
 
