@@ -216,9 +216,7 @@ def table_of(calibration: Calibration, levels: Sequence[str]) -> dict[str, Any]:
         key: list(getattr(calibration, key)) for key in ("sources", "undetermined", "dropped")
     }
     present = {key: rows for key, rows in tables.items() if rows}
-    optional = {
-        key: given for key in ("nccl", "families") if (given := getattr(calibration, key))
-    }
+    optional = {key: given for key in ("nccl", "families") if (given := getattr(calibration, key))}
     return {"runtime": calibration.runtime, **optional, **sentences, **present}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import median
@@ -26,6 +28,7 @@ from synth.ask.questions.flags import Figure, Machine, Numbers
 from synth.ask.questions.named_texts import MOST_FILES, NamedText, is_short, system_of
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
+from synth.collective.algorithms.nccl_versions import explain_other_version
 from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.candidates import candidates
@@ -219,7 +222,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
     warnings = [f"{run.log.source}: {warning}" for run in runs for warning in run.log.warnings]
-    warnings += readable.left_out
+    warnings += [*readable.left_out, *_mixed_versions(system, runs)]
     contradictions = [finding.text for finding in diagnosis.contradictions]
     comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
@@ -251,6 +254,25 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     return reply(answer)
 
 
+def _with_version_note(system: System, run: MatchedLog) -> MatchedLog:
+    """Returns a log with a warning if it is of another version of NCCL than the system's."""
+    note = explain_other_version(system, run.log.table.version)
+    warnings = (*run.log.warnings, note) if note else run.log.warnings
+    return replace(run, log=replace(run.log, warnings=warnings))
+
+
+def _mixed_versions(system: System, runs: Sequence[MatchedLog]) -> Iterator[str]:
+    """Yields warnings of logs of unknown versions of NCCL, and of logs of several versions."""
+    bare = replace(system, calibration=None, nccl="")
+    for run in runs:
+        if note := explain_other_version(bare, run.log.table.version):
+            yield f"{run.log.source}: {note}"
+    counted = Counter(run.measurement.nccl for run in runs if run.measurement.nccl)
+    if len(counted) > 1:
+        [(most, _)], names = counted.most_common(1), ", ".join(sorted(counted))
+        yield f"logs of several versions of NCCL: {names}; the calibration states {most}"
+
+
 def _check_bounds(diagnosis: Diagnosis) -> None:
     """Raises InputError for rows so far below their bound that no fit can follow them."""
     for finding in diagnosis.contradictions:
@@ -273,7 +295,7 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
     system = question.priced(system_of(question.system))
     readable = question.matched(system)
-    diagnosis = diagnose(system, readable.runs)
+    diagnosis = diagnose(system, [_with_version_note(system, run) for run in readable.runs])
     wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
     answer = DoctorReply.like(
         diagnosis, system=system, prices=system.prices, left_out=readable.left_out

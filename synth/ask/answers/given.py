@@ -26,7 +26,7 @@ from hierarchies import (
     error_context,
 )
 from hierarchies.units import format_bytes
-from synth.ask.answers.machine_parts import DevicePart, LevelInFull, MachineException
+from synth.ask.answers.machine_parts import DevicePart, LevelInFull, MachineException, NcclPart
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
 from synth.collective.degraded.handing import PricedGroupProgram
@@ -53,6 +53,10 @@ class _EarlierDevice(DevicePart):
     model_config = _LENIENT
 
 
+class _EarlierVersion(NcclPart):
+    model_config = _LENIENT
+
+
 class _JsonMachine(BaseModel):
     name: str
     title: str
@@ -60,6 +64,7 @@ class _JsonMachine(BaseModel):
     exceptions: list[_EarlierException]
     device: _EarlierDevice
     launches: bool
+    nccl: _EarlierVersion | None = None
     calibration: CalibrationTable | None
 
     def system(self) -> System:
@@ -75,6 +80,7 @@ class _JsonMachine(BaseModel):
             tuple(self.device.unconfirmed),
             calibration_of(self.calibration, hierarchy.names) if self.calibration else None,
             launches=self.launches,
+            nccl=self.nccl.version if self.nccl and self.nccl.stated_by == "question" else "",
         )
         faults = [exception.fault(hierarchy) for exception in self.exceptions]
         return healthy.with_faults(faults) if faults else healthy

@@ -18,6 +18,8 @@ from synth.ask.answers.parts import (
     Whole,
     optional_key,
 )
+from synth.collective.algorithms.nccl_versions import stated_by as stated_by_of
+from synth.collective.algorithms.nccl_versions import version_of
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.emit.document.schema import LevelPart
 from synth.measure.calibration.experiments import isolating_experiment, launch_lines
@@ -209,6 +211,7 @@ class CalibrationPart(AnswerPart):
     """What was measured on a machine: the ``[calibration]`` of its description."""
 
     runtime: Literal["fastest", "model"] = Field(description="Observed choices of the runtime.")
+    nccl: NonEmptyText = optional_key("Version of NCCL of the measurements, if they state it.", "")
     families: Whole = Field(
         description="Number of other machines it is taken from, if none is this one."
     )
@@ -274,6 +277,26 @@ class TellingTest(AnswerPart):
         return [test for levels in known if (test := cls.of(system, levels))]
 
 
+class NcclPart(AnswerPart):
+    """The version of NCCL, or RCCL, whose default a gain is over."""
+
+    version: NonEmptyText = Field(description="The version, as in 2.29.7.")
+    stated_by: Literal["question", "calibration", "default"] = Field(
+        description="Who states it; default: nobody does, and it is assumed."
+    )
+    measured: NonEmptyText = optional_key("Version of the measurements, if it is another.", "")
+
+    @classmethod
+    def of(cls, system: System) -> Self | None:
+        """None where the collectives are of another library."""
+        if not runtime_of_system(system).told:
+            return None
+        version, stated_by = str(version_of(system)), stated_by_of(system)
+        measured = system.calibration.nccl if system.calibration else ""
+        others = {"measured": measured} if measured not in ("", version) else {}
+        return cls(version=version, stated_by=stated_by, **others)
+
+
 class MachineInFull(AnswerPart):
     """A machine with every number of its links, and who says so."""
 
@@ -285,6 +308,7 @@ class MachineInFull(AnswerPart):
     device: DevicePart = Field(description="The accelerator.")
     launches: bool = Field(description="Whether calls without a fit pay for their launch.")
     runtime: RuntimeName = Field(description="Runtime of its collectives.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     prices: PricesName = Field(description="Basis of prices: see --prices.")
     calibration: CalibrationPart | None = Field(
         description="Basis of prices: measurements, or typical links; null: as stated."
@@ -300,6 +324,7 @@ class MachineInFull(AnswerPart):
             system,
             levels=LevelInFull.of_all(system),
             runtime=runtime_of_system(system),
+            nccl=NcclPart.of(system),
             exceptions=MachineException.all_of(system),
             device=DevicePart.like(
                 system,

@@ -274,7 +274,7 @@ class DefaultChoice(AnswerPart):
 
 
 class LaterDefault(AnswerPart):
-    """What NCCL from 2.28.7 on would choose: it has NVLS for two GPUs of a node in a communicator."""
+    """Choice of NCCL from 2.28.7 on, which has NVLS for two GPUs of a node in a group."""
 
     name: DefaultName = Field(description="Algorithm.")
     protocol: ProtocolName = Field(description="Protocol.")
@@ -288,7 +288,9 @@ class DefaultsPart(OrderedPart):
         min_length=1, description="Seconds of each available algorithm."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
-    later_default: LaterDefault | None = optional_key("Choice of NCCL from 2.28.7 on, if no version is stated and it differs.")
+    later_default: LaterDefault | None = optional_key(
+        "Choice of NCCL from 2.28.7 on, if it differs and no version is stated."
+    )
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from grammar import Goal
 from hierarchies import InputError, System
@@ -186,11 +186,27 @@ def version_of(system: System) -> NcclVersion:
     return parse_version(text) if text else DEFAULT
 
 
-def stated_by(system: System) -> str:
+def stated_by(system: System) -> Literal["question", "calibration", "default"]:
     """Returns who states the version of a system: ``question``, ``calibration`` or ``default``."""
     if system.nccl:
         return "question"
     return "calibration" if system.calibration and system.calibration.nccl else "default"
+
+
+def explain_other_version(system: System, measured: str) -> str:
+    """Returns what to say of a log of another version than a system's, or of none that is known.
+
+    Empty if it is the same, or if the log or the system states none.
+    """
+    if not measured or not runtime_of_system(system).told:
+        return ""
+    if not known_version(measured):
+        return f"measured with version {measured}, which is not known here: known are {KNOWN}"
+    version, by = version_of(system), stated_by(system)
+    if by == "default" or known_version(measured) == str(version):
+        return ""
+    who = "the question" if by == "question" else "the calibration"
+    return f"measured with version {measured}, and {who} states {version}: its default may differ"
 
 
 def check_version(text: str, system: System) -> str:

@@ -25,7 +25,7 @@ from synth.collective.ranking.settings import explain_scope, way_setting
 from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
-from synth.show.terminal.style import request_text
+from synth.show.terminal.style import nccl_name, request_text
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,10 @@ def title(answer: Ranking) -> str:
 def machine(answer: Ranking) -> str:
     """Return the machine as a question names it."""
     asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
-    return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
+    known = [asked, *["calibrated"] * (answer.system.prices == "calibrated")]
+    if answer.system.nccl and answer.system.nccl.stated_by != "default":
+        known.append(nccl_name(answer.system))
+    return ", ".join(known)
 
 
 def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:

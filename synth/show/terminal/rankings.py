@@ -48,6 +48,7 @@ from synth.show.terminal.style import (
     considered_text,
     faults_text,
     interval_text,
+    nccl_name,
     paragraphs,
     pluralize,
     price_basis_lines,
@@ -135,7 +136,8 @@ def _question_lines(
 ) -> Iterator[RenderableType]:
     """Yield the question, the machine and the placements of the answers."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
-    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
+    library = f", {nccl_name(system)}" if system.nccl else ""
+    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}{library}"
     if lacks := faults_text(system.exceptions):
         yield lacks
     yield from render_placements(system.levels, axes, matrices)
