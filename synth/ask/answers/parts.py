@@ -82,7 +82,7 @@ CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
 ]
 StepName = CollectiveName | Literal["transpose"]
-DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
+DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "hierarchical", "xla"]
 
 
 def to_json(answer: BaseModel) -> Json:

@@ -34,12 +34,13 @@ from synth.collective.algorithms.nccl_model import (
 from synth.collective.algorithms.nccl_versions import stated_by
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
+from synth.collective.price.hierarchical_default import price_two_levels
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line, total_seconds
 from synth.collective.price.torus_default import price_torus_rings
 from synth.collective.price.ways import PriceLine, pick_fastest, usable_protocols
 
-DIRECT, XLA = "direct", "xla"
+DIRECT, XLA, HIERARCHICAL = "direct", "xla", "hierarchical"
 ALGORITHMS = {
     RING: Algorithm.RING,
     TREE: Algorithm.TREE,
@@ -53,10 +54,11 @@ ALGORITHMS = {
 class RuntimeDefaults:
     """The plain collective over whole reduction groups, by each algorithm of the runtime.
 
-    ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct) and xla that
-    exist, in this order; where there is nothing to do, a ring without steps. ``chosen`` is the
-    choice of ``runtime``; ``later`` holds the options and choice of NCCL from ``NVLS_OF_TWO`` on,
-    where no version is stated and its choice differs.
+    ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct), hierarchical
+    (never chosen: its buffers must be registered) and xla that exist, in this order; where there is
+    nothing to do, a ring without steps. ``chosen`` is the choice of ``runtime``; ``later`` holds
+    the options and choice of NCCL from ``NVLS_OF_TWO`` on, where no version is stated and its
+    choice differs.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]
@@ -97,6 +99,8 @@ def defaults(
         return RuntimeDefaults({RING: ()}, RING)
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
     default = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    if kernels := price_two_levels(simulator, reduction, payload_bytes, goal):
+        default = replace(default, options={**default.options, HIERARCHICAL: kernels})
     prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
     if not prices:
         return default

@@ -20,8 +20,13 @@ from synth.ask.answers.machine_parts import LevelInFull
 from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
-from synth.collective.algorithms.nccl_versions import NVLS_OF_TWO
+from synth.collective.algorithms.nccl_versions import (
+    NVLS_OF_TWO,
+    hierarchical_need,
+    parse_version,
+)
 from synth.collective.emit.conventions import ALREADY_DEFAULT, summarize_conventions
+from synth.collective.price.defaults import HIERARCHICAL
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
@@ -46,7 +51,7 @@ from synth.show.terminal.placements import (
     placement_of,
 )
 from synth.show.terminal.rows import Ranking, RankingRow, rows
-from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
+from synth.show.terminal.style import nccl_name, pluralize, price_basis, price_basis_lines
 
 KEEP = "Keep the default"
 _HOOKS = {
@@ -129,6 +134,7 @@ def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdic
     place = best or (reply.answers[runs[0].row] if runs else plain)
     later = [
         *later_default_lines(reply.request.value, plain, best),
+        *_two_level_lines(reply, plain, best),
         *filter(None, [place.unmeasured]),
     ]
     more = (*_placement_lines(reply, place), *price_basis_lines(reply.system))
@@ -202,6 +208,29 @@ def later_default_lines(
         )
     else:
         yield told
+
+
+def _two_level_lines(
+    reply: RankingReply, plain: PlacedAnswer, best: RankedAnswer | None
+) -> Iterator[str]:
+    """Yield NCCL's own two-level kernels, where they are expected to be faster than its default.
+
+    Its default does not use them, because they need registered buffers.
+    """
+    seconds = plain.defaults.get(HIERARCHICAL)
+    if not reply.system.nccl or not seconds or seconds * (1 + FINEST) >= plain.baseline_seconds:
+        return
+    need = hierarchical_need(reply.request, parse_version(reply.system.nccl.version))
+    told = (
+        f"{nccl_name(reply.system)} has its own {reply.request.value} of two levels: about "
+        f"{format_duration(seconds)}, not {format_duration(plain.baseline_seconds)}; "
+        f"it needs {need}"
+    )
+    if best:
+        gain = seconds / best.runtime_seconds
+        over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        told += f"; over it row {best.rank} gains {over}"
+    yield told
 
 
 def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from hierarchies import InputError
 from hierarchies.files.loading import parse_description
+from hierarchies.units import format_duration
 from log_writer import Written, text
 from plain_text import printed
 from synth.ask.answers.measured import CalibratedReply, DoctorReply
@@ -20,6 +21,7 @@ from synth.collective.algorithms.nccl_versions import KNOWN, version_of
 from synth.collective.ranking.request import Watcher
 from synth.show.report.details import machine
 from synth.show.terminal.table import TABLES
+from synth.show.terminal.verdict import verdict
 
 PAIRS: dict[str, Any] = {
     "system": "dgx-h100:4",
@@ -145,3 +147,23 @@ def test_a_log_forced_to_what_its_version_does_not_know_is_refused(
     with pytest.raises(InputError) as error:
         ask("calibrate", system="dgx-h100:2", files=[log(version=version, algorithm="PAT")])
     assert (f"NCCL {version} has no PAT" in str(error.value)) == refused
+
+
+def test_where_nccl_has_two_levels_itself_a_programs_gain_over_them_is_told() -> None:
+    """The default of unregistered buffers stays a ring; what the program gains is said of both."""
+    given = {"system": "dgx-h100:32", "axes": {"data": 256}, "reduce": ["data"], "max_steps": 2}
+    given |= {"request": "all-gather", "bytes": "1MiB", "k": 2}
+    for version, has in (("2.28.3", False), ("2.30.7", True)):
+        reply = ask("top", **given, nccl=version)
+        first = reply.answers[0]
+        assert first.default.name == "ring"
+        assert ("hierarchical" in first.defaults) == has
+        found = verdict(reply)
+        assert found
+        lines = [line for line in found.said if "of two levels" in line]
+        assert bool(lines) == has
+        for line in lines:
+            own = format_duration(first.defaults["hierarchical"])
+            assert f"its own all-gather of two levels: about {own}, not" in line
+            assert "ncclCommWindowRegister" in line
+            assert line.endswith("over it row 1 gains nothing")
