@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hierarchies import InputError, suggest_nearest
-from synth.collective.emit import jax, launchers, mpi, nccl_tuner, torch
+from synth.collective.emit import jax, launchers, mpi, nccl_calls, nccl_plugin, nccl_tuner, torch
 from synth.collective.emit.chakra import trace as chakra
 from synth.collective.emit.document import writing as document
 from synth.collective.emit.mscclpp import plan as mscclpp
@@ -64,6 +64,8 @@ TARGETS: Mapping[str, Target] = {
     "nccl-tuner": Target(
         "NCCL tuner: rings and trees for its calls", nccl_tuner.write, "NCCL tuner"
     ),
+    "nccl-plugin": Target("the same as a plugin in C", nccl_plugin.write),
+    "nccl": Target("C: NCCL calls with an algorithm each", nccl_calls.write),
     "json": Target(
         "the schedule as JSON, by a published schema", document.write, "JSON", overlaps=True
     ),

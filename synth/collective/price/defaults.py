@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
@@ -40,7 +41,8 @@ from synth.collective.price.steps import InstructionPrice, price_of_line, total_
 from synth.collective.price.torus_default import price_torus_rings
 from synth.collective.price.ways import PriceLine, pick_fastest, usable_protocols
 
-DIRECT, XLA, HIERARCHICAL = "direct", "xla", "hierarchical"
+DIRECT, XLA = "direct", "xla"
+HIERARCHICAL: Final = "hierarchical"
 ALGORITHMS = {
     RING: Algorithm.RING,
     TREE: Algorithm.TREE,

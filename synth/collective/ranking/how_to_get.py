@@ -15,7 +15,7 @@ from enum import Enum
 from hierarchies.units import format_duration
 from synth.collective.algorithms import nccl_tests
 from synth.collective.emit.conventions import IN_ORDER, hosts_of, torchrun_command
-from synth.collective.emit.source import module_name, stamp
+from synth.collective.emit.source import KEEP, module_name, stamp
 from synth.collective.price.defaults import RuntimeDefaults
 from synth.collective.price.resolution import FINEST, PriceEstimate
 from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
@@ -132,7 +132,7 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
         ),
     }
     return (
-        f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the "
+        f"{KEEP} rather than this: as run it takes {format_duration(seconds)}, the "
         f"default {format_duration(default_seconds)}, {reasons[against]}"
     )
 
