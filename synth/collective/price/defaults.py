@@ -32,7 +32,7 @@ from synth.collective.algorithms.nccl_model import (
     Ranks,
     has_algorithm,
 )
-from synth.collective.algorithms.nccl_versions import stated_by
+from synth.collective.algorithms.nccl_versions import DEFAULT, NcclVersion, stated_by, version_of
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.price.hierarchical_default import price_two_levels
@@ -60,13 +60,14 @@ class RuntimeDefaults:
     (never chosen: its buffers must be registered) and xla that exist, in this order; where there is
     nothing to do, a ring without steps. ``chosen`` is the choice of ``runtime``; ``later`` holds
     the options and choice of NCCL from ``NVLS_OF_TWO`` on, where no version is stated and its
-    choice differs.
+    choice differs. ``version`` is that of NCCL, whatever the runtime.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]
     chosen: str
     runtime: CollectiveRuntime = CollectiveRuntime.NCCL
     later: RuntimeDefaults | None = None
+    version: NcclVersion = DEFAULT
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -173,7 +174,8 @@ def choose_default(
     options = {
         name: (price_of_line(goal.value, line, payload_bytes),) for name, line in picked.items()
     }
-    return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))
+    runtime, version = runtime_of_system(ranks.system), version_of(ranks.system)
+    return RuntimeDefaults(options, chosen, runtime, version=version)
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:

@@ -239,7 +239,9 @@ def environment_line(answer: Answer) -> str:
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
-    return way_setting(price.what, own.options, price.algorithm, price.protocol, own.runtime)
+    return way_setting(
+        price.what, own.options, price.algorithm, price.protocol, own.runtime, own.version
+    )
 
 
 def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[str, ...]:
@@ -256,7 +258,7 @@ def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[st
         return (f"That is not reached: {how.text}. By itself the runtime takes {own_time}.",)
     heading = (
         f"The call alone does not reach that: by itself the runtime takes {own_time}. Set before "
-        f"the processes start, for this size; {explain_scope(price.what)}:"
+        f"the processes start, for this size; {explain_scope(price.what, line=how.text)}:"
     )
     return (heading, f"    {how.text}")
 
@@ -269,7 +271,8 @@ def _way(*prices: InstructionPrice) -> list[tuple[object, ...]]:
 def _advise_for_call(price: InstructionPrice, defaults: RuntimeDefaults) -> Advice:
     """Returns how to get one call by another algorithm or protocol than the default."""
     ways, by = defaults.options, defaults.runtime
-    if line := way_setting(price.what, ways, price.algorithm, price.protocol, by):
+    way = price.algorithm, price.protocol
+    if line := way_setting(price.what, ways, *way, by, defaults.version):
         return Advice(AdviceKind.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
     why = f"; {by.untold}" if by.untold else ""

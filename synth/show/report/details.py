@@ -11,13 +11,14 @@ from grammar import Goal
 from hierarchies import InputError, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
+from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import StepPricePart, to_json
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.algorithms.nccl_model import SPELLINGS
+from synth.collective.algorithms.nccl_versions import DEFAULT, parse_version
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.algorithms.runtimes import CollectiveRuntime
 from synth.collective.price.defaults import ALGORITHMS
 from synth.collective.ranking.how_to_get import AdviceKind, default_notice
 from synth.collective.ranking.request import DefaultComparison
@@ -154,13 +155,13 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [_setting(end, ranking.algorithm, ranking.system.runtime) for end in ends]
+    lines = [_setting(end, ranking.algorithm, ranking.system) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
     at = [format_bytes(size) if len(set(lines)) > 1 else "" for size in sizes]
     told = dict.fromkeys((to, line or "nothing to set") for to, line in zip(at, lines, strict=True))
-    return NoCodeAdvice(_environment_text(answer), tuple(told))
+    return NoCodeAdvice(_environment_text(answer, next(filter(None, lines))), tuple(told))
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
@@ -174,8 +175,8 @@ def no_code_text(ranking: Ranking, index: int) -> str:
     return default_notice(answer.against_default, answer.runtime_seconds, answer.baseline_seconds)
 
 
-def _environment_text(answer: PlacedAnswer) -> str:
-    """Return the explanation of environment variables."""
+def _environment_text(answer: PlacedAnswer, line: str) -> str:
+    """Return the explanation of environment variables, of which ``line`` is an example."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not _is_default(answer):
@@ -190,20 +191,22 @@ def _environment_text(answer: PlacedAnswer) -> str:
     return (
         f"{told} call of the runtime. The code alone runs the runtime's default algorithm; set this"
         " one in the environment of every process before it starts;"
-        f" {explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
+        f" {explain_scope(answer.steps[0].collective, line=line)}. It was chosen for this size:"
     )
 
 
-def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
+def _setting(answer: PlacedAnswer, choice: Choice, system: MachineInFull) -> str:
     """Return the environment variable of an answer; empty for the runtime's default."""
     if answer.advice.by is AdviceKind.ENVIRONMENT:
         return answer.advice.text
     if _is_default(answer):
-        held = choice in (Choice.RING, Choice.TREE) and by.told
+        held = choice in (Choice.RING, Choice.TREE) and system.runtime.told
         return f"NCCL_ALGO={SPELLINGS[answer.default.name]}" if held else ""
     [step] = answer.steps
     protocol = step.protocol or Protocol.SIMPLE
-    return way_setting(step.collective, answer.defaults, step.algorithm, protocol, by)
+    version = parse_version(system.nccl.version) if system.nccl else DEFAULT
+    way = step.algorithm, protocol
+    return way_setting(step.collective, answer.defaults, *way, system.runtime, version)
 
 
 def _is_default(answer: PlacedAnswer) -> bool:

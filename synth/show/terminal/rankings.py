@@ -296,7 +296,8 @@ def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> 
     if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
         same = (other for other in entries if other.request is entry.request and other is not entry)
         others = ", ".join(other.name for other in same)
-        yield f"  {explain_scope(entry.request.value)}{f'; here also for {others}' * bool(others)}"
+        scope = explain_scope(entry.request.value, line=entry.answer.advice.text)
+        yield f"  {scope}{f'; here also for {others}' * bool(others)}"
 
 
 LESS_IS_NO_BETTER = (

@@ -149,7 +149,9 @@ def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdic
     to_do = [
         to_do_of_answer(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])
     ]
-    whole = [explain_scope(reply.request.value)] if best.advice.by is AdviceKind.ENVIRONMENT else []
+    line = best.advice.text
+    whole = [explain_scope(reply.request.value, line=line)]
+    whole *= best.advice.by is AdviceKind.ENVIRONMENT
     return Verdict(
         f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
     )
@@ -341,7 +343,9 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if len(to_do) < len(reply.stretches):
         said.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(choice.file for choice in to_do):
-        said.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
+        line = next(choice.lines for choice in to_do if not choice.file)
+        scope = explain_scope(reply.request.value, line=line)
+        said.append(f"{scope}, so at all sizes; by size: {BY_SIZE}")
     every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda choice: choice.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*said, *follow], (), every, decision_rule(runs), "sizes")

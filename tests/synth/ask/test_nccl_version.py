@@ -19,7 +19,7 @@ from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, judge
 from synth.collective.algorithms.nccl_versions import KNOWN, version_of
 from synth.collective.ranking.request import Watcher
-from synth.show.report.details import machine
+from synth.show.report.details import machine, no_code_advice
 from synth.show.terminal.table import TABLES
 from synth.show.terminal.verdict import verdict
 
@@ -167,3 +167,25 @@ def test_where_nccl_has_two_levels_itself_a_programs_gain_over_them_is_told() ->
             assert f"its own all-gather of two levels: about {own}, not" in line
             assert "ncclCommWindowRegister" in line
             assert line.endswith("over it row 1 gains nothing")
+
+
+@pytest.mark.parametrize(
+    ("version", "setting", "scope"),
+    [
+        ("2.22.3", "NCCL_ALGO=Tree NCCL_PROTO=LL", "for every collective that it sends"),
+        ("2.28.3", "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL", "for every all-reduce"),
+    ],
+)
+def test_before_2_24_a_setting_names_no_collective_and_holds_for_all(
+    version: str, setting: str, scope: str
+) -> None:
+    """parseList in src/graph/tuning.cc reads "allreduce:Tree" from v2.24.3-1 on."""
+    given = {"system": "dgx-a100:2", "axes": {"data": 16}, "reduce": ["data"], "bytes": "1MiB"}
+    reply = ask("top", **given, max_steps=1, k=1, prices="stated", nccl=version)
+    advice = no_code_advice(reply, 0)
+    assert advice
+    assert advice.settings == (("", setting),)
+    assert scope in advice.words
+    shown = printed(TABLES["top"](reply))
+    assert setting in shown
+    assert "-x " + setting.replace(" NCCL", " -x NCCL").replace("allreduce:", "") in shown
