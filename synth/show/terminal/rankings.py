@@ -18,6 +18,7 @@ from synth.ask.answers.planning import (
     UnpricedEntry,
 )
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
+from synth.ask.taking import job_gains
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.request import DefaultComparison
@@ -58,7 +59,7 @@ from synth.show.terminal.style import (
     table_of,
     times_text,
 )
-from synth.show.terminal.verdict import later_default_lines, render_decision
+from synth.show.terminal.verdict import later_default_lines, render_decision, side_effect_lines
 
 _TIE = "tie: the difference is within prediction error; none: no runtime offers it"
 _SPEEDUP = f"speed-up: over the default, the runtime's own choice on the same placement;\n{_TIE}"
@@ -241,7 +242,7 @@ def render_plan(reply: PlanReply) -> RenderableType:
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
-    told = longer > 1 + FINEST and any(_gains(reply.entries))
+    told = longer > 1 + FINEST and job_gains(reply)
     gain = f", {longer:.2f} times as long" if told else ", a tie"
     return paragraphs(
         ": ".join(filter(None, (reply.job, reply.title))),
@@ -283,21 +284,19 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield ranked_table(titled, *columns)
 
 
-def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
+def _gains(entries: Iterable[PlannedEntry]) -> Iterator[str]:
     """Yield the settings or files of the entries that are faster than the default."""
     for entry in entries:
-        if entry.answer.against_default is DefaultComparison.FASTER:
+        if entry.answer.against_default is not DefaultComparison.FASTER:
+            continue
+        lines = [f"  {line}" for line in side_effect_lines(entry)]
+        if entry.is_worth_setting:
             yield f"\n{entry.name}: {entry.answer.advice.text}"
-            yield from _side_effect_lines(entry, entries)
-
-
-def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
-    """Yield the other entries that an environment variable affects."""
-    if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
-        same = (other for other in entries if other.request is entry.request and other is not entry)
-        others = ", ".join(other.name for other in same)
-        scope = explain_scope(entry.request.value, line=entry.answer.advice.text)
-        yield f"  {scope}{f'; here also for {others}' * bool(others)}"
+            if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
+                yield f"  {explain_scope(entry.request.value, line=entry.answer.advice.text)}"
+        elif lines:
+            yield f"\n{entry.name}: not {entry.answer.advice.text}"
+        yield from lines
 
 
 LESS_IS_NO_BETTER = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isinf
 
 from rich.console import RenderableType
 
@@ -17,7 +18,7 @@ from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import LevelInFull
-from synth.ask.answers.planning import PlacementOption, PlanReply
+from synth.ask.answers.planning import PlacementOption, PlannedEntry, PlanReply
 from synth.ask.answers.ranked import PlacedAnswer, RankedAnswer, RankingReply, SweepReply
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
 from synth.collective.algorithms.nccl_versions import (
@@ -60,6 +61,8 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """The function of a PyTorch file that installs its program in a training step."""
+FOR_ONE_CALL = "emit --target nccl (NCCL 2.31.2 or later) or nccl-plugin (2.28.3) instead"
+"""The ways to set an algorithm that change no other call."""
 BY_SIZE = "a tuner plugin for NCCL"
 """The only way to set a different algorithm for each size."""
 
@@ -381,6 +384,27 @@ def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
 
+def side_effect_lines(entry: PlannedEntry) -> Iterator[str]:
+    """Yield what the variables of an entry cost or save the others, and whether it is worth it."""
+    if not entry.side_effects:
+        return
+    parts = [
+        f"{effect.entry} {format_duration(effect.seconds)} -> "
+        f"{'refused' if effect.seconds_with is None else format_duration(effect.seconds_with)}"
+        for effect in entry.side_effects
+    ]
+    gain = format_duration(entry.default_exposed_seconds - entry.runtime_exposed_seconds)
+    cost = entry.side_effect_seconds
+    if isinf(cost):
+        net = "NCCL refuses calls that it has no such algorithm for"
+    else:
+        changed = f"{'lose' if cost >= 0 else 'gain'} {format_duration(abs(cost))}"
+        net = f"it gains {gain} a step, the others {changed}"
+    kept = "" if entry.is_worth_setting else ": keep the default"
+    yield f"the variables of {entry.name} change calls of others ({', '.join(parts)}): {net}{kept}"
+    yield f"to change no other call, {FOR_ONE_CALL}"
+
+
 def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     """Return the verdict of a job: its entries' gains over the defaults on the best placement."""
     best, levels = reply.ranking[0], reply.system.levels
@@ -388,23 +412,24 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     to_do = [
         to_do_of_answer(entry.answer, at, entry.name, entry.request.value, found[at].speedup[0])
         for at, entry in enumerate(reply.entries)
-        if entry.answer.against_default is DefaultComparison.FASTER and is_available(entry.answer)
+        if entry.answer.against_default is DefaultComparison.FASTER
+        and is_available(entry.answer)
+        and entry.is_worth_setting
     ]
     waits = f"exposed communication {format_duration(seconds)} a step"
+    effects = [line for entry in reply.entries for line in side_effect_lines(entry)]
     where = f"placement {best.placement}{_placement_text(levels, best)}"
     more, orders = (
-        [where, *price_basis_lines(reply.system)],
+        [*effects, where, *price_basis_lines(reply.system)],
         _orders(levels, best.axes, best.placement),
     )
     longer = default_seconds / seconds if seconds else 1.0
     gains = job_gains(reply)
     if not gains and (runs := find_deciding_runs(reply)):
-        return _measuring_verdict(runs, [waits, *more], orders, "entry")
+        return _measuring_verdict(runs, [waits, *more], orders, of="entry")
     if not gains:
         return Verdict(
             KEEP, [f"{waits}; no program reduces it beyond prediction error", *more], orders
         )
-    if len(reply.entries) > 1 and not all(choice.file for choice in to_do):
-        more.append("a variable applies to the whole process: to every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")
