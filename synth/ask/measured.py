@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hierarchies import InputError, System, describe_system
+from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.measured import (
     SHORTFALLS,
     AmbiguousLevels,
@@ -298,6 +299,10 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     diagnosis = diagnose(system, [_with_version_note(system, run) for run in readable.runs])
     wrong = diagnosis.contradictions or any(run.short for run in diagnosis.runs)
     answer = DoctorReply.like(
-        diagnosis, system=system, prices=system.prices, left_out=readable.left_out
+        diagnosis,
+        system=system,
+        prices=system.prices,
+        nccl=NcclPart.of(system),
+        left_out=readable.left_out,
     )
     return reply(answer, Outcome.NO if wrong else Outcome.OK)

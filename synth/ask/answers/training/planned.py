@@ -7,7 +7,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field
 
-from synth.ask.answers.machine_parts import LevelInFull, PricesName
+from synth.ask.answers.machine_parts import LevelInFull, NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
@@ -231,6 +231,7 @@ class StepPlanReply(ReplyModel):
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
     devices: Positive = Field(description="Number of them.")
     prices: PricesName = Field(description="Basis of communication prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     device: str = Field(description="Accelerator whose rates are used.")
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")
