@@ -27,7 +27,7 @@ NAMES_OF_COLLECTIVES = """
 `synth.collective.degraded.cores` `synth.collective.degraded.programs`
 `synth.collective.degraded.ranking`
 `synth.collective.emit.document.writing` `synth.collective.price.defaults`
-`synth.collective.price.torus_default` `synth.collective.run.arrays`
+`synth.collective.price.phased_defaults` `synth.collective.run.arrays`
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
 `synth.measure.calibration.experiments` `synth.measure.calibration.residuals`
 `synth.service.jobs.names` `synth.show.terminal.table` `synth.show.terminal.verdict`

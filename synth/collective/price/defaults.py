@@ -6,7 +6,7 @@ algorithm runs by the protocol that NCCL's model finds fastest for it, and the m
 the algorithms; the model's own seconds are never shown. A program's step may take any algorithm and
 protocol at the same prices, so the program that is the plain collective alone never has a higher
 price. Over several dimensions of a torus XLA uses the links of all, in several phases
-(``torus_default``); that is the runtime's choice there and may beat any program. On a calibrated
+(``phased_defaults``); that is the runtime's choice there and may beat any program. On a calibrated
 system the runtime chooses as its rows show: the fastest algorithm or that of NCCL's model, and the
 fastest protocol.
 """
@@ -35,10 +35,9 @@ from synth.collective.algorithms.nccl_model import (
 from synth.collective.algorithms.nccl_versions import DEFAULT, NcclVersion, stated_by, version_of
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
-from synth.collective.price.hierarchical_default import price_two_levels
+from synth.collective.price.phased_defaults import price_torus_rings, price_two_levels
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line, total_seconds
-from synth.collective.price.torus_default import price_torus_rings
 from synth.collective.price.ways import PriceLine, pick_fastest, usable_protocols
 
 DIRECT, XLA = "direct", "xla"

@@ -1,6 +1,6 @@
 """Files in C for NCCL: compiled with stand-ins for its headers, and driven as NCCL drives them.
 
-The stand-ins have the names, types and order of fields that ``nccl_calls`` and ``nccl_plugin`` use,
+The stand-ins have the names, types and order of fields that ``calls`` and ``plugin`` use,
 as they were read in NVIDIA/nccl; nothing else of NCCL.
 """
 
@@ -27,10 +27,10 @@ from synth.collective.emit import (
     CannotExpressError,
     EmitOptions,
     EmitSource,
-    nccl_calls,
-    nccl_plugin,
     nccl_tuner,
 )
+from synth.collective.emit.nccl import calls
+from synth.collective.emit.nccl import plugin as tuner_plugin
 from synth.collective.semantics.schedule import Exchange
 
 CC = shutil.which("cc")
@@ -108,10 +108,10 @@ def made(
     hierarchy = Hierarchy((Level("node", 2), Level("gpu", 4)))
     reduction = Reduction(Placement(hierarchy, (Axis("data", 8),), ((2, 4),)), ("data",))
     given = source(text, reduction, 2**26, goal=goal)
-    calls = iter(ways)
+    chosen = iter(ways)
     prices = tuple(
         replace(price, algorithm=way[0], protocol=way[1])
-        if price.algorithm and (way := next(calls, None))
+        if price.algorithm and (way := next(chosen, None))
         else price
         for price in given.prices
     )
@@ -135,7 +135,7 @@ LL, LL128, SIMPLE = Protocol.LL, Protocol.LL128, Protocol.SIMPLE
 
 def test_each_call_is_made_by_its_own_algorithm(tmp_path: Path) -> None:
     given = made(HOUSE, ways=[(RING, LL128), (TREE, LL), (RING, SIMPLE)])
-    [(name, text)] = nccl_calls.write(given).items()
+    [(name, text)] = calls.write(given).items()
     stem = name.removesuffix(".h")
     assert isinstance(text, str)
     body = "".join(f"{stem}_call{at}(0, 0, {at}00, ncclFloat, 0, 0);" for at in (1, 2, 3))
@@ -149,7 +149,7 @@ def test_each_call_is_made_by_its_own_algorithm(tmp_path: Path) -> None:
 def test_the_splits_are_the_groups_of_the_program(tmp_path: Path) -> None:
     """Colors and keys of all ranks, put together again; the first and last call share a split."""
     given = made(HOUSE)
-    [(name, text)] = nccl_calls.write(given).items()
+    [(name, text)] = calls.write(given).items()
     stem = name.removesuffix(".h")
     assert isinstance(text, str)
     body = f"for (int n = 0; n < 2; n++) for (int r = 0; r < 8; r++) {stem}_split(0, r, n, 0);"
@@ -172,7 +172,7 @@ def test_roots_operations_and_ranks_without_a_call(tmp_path: Path) -> None:
     given = made(text, ways=[(RING, LL)] * 3)
     given = replace(given, schedule=replace(given.schedule, op=ReductionKind.MAX))
     given = replace(given, options=EmitOptions(channels=8))
-    [(name, header)] = nccl_calls.write(given).items()
+    [(name, header)] = calls.write(given).items()
     stem = name.removesuffix(".h")
     assert isinstance(header, str)
     body = "".join(f"{stem}_call{at}(0, 0, 1, ncclFloat, 0, 0);" for at in (1, 2, 3))
@@ -197,32 +197,32 @@ def test_roots_operations_and_ranks_without_a_call(tmp_path: Path) -> None:
 def test_switches_that_reduce_are_nvls_in_a_node_and_nvls_tree_over_several(
     program: str, goal: Goal, selection: str
 ) -> None:
-    [text] = nccl_calls.write(made(program, goal, [(NVLS, SIMPLE)])).values()
+    [text] = calls.write(made(program, goal, [(NVLS, SIMPLE)])).values()
     assert f'algSelection = "{selection}"' in str(text)
 
 
 def test_an_all_to_all_selects_nothing(tmp_path: Path) -> None:
-    [(name, text)] = nccl_calls.write(made("all-to-all root inside", Goal.ALL_TO_ALL)).items()
+    [(name, text)] = calls.write(made("all-to-all root inside", Goal.ALL_TO_ALL)).items()
     assert isinstance(text, str)
     body = f"{name.removesuffix('.h')}_call1(0, 0, 4, ncclFloat, 0, 0);"
     assert run(tmp_path, text, body) == ["all-to-all 4 -1 - -1"]
 
 
 def test_an_older_header_and_a_stated_older_version_are_refused(tmp_path: Path) -> None:
-    [text] = nccl_calls.write(made(HOUSE)).values()
+    [text] = calls.write(made(HOUSE)).values()
     assert isinstance(text, str)
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run(tmp_path, text, "", "-DNCCL_VERSION_CODE=23007")
     assert "NCCL 2.31.2 or later is needed" in failed.value.stderr
-    assert nccl_calls.write(made(HOUSE, version="2.31.2"))
+    assert calls.write(made(HOUSE, version="2.31.2"))
     with pytest.raises(InputError, match=r"NCCL 2.30.7 takes no configuration of a call"):
-        nccl_calls.write(made(HOUSE, version="2.30.7"))
+        calls.write(made(HOUSE, version="2.30.7"))
 
 
 def test_an_algorithm_that_nccl_lacks_is_refused() -> None:
     given = made("all-reduce root inside", ways=[(Algorithm.HALVING_DOUBLING, SIMPLE)])
     with pytest.raises(CannotExpressError, match="NCCL has no algorithm"):
-        nccl_calls.write(given)
+        calls.write(given)
 
 
 class Interface(ctypes.Structure):
@@ -275,7 +275,7 @@ def test_the_plugin_chooses_the_way_of_each_call_and_of_no_other(
     version: str, number: int, tmp_path: Path
 ) -> None:
     given = made(HOUSE, ways=[(RING, LL128), (TREE, LL), (RING, SIMPLE)], version=version)
-    [text] = nccl_plugin.write(given).values()
+    [text] = tuner_plugin.write(given).values()
     plugin = load_plugin(tmp_path, str(text), number)
     assert ask(plugin, 1, 4, "reducescatter", 2**26) == ([(1, 1)], 0)
     assert ask(plugin, 2, 2, "allreduce", 2**24) == ([(0, 0)], 0)
@@ -294,7 +294,7 @@ def test_the_plugin_chooses_the_way_of_each_call_and_of_no_other(
 def test_the_plugin_and_the_table_have_the_same_rows() -> None:
     given = replace(made(HOUSE), options=EmitOptions(channels=4))
     [table] = nccl_tuner.write(given).values()
-    [plugin] = nccl_plugin.write(given).values()
+    [plugin] = tuner_plugin.write(given).values()
     rows = [line.split(",") for line in str(table).splitlines() if not line.startswith("#")]
     lines = re.findall(r"^  \{nccl.*\},$", str(plugin), re.MULTILINE)
     assert len(rows) == len(lines) == 3
@@ -309,5 +309,5 @@ def test_the_plugin_and_the_table_have_the_same_rows() -> None:
 @pytest.mark.parametrize(("version", "asks"), [("2.27.7", "version 4"), ("2.18.6", "no tuner")])
 def test_a_version_with_an_older_interface_gets_the_table(version: str, asks: str) -> None:
     with pytest.raises(InputError, match=f"NCCL {version} asks .*{asks}") as error:
-        nccl_plugin.write(made(HOUSE, version=version))
+        tuner_plugin.write(made(HOUSE, version=version))
     assert "nccl-tuner" in error.value.hint
