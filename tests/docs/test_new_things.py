@@ -23,6 +23,7 @@ PACKAGES = ("hierarchies", "grammar", "synth")
 TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where new things go")[1]
 ENUMS = ("Collective", "Goal")
 NAMES_OF_COLLECTIVES = """
+`synth.collective.algorithms.nccl_versions`
 `hierarchies.calibration` `synth.ask.answers.degraded` `synth.ask.outputs`
 `synth.collective.degraded.cores` `synth.collective.degraded.programs`
 `synth.collective.degraded.ranking`

@@ -36,10 +36,10 @@ from synth.collective.ranking.candidates import CandidatePrograms
 from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Answer, ProvisionalResult, StopFlag, Watcher
-from synth.collective.ranking.side_effects import SideEffect, find_side_effects
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settle_job
 from synth.collective.workload.job import Workload
+from synth.collective.workload.side_effects import SideEffect, find_side_effects
 
 
 @dataclass(frozen=True)

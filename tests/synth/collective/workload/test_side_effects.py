@@ -24,10 +24,10 @@ from synth.collective.ranking.how_to_get import AdviceKind
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, DefaultComparison, Request
 from synth.collective.ranking.settings import Way
-from synth.collective.ranking.side_effects import SideEffect, seconds_under, ways_set
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.files import read_job
 from synth.collective.workload.planner import JobPlan, plan_job
+from synth.collective.workload.side_effects import SideEffect, seconds_under, ways_set
 from synth.show.terminal.rankings import render_plan
 from synth.show.terminal.verdict import verdict
 
