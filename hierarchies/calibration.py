@@ -236,7 +236,8 @@ class Calibration:
     from whose links the numbers are derived; 0 if this machine was measured. ``machines`` is the
     spread among machines with such links, by class of sizes; empty if no such links are known. It
     was known before this machine was measured, so it still limits errors. ``undetermined_levels``
-    has sets of levels, one of which is slow although the rows do not determine which.
+    has sets of levels, one of which is slow although the rows do not determine which. ``nccl`` is
+    the version of NCCL that was measured, as ``2.22.3``; "" if no log states it.
     """
 
     fits: tuple[Fit, ...]
@@ -250,6 +251,7 @@ class Calibration:
     families: int = 0
     machines: tuple[Residual, ...] = ()
     undetermined_levels: tuple[UndeterminedLevels, ...] = ()
+    nccl: str = ""
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"

@@ -108,6 +108,7 @@ class System:
     parts slower than ``links`` state; ``hierarchy`` includes missing devices. ``launches``: every
     call of a collective costs its launch, as in GPU libraries; false if the numbers already include
     it, or if nothing is launched. ``device`` names its devices as ``hierarchies.devices`` does.
+    ``nccl`` is the version of NCCL that a question states, as ``2.29.7``; "" if it states none.
     """
 
     name: str
@@ -121,6 +122,7 @@ class System:
     faults: tuple[Fault, ...] = ()
     launches: bool = True
     device: str = ""
+    nccl: str = ""
 
     def __post_init__(self) -> None:
         _check_name(self.name)

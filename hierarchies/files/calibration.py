@@ -198,6 +198,7 @@ class CalibrationPart(_CalibrationPart):
     }
 
     runtime: Literal["fastest", "model"] = Field(description="Observed choices of the runtime.")
+    nccl: NonEmptyText = optional_key("Version of NCCL of the measurements, if they state it.", "")
     families: Whole = Field(
         description="Number of other machines it is taken from, if none is this one."
     )
@@ -234,6 +235,7 @@ class CalibrationPart(_CalibrationPart):
         }
         keys: dict[str, Any] = {
             "runtime": known.runtime,
+            **({"nccl": known.nccl} if known.nccl else {}),
             "families": known.families,
             "sources": list(known.sources),
             "undetermined": list(known.undetermined),
@@ -256,6 +258,7 @@ class CalibrationPart(_CalibrationPart):
             self.families,
             tuple(map(_residual, self.machines)),
             tuple(row.undetermined(levels) for row in self.untold),
+            self.nccl,
         )
 
     def lines(self) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import median
@@ -11,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hierarchies import InputError, System, describe_system
+from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.measured import (
     SHORTFALLS,
     AmbiguousLevels,
@@ -34,6 +36,7 @@ from synth.ask.questions.named_texts import (
 )
 from synth.ask.questions.question import PricedQuestion, Question
 from synth.ask.reply import Outcome, Reply, reply
+from synth.collective.algorithms.nccl_versions import explain_other_version
 from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.candidates import candidates
@@ -284,7 +287,7 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     _check_bounds(diagnosis)
     calibrated = fit(system, [run.measurement for run in runs])
     warnings = [f"{run.log.source}: {warning}" for run in runs for warning in run.log.warnings]
-    warnings += readable.left_out
+    warnings += [*readable.left_out, *_mixed_versions(system, runs)]
     contradictions = [finding.text for finding in diagnosis.contradictions]
     comments = [f"# {line}" for line in (*contradictions, *warnings) if line.isprintable()]
     device = next(
@@ -316,6 +319,25 @@ def calibrate(question: CalibrateQuestion, watcher: Watcher) -> Reply:
     return reply(answer)
 
 
+def _with_version_note(system: System, run: MatchedLog) -> MatchedLog:
+    """Returns a log with a warning if it is of another version of NCCL than the system's."""
+    note = explain_other_version(system, run.log.table.version)
+    warnings = (*run.log.warnings, note) if note else run.log.warnings
+    return replace(run, log=replace(run.log, warnings=warnings))
+
+
+def _mixed_versions(system: System, runs: Sequence[MatchedLog]) -> Iterator[str]:
+    """Yields warnings of logs of unknown versions of NCCL, and of logs of several versions."""
+    bare = replace(system, calibration=None, nccl="")
+    for run in runs:
+        if note := explain_other_version(bare, run.log.table.version):
+            yield f"{run.log.source}: {note}"
+    counted = Counter(run.measurement.nccl for run in runs if run.measurement.nccl)
+    if len(counted) > 1:
+        [(most, _)], names = counted.most_common(1), ", ".join(sorted(counted))
+        yield f"logs of several versions of NCCL: {names}; the calibration states {most}"
+
+
 def _check_bounds(diagnosis: Diagnosis) -> None:
     """Raises InputError for rows so far below their bound that no fit can follow them."""
     for finding in diagnosis.contradictions:
@@ -338,7 +360,8 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     """Measured beside predicted and bound, size by size, and which level falls short."""
     system = question.priced(system_of(question.system))
     readable = question.matched(system)
-    diagnosis = diagnose(system, readable.runs, question.baselines(system, readable.runs))
+    runs = [_with_version_note(system, run) for run in readable.runs]
+    diagnosis = diagnose(system, runs, question.baselines(system, runs))
     alone = tuple(
         f"{run.source}: no baseline is of this test: it is compared with the prediction only"
         for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)
@@ -348,6 +371,7 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
         diagnosis,
         system=system,
         prices=system.prices,
+        nccl=NcclPart.of(system),
         runs=[
             DiagnosedRun.of(run, past)
             for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)

@@ -143,6 +143,8 @@ class EmitInputQuestion(ProgramQuestion, PricedQuestion):
 
     def _changed(self, found: EarlierAnswer) -> EarlierAnswer:
         """As the question would have it: another size, other segments."""
+        if self.nccl is not None:
+            found = replace(found, system=self.priced(found.system))
         return replace(
             found,
             payload_bytes=self.bytes or found.payload_bytes,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from grammar import Goal, Program, canonicalize, instructions, parse
 from hierarchies import Digit, InputError, MachineException, Reduction, System, Tree
-from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.machine_parts import LevelInBrief, NcclPart, PricesName
 from synth.ask.answers.parts import (
     DEFAULTS,
     SCHEMA_VERSION,
@@ -213,6 +213,7 @@ class TimeReply(ReplyModel, DefaultsPart):
     placement: Matrix = Field(description="One row an axis, one column a level.")
     reduce: list[str] = Field(min_length=1, description="The axes that the program is over.")
     prices: PricesName = Field(description="Basis of prices: see --prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     exceptions: list[MachineException] = Field(description="Units that are missing or slower.")
     request: GoalName = Field(description="Request of the program.")
     program: str = Field(description="Its canonical spelling.")
@@ -300,6 +301,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
         system.hierarchy,
         system=system.name,
         prices=system.prices,
+        nccl=NcclPart.of(system),
         axes=reduction.placement.axes,
         placement=reduction.placement,
         exceptions=MachineException.all_of(system),

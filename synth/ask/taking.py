@@ -55,7 +55,7 @@ def groups_gain(reply: UnevenReply) -> bool:
 def job_gains(reply: PlanReply) -> bool:
     """Whether entries of a job certainly gain, and thereby reduce exposed communication."""
     gains = (entry.answer.against_default is DefaultComparison.FASTER for entry in reply.entries)
-    had = (is_available(entry.answer) for entry in reply.entries)
+    had = (is_available(entry.answer) and entry.is_worth_setting for entry in reply.entries)
     default_seconds, seconds = reply.default_exposed_seconds, reply.runtime_exposed_seconds
     longer = default_seconds / seconds if seconds else 1.0
     return any(map(all, zip(gains, had, strict=True))) and longer > 1 + FINEST

@@ -23,11 +23,12 @@ PACKAGES = ("hierarchies", "grammar", "synth")
 TOLD = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Where new things go")[1]
 ENUMS = ("Collective", "Goal")
 NAMES_OF_COLLECTIVES = """
+`synth.collective.algorithms.nccl_versions`
 `hierarchies.calibration` `synth.ask.answers.degraded` `synth.ask.outputs`
 `synth.collective.degraded.cores` `synth.collective.degraded.programs`
 `synth.collective.degraded.ranking`
 `synth.collective.emit.document.writing` `synth.collective.price.defaults`
-`synth.collective.price.torus_default` `synth.collective.run.arrays`
+`synth.collective.price.phased_defaults` `synth.collective.run.arrays`
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
 `synth.measure.calibration.experiments` `synth.measure.calibration.residuals`
 `synth.service.jobs.names` `synth.show.terminal.table` `synth.show.terminal.verdict`

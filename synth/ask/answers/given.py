@@ -6,7 +6,7 @@ Such a file contains everything that emitting a program needs. Only the necessar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -16,6 +16,7 @@ from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, InputError, Machine, Placement, Reduction, System, error_context
 from hierarchies.files.schema import EARLIER
 from hierarchies.units import format_bytes
+from synth.ask.answers.machine_parts import NcclPart
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded import GroupProgram
 from synth.collective.degraded.handing import PricedGroupProgram
@@ -41,10 +42,19 @@ class _JsonAnswer(BaseModel):
     stripes: list[_JsonStripe]
 
 
+class _EarlierMachine(Machine):
+    nccl: NcclPart | None = None
+
+    def healthy_system(self) -> System:
+        """The machine, with the version of NCCL that its question stated."""
+        stated = self.nccl.version if self.nccl and self.nccl.stated_by == "question" else ""
+        return replace(super().healthy_system(), nccl=stated)
+
+
 class _JsonRanking(BaseModel):
     """What ``top`` printed: the request, and its answers."""
 
-    system: Machine
+    system: _EarlierMachine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: Payload
@@ -67,7 +77,7 @@ class _JsonStretch(BaseModel):
 class _JsonSweep(BaseModel):
     """What ``top`` printed of a range of sizes: one answer for each size."""
 
-    system: Machine
+    system: _EarlierMachine
     request: Goal
     over: list[str] = Field(alias="reduce")
     bytes: tuple[Payload, Payload]
@@ -103,7 +113,7 @@ class _JsonEntry(BaseModel):
 class _JsonPlan(BaseModel):
     """What ``plan`` printed: each entry is a request with one answer."""
 
-    system: Machine
+    system: _EarlierMachine
     algorithm: Choice
     collapse: bool
     entries: list[_JsonEntry]

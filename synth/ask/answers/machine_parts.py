@@ -18,6 +18,8 @@ from synth.ask.answers.parts import (
     Positive,
     optional_key,
 )
+from synth.collective.algorithms.nccl_versions import stated_by as stated_by_of
+from synth.collective.algorithms.nccl_versions import version_of
 from synth.collective.algorithms.runtimes import CollectiveRuntime as CollectiveRuntime
 from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.measure.calibration.experiments import isolating_experiment, launch_lines
@@ -76,12 +78,33 @@ class TellingTest(AnswerPart):
         return [test for levels in known if (test := cls.of(system, levels))]
 
 
+class NcclPart(AnswerPart):
+    """The version of NCCL, or RCCL, whose default a gain is over."""
+
+    version: NonEmptyText = Field(description="The version, as in 2.29.7.")
+    stated_by: Literal["question", "calibration", "default"] = Field(
+        description="Who states it; default: nobody does, and it is assumed."
+    )
+    measured: NonEmptyText = optional_key("Version of the measurements, if it is another.", "")
+
+    @classmethod
+    def of(cls, system: System) -> Self | None:
+        """None where the collectives are of another library."""
+        if not runtime_of_system(system).told:
+            return None
+        version, stated_by = str(version_of(system)), stated_by_of(system)
+        measured = system.calibration.nccl if system.calibration else ""
+        others = {"measured": measured} if measured not in ("", version) else {}
+        return cls(version=version, stated_by=stated_by, **others)
+
+
 class MachineInFull(Machine, CountedMachine, OrderedPart):
     """A machine with every number of its links, and who says so."""
 
     last = ("calibration", "tells")
 
     runtime: RuntimeName = Field(description="Runtime of its collectives.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     prices: PricesName = Field(description="Basis of prices: see --prices.")
     tells: Annotated[list[TellingTest], Field(min_length=1)] = optional_key(
         "Tests that distinguish levels which the measurements do not.", []
@@ -94,6 +117,7 @@ class MachineInFull(Machine, CountedMachine, OrderedPart):
             system,
             levels=LevelInFull.of_all(system),
             runtime=runtime_of_system(system),
+            nccl=NcclPart.of(system),
             exceptions=MachineException.all_of(system),
             device=DevicePart.of(system),
             calibration=CalibrationPart.of(known, system.hierarchy.names) if known else None,

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 import hierarchies
 from hierarchies import System
 from hierarchies.files.calibration import AmbiguityPart
-from synth.ask.answers.machine_parts import MachineInBrief, PricesName, TellingTest
+from synth.ask.answers.machine_parts import MachineInBrief, NcclPart, PricesName, TellingTest
 from synth.ask.answers.parts import (
     AnswerPart,
     Number,
@@ -374,6 +374,7 @@ class DoctorReply(ReplyModel):
 
     system: MachineInBrief = Field(description="The machine.")
     prices: PricesName = Field(description="Basis of predictions: see --prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     runs: list[DiagnosedRun] = Field(min_length=1, description="One a table.")
     findings: list[FindingPart] = Field(description="Findings over all runs.")
     left_out: list[str] = Field(description="Tables that cannot be compared, and why.")

@@ -30,9 +30,12 @@ from synth.ask.answers.spelling import AnswerPart as AnswerPart
 from synth.ask.answers.spelling import KeySpelling
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.algorithms import Choice as Choice
-from synth.collective.algorithms.nccl_model import MOST_WITHOUT_NVLS
+from synth.collective.algorithms.nccl_versions import NVLS_OF_TWO as NVLS_OF_TWO
+from synth.collective.algorithms.nccl_versions import hierarchical_need as hierarchical_need
+from synth.collective.algorithms.nccl_versions import parse_version as parse_version
 from synth.collective.algorithms.protocols import Protocol as Protocol
 from synth.collective.price.defaults import ALGORITHMS
+from synth.collective.price.defaults import HIERARCHICAL as HIERARCHICAL
 from synth.collective.price.defaults import RuntimeDefaults as RuntimeDefaults
 from synth.collective.price.intervals import Interval as PriceInterval
 from synth.collective.price.steps import InstructionPrice as PricedStep
@@ -91,7 +94,7 @@ CollectiveName = Literal[
     "all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast", "all-to-all"
 ]
 StepName = CollectiveName | Literal["transpose"]
-DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "xla"]
+DefaultName = Literal["ring", "tree", "nvls", "nvls_tree", "direct", "hierarchical", "xla"]
 
 
 def to_json(answer: BaseModel) -> Json:
@@ -288,12 +291,7 @@ class DefaultChoice(AnswerPart):
 
 
 class LaterDefault(AnswerPart):
-    """What NCCL after 2.28 would choose: it has NVLS for two GPUs of a node in a communicator."""
-
-    earlier: ClassVar = (
-        f"NCCL up to 2.28, which has no NVLS where {MOST_WITHOUT_NVLS} GPUs of a node are in one "
-        "communicator"
-    )
+    """Choice of NCCL from 2.28.7 on, which has NVLS for two GPUs of a node in a group."""
 
     name: DefaultName = Field(description="Algorithm.")
     protocol: ProtocolName = Field(description="Protocol.")
@@ -307,7 +305,9 @@ class DefaultsPart(OrderedPart):
         min_length=1, description="Seconds of each available algorithm."
     )
     default: DefaultChoice = Field(description="The one that the runtime would choose.")
-    later_default: LaterDefault | None = optional_key("Choice of NCCL after 2.28, if it differs.")
+    later_default: LaterDefault | None = optional_key(
+        "Choice of NCCL from 2.28.7 on, if it differs and no version is stated."
+    )
 
 
 def default_keys(found: RuntimeDefaults, interval: PriceInterval | None) -> Json:

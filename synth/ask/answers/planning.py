@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
@@ -22,10 +23,11 @@ from synth.ask.answers.parts import (
     VerdictPart,
     Whole,
     discriminate_by,
+    optional_key,
 )
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.workload.planner import JobPlacement, JobPlan, PlacedEntry
+from synth.collective.workload.planner import JobPlacement, JobPlan
 
 
 class PlacementOption(AnswerPart):
@@ -47,6 +49,17 @@ class PlacementOption(AnswerPart):
         )
 
 
+class SideEffectPart(AnswerPart):
+    """What a variable of an entry does to a call of another."""
+
+    entry: str = Field(description="Name of the other entry.")
+    seconds: Seconds = Field(description="One call of it without the variable, as advised.")
+    seconds_with: Seconds | None = Field(description="With it; null: NCCL refuses the call.")
+    exposed_seconds: float | None = Field(
+        description="Exposed seconds of a step that it adds, below 0 if it saves; null: refused."
+    )
+
+
 class PlannedEntry(AnswerPart):
     """One of the job's collectives on the best placement."""
 
@@ -64,6 +77,21 @@ class PlannedEntry(AnswerPart):
     alone_placement: Matrix = Field(description="The placement on which it is.")
     loss: Number = Field(description="Seconds of one call / alone_seconds.")
     answer: PlacedAnswer = Field(description="Its best program.")
+    side_effects: list[SideEffectPart] = optional_key(
+        "What the variables that it needs do to other entries.", []
+    )
+
+    @property
+    def side_effect_seconds(self) -> float:
+        """Exposed seconds of a step that its variables cost other entries; infinite if refused."""
+        costs = (effect.exposed_seconds for effect in self.side_effects)
+        return sum(inf if cost is None else cost for cost in costs)
+
+    @property
+    def is_worth_setting(self) -> bool:
+        """Whether it gains more than its variables cost the other entries."""
+        gain = self.default_exposed_seconds - self.runtime_exposed_seconds
+        return not self.side_effects or gain > self.side_effect_seconds
 
     @property
     def runtime_exposed_seconds(self) -> float:
@@ -72,12 +100,19 @@ class PlannedEntry(AnswerPart):
         return self.exposed_seconds * self.answer.runtime_seconds / seconds if seconds else 0.0
 
     @classmethod
-    def of(cls, placed: PlacedEntry) -> Self:
+    def of(cls, plan: JobPlan, number: int) -> Self:
+        placed = plan.entries[number]
         entry, alone = placed.entry, placed.alone_seconds
+        effects = []
+        for effect in plan.side_effects[number]:
+            other, after = plan.entries[effect.position].entry, effect.seconds_with
+            more = None if after is None else float(other.weight) * (after - effect.seconds)
+            effects.append(SideEffectPart.like(effect, entry=other.name, exposed_seconds=more))
         return cls.like(
             entry,
             placed,
             loss=placed.answer.candidate.seconds / alone if alone else 1.0,
+            **({"side_effects": effects} if effects else {}),
         )
 
 
@@ -122,8 +157,16 @@ class PlanReply(ReplyModel):
 
     @property
     def runtime_exposed_seconds(self) -> float:
-        """What a step waits as the runtime runs each entry, on the best placement."""
-        return sum(entry.runtime_exposed_seconds for entry in self.entries)
+        """What a step waits as the runtime runs each entry, on the best placement.
+
+        An entry whose variables cost the others more than it gains keeps the default.
+        """
+        return sum(
+            entry.runtime_exposed_seconds + entry.side_effect_seconds
+            if entry.is_worth_setting
+            else entry.default_exposed_seconds
+            for entry in self.entries
+        )
 
     @classmethod
     def of(cls, plan: JobPlan) -> Self:
@@ -132,6 +175,7 @@ class PlanReply(ReplyModel):
             plan.job,
             plan.how,
             job=plan.job.name,
+            entries=[PlannedEntry.of(plan, number) for number in range(len(plan.entries))],
             ranking=[PlacementOption.of(plan, option) for option in plan.ranking],
             default_exposed_seconds=sum(entry.default_exposed_seconds for entry in plan.entries),
             considered=plan,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from hierarchies import System
-from synth.ask.answers.machine_parts import CollectiveRuntime, MachineInFull
+from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import (
     DEFAULTS,
     VERDICT,
@@ -42,6 +42,7 @@ from synth.ask.answers.parts import (
     optional_key,
     verdict_keys,
 )
+from synth.collective.algorithms.nccl_versions import DEFAULT, parse_version
 from synth.collective.price.resolution import PriceEstimate
 from synth.collective.ranking import request as planned
 from synth.collective.ranking import sizes as by_size
@@ -135,8 +136,9 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
         own = self.default.algorithm, self.default.protocol
         return all((step.algorithm, step.protocol) == own for step in self.steps)
 
-    def setting(self, choice: Choice, by: CollectiveRuntime) -> str:
+    def setting(self, choice: Choice, system: MachineInFull) -> str:
         """Return the environment variable of one call; empty for the runtime's default."""
+        by = system.runtime
         if self.advice.by is AdviceKind.ENVIRONMENT:
             return self.advice.text
         if self.is_default:
@@ -144,7 +146,8 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
             return algorithm_setting("", self.default.name) if held else ""
         [step] = self.steps
         protocol = step.protocol or Protocol.SIMPLE
-        return way_setting(step.collective, self.defaults, step.algorithm, protocol, by)
+        version = parse_version(system.nccl.version) if system.nccl else DEFAULT
+        return way_setting(step.collective, self.defaults, step.algorithm, protocol, by, version)
 
     @property
     def default_notice(self) -> str:

@@ -17,6 +17,7 @@ from synth.ask.questions.fields import CostLimit, File, Flag, LimitExemption
 from synth.ask.questions.named_texts import NameOrText
 from synth.ask.questions.notations import size_in_bytes
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.nccl_versions import DEFAULT
 
 
 def _parse_size(value: object) -> object:
@@ -112,6 +113,13 @@ Segments = Annotated[
 Prices = Annotated[
     Literal["typical", "stated"],
     Flag("Prices without a calibration: typical of such links, or stated by data sheets"),
+]
+Nccl = Annotated[
+    str | None,
+    Flag(
+        "Version of NCCL or RCCL",
+        f", e.g. 2.29.7, unless the calibration's or {DEFAULT}",
+    ),
 ]
 Stripes = Annotated[
     bool, Flag("Use one program for the whole payload, without stripes", spelled="--no-stripes")

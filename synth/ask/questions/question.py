@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,6 +30,7 @@ from synth.ask.questions.flags import (
     Machine,
     Matrix,
     Measure,
+    Nccl,
     OnePlacement,
     OptionalAxes,
     OptionalMachine,
@@ -41,6 +42,7 @@ from synth.ask.questions.flags import (
 )
 from synth.ask.questions.named_texts import LONGEST_NAME, system_of
 from synth.ask.questions.plain import check_plain, input_error_of, shorten_value
+from synth.collective.algorithms.nccl_versions import check_version, version_of
 from synth.collective.price.segments import SEGMENTS
 from synth.measure.calibration.typical import apply_typical
 
@@ -114,12 +116,22 @@ class FaultyQuestion(Question):
 
 
 class PricedQuestion(Question):
-    """Which prices an uncalibrated machine has."""
+    """Which prices an uncalibrated machine has, and which version of NCCL."""
 
     prices: Prices = "typical"
+    nccl: Nccl = None
 
     def priced(self, system: System) -> System:
-        """The system, priced by what its links' media reach unless data sheets are asked for."""
+        """The system, priced by what its links' media reach unless data sheets are asked for.
+
+        Its version of NCCL is the question's, if that states one. Raises InputError for a version
+        that is not known, and for one of NCCL on a machine that has another library.
+        """
+        if self.nccl is not None:
+            with error_context("--nccl"):
+                system = replace(system, nccl=check_version(self.nccl, system))
+        with error_context("calibration, nccl"):
+            version_of(system)
         return apply_typical(system) if self.prices == "typical" else system
 
 

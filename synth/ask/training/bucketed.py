@@ -11,7 +11,7 @@ from pydantic import Field
 from grammar.tensors.operations import ShardedStep, Step
 from grammar.tensors.parser import parse_step
 from hierarchies import Axis, InputError, System, placements
-from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.machine_parts import LevelInBrief, NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Number,
@@ -149,6 +149,7 @@ class BucketsReply(ReplyModel):
     system: str = Field(description="The machine's name.")
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     prices: PricesName = Field(description="Basis of communication prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     device: str = Field(description="Accelerator whose rates are used.")
     devices: Positive = Field(description="Number of devices, each a replica.")
     samples: Positive = Field(description="Samples per step, over all devices.")
@@ -185,6 +186,7 @@ def find_buckets(question: BucketsQuestion, watcher: Watcher) -> Reply:
         name=step.name,
         system=system.name,
         prices=system.prices,
+        nccl=NcclPart.of(system),
         device=device.name,
         samples=samples,
         compute_source=found.replica.how,

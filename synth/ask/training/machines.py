@@ -17,6 +17,7 @@ from hierarchies import (
     row_major_placement,
 )
 from hierarchies.devices import Device, device_named, devices, read_device
+from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.parts import Json
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import OnePlacement, OptionalMachine
@@ -105,6 +106,7 @@ class TargetMachine:
             "levels": self.system.hierarchy.levels,
             "placement": self.placement,
             "prices": self.system.prices,
+            "nccl": NcclPart.of(self.system),
             **({"laid_out_by": "framework"} if self.by_framework else {}),
         }
 

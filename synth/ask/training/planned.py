@@ -11,6 +11,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field
 
 from hierarchies import InputError, LevelInFull, System
+from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
 from synth.ask.answers.training.planned import (
@@ -219,6 +220,7 @@ class _FoundPlans:
             "levels": LevelInFull.of_all(job.system),
             "devices": job.system.devices,
             "prices": job.system.prices,
+            "nccl": NcclPart.of(job.system),
             "device": device.name,
             "device_bytes": round(device.memory_bytes),
             "peak_flops_per_second": device.peak(self.dtype),

@@ -13,7 +13,7 @@ from grammar.tensors.operations import ShardedStep, Step, Value
 from grammar.tensors.parser import parse_either
 from grammar.tensors.sharding import ReductionKind, Type, part_shape
 from hierarchies import InputError
-from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.machine_parts import LevelInBrief, NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
@@ -213,6 +213,7 @@ class MachineOfStep(AnswerPart):
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     prices: PricesName = Field(description="Basis of prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     seconds: Seconds = Field(
         description="Seconds of all requests of a step in sequence, without "
         "transfers between stages."

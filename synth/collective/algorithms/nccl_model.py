@@ -12,7 +12,7 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
 * LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
 * a switch that reduces takes one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
   figure), with one of 16 channels set apart; over several nodes all-reduces have a tree between. It
-  is not used where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
+  is not used where a version has none (``nccl_versions.has_nvls``);
 * sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
 NCCL's quirk is kept: on one or two nodes, rings and trees are assumed to have the bandwidth inside
@@ -35,6 +35,7 @@ from math import inf, log2, prod
 from grammar import Collective, Goal
 from hierarchies import Domain, Link, System
 from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
+from synth.collective.algorithms.nccl_versions import has_nvls, version_of
 from synth.collective.algorithms.protocols import Protocol, protocols
 
 RING, TREE, NVLS, NVLS_TREE = "ring", "tree", "nvls", "nvls_tree"
@@ -52,11 +53,6 @@ SPELLINGS = {
 tuner use our names."""
 MOST_LL_BYTES = 16384
 _CHANNELS = 16
-MOST_WITHOUT_NVLS = 2
-"""The most GPUs of a node in a communicator for which NCCL up to 2.28 sets up no NVLS:
-``ncclNvlsInit`` (NVIDIA/nccl, src/transport/nvls.cc) gives up where ``gpuCount <= 2``, counted in
-the communicator's topology, so within a node. Later versions, which also check for several ranks of
-one GPU (``hasMultiRankNvml``), give up only below 2."""
 
 
 def has_algorithm(collective: Collective, algorithm: Algorithm, links: Iterable[Link]) -> bool:
@@ -114,7 +110,9 @@ class Ranks:
     @property
     def multicasts(self) -> bool:
         """Whether NCCL sets up NVLS: not where few GPUs of a node are in the communicator."""
-        return not self.inside or self.ranks // self.nodes > MOST_WITHOUT_NVLS
+        return not self.inside or has_nvls(
+            version_of(self.system), self.ranks // self.nodes, self.nodes
+        )
 
     def reduces(self, levels: Sequence[int]) -> bool:
         """Whether the switches of all these levels reduce."""

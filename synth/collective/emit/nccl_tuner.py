@@ -60,8 +60,6 @@ def write(source: EmitSource) -> Files:
     Raises CannotExpressError for an all-to-all, for a call priced by neither ring nor tree, and for
     equal calls with different ways; InputError if the number of channels is not given.
     """
-    if source.schedule.goal.apart:
-        raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
     channels = source.options.channels
     if channels is None:
         raise InputError(
@@ -75,8 +73,13 @@ def write(source: EmitSource) -> Files:
     return {_file(source): "\n".join(lines) + "\n"}
 
 
-def _rows(source: EmitSource, channels: int) -> Iterator[str]:
-    """Yields a row for each call and each shape of its communicators."""
+def find_rows(source: EmitSource) -> dict[str, str]:
+    """Returns the way of each call and shape of its communicators, as ``tree,ll128``.
+
+    The keys are ``allreduce,FROM,TO,NODES,RANKS``. Raises CannotExpressError as ``write``.
+    """
+    if source.schedule.goal.apart:
+        raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
     exchanges = [phase for phase in source.schedule.phases if isinstance(phase, Exchange)]
     schedule = source.schedule
     steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
@@ -93,7 +96,12 @@ def _rows(source: EmitSource, channels: int) -> Iterator[str]:
             if known.setdefault(who, way) != way:
                 why = f"{step.collective.value}: a call that looks alike goes by {known[who]}"
                 raise CannotExpressError(why, where=f"step {at}")
-    for who, way in known.items():
+    return known
+
+
+def _rows(source: EmitSource, channels: int) -> Iterator[str]:
+    """Yields a row for each call and each shape of its communicators."""
+    for who, way in find_rows(source).items():
         name, first, last, nodes_and_ranks = who.split(",", 3)
         yield f"{name},{first},{last},{way},{channels},{nodes_and_ranks}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from textwrap import wrap
 
 from grammar import Goal
 from grammar.tensors.sharding import ReductionKind
@@ -16,6 +17,8 @@ from synth.collective.semantics.schedule import Exchange, Schedule
 from synth.collective.verify.symbolic import Proved, Unknown
 from synth.events.overlap import Lane, makespan_within
 
+KEEP = "Keep the default"
+"""The beginning of the paragraph that advises the default."""
 Files = dict[str, str | bytes]
 """The files of a target: their contents by name."""
 
@@ -49,6 +52,16 @@ def hash_digits(text: str) -> str:
 def module_name(runtime: str, stamped: str) -> str:
     """Returns the module name of a runtime's Python file: ``collsynth_torch_1f3a5c``."""
     return f"collsynth_{runtime.replace('-', '_')}_{stamped}"
+
+
+def c_comment(paragraphs: Iterable[str]) -> Iterator[str]:
+    """Yields a comment in C. Lines that begin with a space, such as commands, are not wrapped."""
+    yield "/*"
+    for text in paragraphs:
+        plain = text.encode("ascii", "replace").decode().replace("*/", "* /")
+        lines = [plain] if plain.startswith(" ") else wrap(plain, 96, break_on_hyphens=False)
+        yield from (f" * {line}" for line in lines)
+    yield " */"
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,14 @@ class EmitSource:
     def seconds(self) -> float:
         """The simulated time, with overlapping segments and concurrent stripes."""
         return makespan_within(self.lanes)
+
+
+def kept_default(source: EmitSource) -> tuple[str, ...]:
+    """Returns the paragraph that advises the default, if there is one.
+
+    The others are about variables that a file with algorithms of its own does not need.
+    """
+    return tuple(text for text in source.reached[:1] if text.startswith(KEEP))
 
 
 class CannotExpressError(InputError):

@@ -10,6 +10,7 @@ from synth.collective.emit import jax, launchers, mpi, nccl_tuner, torch
 from synth.collective.emit.chakra import trace as chakra
 from synth.collective.emit.document import writing as document
 from synth.collective.emit.mscclpp import plan as mscclpp
+from synth.collective.emit.nccl import calls, plugin
 from synth.collective.emit.source import CannotExpressError, EmitSource, Files
 from synth.collective.emit.timeline import svg as picture
 from synth.collective.emit.timeline import trace as timeline
@@ -64,6 +65,8 @@ TARGETS: Mapping[str, Target] = {
     "nccl-tuner": Target(
         "NCCL tuner: rings and trees for its calls", nccl_tuner.write, "NCCL tuner"
     ),
+    "nccl-plugin": Target("the same as a plugin in C", plugin.write),
+    "nccl": Target("C: NCCL calls with an algorithm each", calls.write),
     "json": Target(
         "the schedule as JSON, by a published schema", document.write, "JSON", overlaps=True
     ),

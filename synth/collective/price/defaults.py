@@ -6,7 +6,7 @@ algorithm runs by the protocol that NCCL's model finds fastest for it, and the m
 the algorithms; the model's own seconds are never shown. A program's step may take any algorithm and
 protocol at the same prices, so the program that is the plain collective alone never has a higher
 price. Over several dimensions of a torus XLA uses the links of all, in several phases
-(``torus_default``); that is the runtime's choice there and may beat any program. On a calibrated
+(``phased_defaults``); that is the runtime's choice there and may beat any program. On a calibrated
 system the runtime chooses as its rows show: the fastest algorithm or that of NCCL's model, and the
 fastest protocol.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 
 from grammar import Collective, Goal
 from hierarchies import Reduction
@@ -31,14 +32,16 @@ from synth.collective.algorithms.nccl_model import (
     Ranks,
     has_algorithm,
 )
+from synth.collective.algorithms.nccl_versions import DEFAULT, NcclVersion, stated_by, version_of
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
+from synth.collective.price.phased_defaults import price_torus_rings, price_two_levels
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line, total_seconds
-from synth.collective.price.torus_default import price_torus_rings
 from synth.collective.price.ways import PriceLine, pick_fastest, usable_protocols
 
 DIRECT, XLA = "direct", "xla"
+HIERARCHICAL: Final = "hierarchical"
 ALGORITHMS = {
     RING: Algorithm.RING,
     TREE: Algorithm.TREE,
@@ -52,16 +55,18 @@ ALGORITHMS = {
 class RuntimeDefaults:
     """The plain collective over whole reduction groups, by each algorithm of the runtime.
 
-    ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct) and xla that
-    exist, in this order; where there is nothing to do, a ring without steps. ``chosen`` is the
-    choice of ``runtime``; ``later`` holds the options and choice of NCCL after 2.28, where its
-    choice differs.
+    ``options`` holds those of ring, tree, nvls, nvls_tree (for an all-to-all: direct), hierarchical
+    (never chosen: its buffers must be registered) and xla that exist, in this order; where there is
+    nothing to do, a ring without steps. ``chosen`` is the choice of ``runtime``; ``later`` holds
+    the options and choice of NCCL from ``NVLS_OF_TWO`` on, where no version is stated and its
+    choice differs. ``version`` is that of NCCL, whatever the runtime.
     """
 
     options: Mapping[str, tuple[InstructionPrice, ...]]
     chosen: str
     runtime: CollectiveRuntime = CollectiveRuntime.NCCL
     later: RuntimeDefaults | None = None
+    version: NcclVersion = DEFAULT
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -96,6 +101,8 @@ def defaults(
         return RuntimeDefaults({RING: ()}, RING)
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
     default = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
+    if kernels := price_two_levels(simulator, reduction, payload_bytes, goal):
+        default = replace(default, options={**default.options, HIERARCHICAL: kernels})
     prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
     if not prices:
         return default
@@ -117,7 +124,7 @@ def defaults_of_call(
     lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names}
     now = {name: lines[name] for name in available_algorithms(ranks, goal)}
     default = choose_default(ranks, goal, now, size_bytes, simulator.choice)
-    if len(now) == len(lines):
+    if len(now) == len(lines) or stated_by(simulator.system) != "default":
         return default
     later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
     return default if later.chosen == default.chosen else replace(default, later=later)
@@ -166,7 +173,8 @@ def choose_default(
     options = {
         name: (price_of_line(goal.value, line, payload_bytes),) for name, line in picked.items()
     }
-    return RuntimeDefaults(options, chosen, runtime_of_system(ranks.system))
+    runtime, version = runtime_of_system(ranks.system), version_of(ranks.system)
+    return RuntimeDefaults(options, chosen, runtime, version=version)
 
 
 def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) -> float:
@@ -185,7 +193,7 @@ def quickest_seconds(ranks: Ranks, goal: Goal, name: str, payload_bytes: float) 
 def available_algorithms(ranks: Ranks, goal: Goal, *, later: bool = False) -> Iterator[str]:
     """Yields the available algorithms by NCCL's names; the first of those that tie is chosen.
 
-    ``later``: those of NCCL after 2.28, which also has NVLS for two GPUs of a node.
+    ``later``: those of NCCL from ``NVLS_OF_TWO`` on, whatever the version of the system.
     """
     if goal.apart:
         known = offered_algorithms(

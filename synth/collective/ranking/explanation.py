@@ -124,7 +124,7 @@ def _describe_advice(answer: Answer) -> str:
     """Returns how to get an answer, and the scope of an environment setting."""
     how = advise(answer)
     return (
-        f"{how.text}; {explain_scope(answer.goal.value)}"
+        f"{how.text}; {explain_scope(answer.goal.value, line=how.text)}"
         if how.by is AdviceKind.ENVIRONMENT
         else how.text
     )

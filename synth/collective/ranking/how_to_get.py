@@ -15,7 +15,7 @@ from enum import Enum
 from hierarchies.units import format_duration
 from synth.collective.algorithms import nccl_tests
 from synth.collective.emit.conventions import IN_ORDER, hosts_of, torchrun_command
-from synth.collective.emit.source import module_name, stamp
+from synth.collective.emit.source import KEEP, module_name, stamp
 from synth.collective.price.defaults import RuntimeDefaults
 from synth.collective.price.resolution import FINEST, PriceEstimate
 from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
@@ -132,7 +132,7 @@ def default_notice(against: DefaultComparison, seconds: float, default_seconds: 
         ),
     }
     return (
-        f"Keep the default rather than this: as run it takes {format_duration(seconds)}, the "
+        f"{KEEP} rather than this: as run it takes {format_duration(seconds)}, the "
         f"default {format_duration(default_seconds)}, {reasons[against]}"
     )
 
@@ -239,7 +239,9 @@ def environment_line(answer: Answer) -> str:
     [price], own = answer.runtime_prices, answer.defaults
     if _way(price) == _way(*own.baseline):
         return ""
-    return way_setting(price.what, own.options, price.algorithm, price.protocol, own.runtime)
+    return way_setting(
+        price.what, own.options, price.algorithm, price.protocol, own.runtime, own.version
+    )
 
 
 def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[str, ...]:
@@ -256,7 +258,7 @@ def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[st
         return (f"That is not reached: {how.text}. By itself the runtime takes {own_time}.",)
     heading = (
         f"The call alone does not reach that: by itself the runtime takes {own_time}. Set before "
-        f"the processes start, for this size; {explain_scope(price.what)}:"
+        f"the processes start, for this size; {explain_scope(price.what, line=how.text)}:"
     )
     return (heading, f"    {how.text}")
 
@@ -269,7 +271,8 @@ def _way(*prices: InstructionPrice) -> list[tuple[object, ...]]:
 def _advise_for_call(price: InstructionPrice, defaults: RuntimeDefaults) -> Advice:
     """Returns how to get one call by another algorithm or protocol than the default."""
     ways, by = defaults.options, defaults.runtime
-    if line := way_setting(price.what, ways, price.algorithm, price.protocol, by):
+    way = price.algorithm, price.protocol
+    if line := way_setting(price.what, ways, *way, by, defaults.version):
         return Advice(AdviceKind.ENVIRONMENT, line)
     how = price.algorithm.value if price.algorithm else "nothing"
     why = f"; {by.untold}" if by.untold else ""

@@ -21,6 +21,7 @@ from hierarchies.fabric import roles_of
 from hierarchies.units import format_bytes, format_duration
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import SPELLINGS
+from synth.collective.algorithms.nccl_versions import DEFAULT, PER_COLLECTIVE, NcclVersion
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.algorithms.runtimes import CollectiveRuntime
 from synth.collective.emit.nccl_tuner import explain_missing_row
@@ -133,7 +134,12 @@ class RuntimeCalls:
         """The settings that make the prices hold; empty if none do or none are needed."""
         ways = {call.price.what: call.way for call in self.apart}
         named = all(name in SPELLINGS for name, _ in ways.values())
-        return collective_settings(ways) if ways and named and not self.contrary else ""
+        if not ways or not named or self.contrary:
+            return ""
+        version = self.each[0].own.version
+        # A setting without names is of the other calls of the program, too.
+        every = {call.price.what: call.way for call in self.each}
+        return collective_settings(every if version < PER_COLLECTIVE else ways, version)
 
     @property
     def foreign(self) -> bool:
@@ -161,7 +167,7 @@ class RuntimeCalls:
             yield f"{own_time}, a tie within the prediction's uncertainty: set nothing"
         elif self.line:
             yield f"{own_time}; to have it as priced set {self.line}"
-            yield explain_scope(*(call.price.what for call in self.apart))
+            yield explain_scope(*(call.price.what for call in self.apart), line=self.line)
         else:
             yield f"{own_time}, and no variable tells it otherwise{self._why_none()}"
 
@@ -208,6 +214,7 @@ def way_setting(
     algorithm: Algorithm | None,
     protocol: Protocol,
     by: CollectiveRuntime = CollectiveRuntime.NCCL,
+    version: NcclVersion = DEFAULT,
 ) -> str:
     """Returns the settings by which NCCL runs a collective by an algorithm and a protocol.
 
@@ -215,16 +222,22 @@ def way_setting(
     the algorithm, if NCCL_ALGO has no name for it, or if the runtime has no such variables.
     """
     named = [name for name in ways if ALGORITHMS.get(name) is algorithm and name in SPELLINGS]
-    return collective_settings({what: (named[0], protocol)}) if named and by.told else ""
+    return collective_settings({what: (named[0], protocol)}, version) if named and by.told else ""
 
 
-def collective_settings(ways: Mapping[str, Way]) -> str:
+def collective_settings(ways: Mapping[str, Way], version: NcclVersion = DEFAULT) -> str:
     """Returns the settings that give each collective its algorithm and protocol.
+
+    Before ``PER_COLLECTIVE`` a setting names no collective, so there is one for all, or none: "".
 
     They name the collectives: otherwise they would apply to every call of the process, and NCCL
     refuses a collective without such an algorithm ("no algorithm/protocol available for function
     AllGather ... NCCL_ALGO was set to Tree"). The syntax is parseList's in NCCL's tuning code.
     """
+    if version < PER_COLLECTIVE:
+        (name, protocol), *others = set(ways.values())
+        whole = f"NCCL_ALGO={SPELLINGS[name]} NCCL_PROTO={_PROTOCOLS[protocol]}"
+        return "" if others else whole
     by_function = {nccl_function_name(what): way for what, way in ways.items()}
     algorithms = ";".join(
         f"{function}:{SPELLINGS[name]}" for function, (name, _) in by_function.items()
@@ -249,8 +262,21 @@ def nccl_function_name(what: str) -> str:
     return what.replace("-", "")
 
 
-def explain_scope(*what: str) -> str:
-    """Returns the scope of a setting in words: it is wider than the call it is meant for."""
+def is_process_wide(line: str) -> bool:
+    """Whether a setting names no collective, so that it holds for all that a process sends."""
+    return line.startswith("NCCL_ALGO=") and ":" not in line
+
+
+def explain_scope(*what: str, line: str = "") -> str:
+    """Returns the scope of a setting in words: it is wider than the call it is meant for.
+
+    ``line``: the setting, if it may be one that names no collective, as before ``PER_COLLECTIVE``.
+    """
+    if line and is_process_wide(line):
+        return (
+            "it holds for the whole process, for every collective that it sends, whatever the "
+            f"size and the group: NCCL before {PER_COLLECTIVE} reads no names of collectives"
+        )
     every = " and ".join(f"every {collective}" for collective in dict.fromkeys(what))
     return (
         f"it holds for the whole process, for {every} that it sends, whatever the size and the "

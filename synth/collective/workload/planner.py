@@ -39,6 +39,7 @@ from synth.collective.ranking.request import Answer, ProvisionalResult, StopFlag
 from synth.collective.semantics.programs import Language
 from synth.collective.workload.assignments import SettledEntry, SettledJob, assignments, settle_job
 from synth.collective.workload.job import Workload
+from synth.collective.workload.side_effects import SideEffect, find_side_effects
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,9 @@ class PlacedEntry:
 class JobPlan:
     """The best placement, its entries, and the next best placements.
 
-    ``ranking`` begins with the chosen placement. ``complete`` is False if the search was stopped:
-    then a better placement may be missing.
+    ``ranking`` begins with the chosen placement. ``side_effects`` has, for each entry, what the
+    variables that it needs change of the other entries' calls. ``complete`` is False if the search
+    was stopped: then a better placement may be missing.
     """
 
     system: System
@@ -122,6 +124,7 @@ class JobPlan:
     placements: int
     of_placements: int
     complete: bool
+    side_effects: tuple[tuple[SideEffect, ...], ...] = ()
 
 
 def plan_job(
@@ -213,6 +216,7 @@ class _JobPlanner:
             done,
             self._placement_count,
             not self._stop_flag.stopped and self._programs.complete,
+            tuple(find_side_effects(self._programs.simulator, [e.answer for e in entries])),
         )
 
     def _put_framework_first(

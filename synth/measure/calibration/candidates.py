@@ -13,10 +13,11 @@ from math import log2
 from typing import TypeVar
 
 from grammar import Collective, Goal
-from hierarchies import Domain, InputError, System, suggest_nearest
+from hierarchies import Domain, InputError, System, error_context, suggest_nearest
 from hierarchies.calibration import FASTEST
 from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
-from synth.collective.algorithms.nccl_model import Ranks
+from synth.collective.algorithms.nccl_model import SPELLINGS, Ranks
+from synth.collective.algorithms.nccl_versions import check_algorithm, parse_version
 from synth.collective.algorithms.protocols import Protocol, protocols
 from synth.collective.price.bound import Bound, bound_of_roles
 from synth.collective.price.defaults import (
@@ -164,7 +165,8 @@ def choose_algorithm(
     if runtime == FASTEST or measurement.algorithm or goals in ([], [Goal.ALL_TO_ALL]):
         return None
     part = busy_part(system, measurement)
-    ranks, goal = Ranks(part.system, part.members), goals[0]
+    ranks = Ranks(replace(part.system, nccl=measurement.nccl), part.members)
+    goal = goals[0]
 
     def seconds(name: str) -> float:
         return quickest_seconds(ranks, goal, name, size_bytes)
@@ -185,12 +187,16 @@ def _ways(part: BusyPart, measurement: Measurement) -> Iterator[tuple[str, Algor
     if measurement.collective == SEND_RECEIVE:
         yield DIRECT, ring_exchange(part.system, part.members)
         return
+    if measurement.nccl and (spelling := SPELLINGS.get(measurement.algorithm or "")):
+        with error_context(measurement.source):
+            check_algorithm(spelling, parse_version(measurement.nccl))
     forced = _find_forced(measurement.algorithm, _FORCIBLE, "algorithm", measurement.source)
-    simulator = Simulator(replace(part.system, calibration=None))
+    system = replace(part.system, calibration=None, nccl=measurement.nccl)
+    simulator = Simulator(system)
     collective, goal = Collective(measurement.collective), Goal(measurement.collective)
-    for name in available_algorithms(
-        Ranks(part.system, part.members), goal, later=forced is not None
-    ):
+    # What was forced did run, so a log without a version may be of a later one.
+    later = forced is not None and not measurement.nccl
+    for name in available_algorithms(Ranks(system, part.members), goal, later=later):
         if forced in (None, ALGORITHMS[name]) and name not in measurement.without:
             yield name, simulator.way(collective, ALGORITHMS[name], part.roles)
 

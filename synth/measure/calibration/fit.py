@@ -71,6 +71,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
     found = _fitted_rows(bare, rows, checked, solution, away)
     found = _cross_validate(bare, rows, solution, found)
     names = system.hierarchy.names
+    versions = [measurement.nccl for measurement in checked if measurement.nccl]
     calibration = Calibration(
         tuple(_fits(bare, rows, solution)),
         residuals(found),
@@ -85,6 +86,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
             UndeterminedLevels(tuple(names[level] for level in levels), names[taken])
             for levels, taken in solution.undetermined_levels
         ),
+        nccl=max(versions, key=versions.count, default=""),
     )
     return FitResult(replace(bare, calibration=calibration), calibration, found, first.loss)
 

@@ -45,7 +45,8 @@ class Measurement:
     place in both nodes. ``busy`` is the same for all ranks that took part, so it is (2, 8) for
     these groups, too. ``algorithm`` and ``protocol`` are the forced choices of the runtime, None
     where it was free. ``without`` has algorithms that it could not choose, by NCCL's names.
-    ``source`` names the file or publication.
+    ``source`` names the file or publication. ``nccl`` is the version of NCCL that ran, as
+    ``2.22.3``; "" if it is not stated or not known.
     """
 
     collective: str
@@ -56,6 +57,7 @@ class Measurement:
     protocol: str | None = None
     source: str = ""
     without: tuple[str, ...] = ()
+    nccl: str = ""
 
     @property
     def configuration(self) -> Configuration:

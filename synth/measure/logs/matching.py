@@ -15,6 +15,7 @@ import numpy as np
 
 from hierarchies import InputError, System, catalogue, error_context, load, spell_machine
 from hierarchies.devices import is_same_device, model_words
+from synth.collective.algorithms.nccl_versions import known_version
 from synth.collective.emit.conventions import level_of_hosts
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.logs.header import color
@@ -67,6 +68,7 @@ def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...
         log.table.forced.protocol,
         log.source,
         log.table.forced.without,
+        known_version(log.table.version),
     )
 
 

@@ -40,6 +40,7 @@ _PHRASES = {
     "digits": "{} digits",
     "max_steps": "at most {} steps",
     "prices": "{} prices",
+    "nccl": "NCCL {}",
     "pin": "with {}",
     "explain": "why not {}",
     "axes": "{}",

@@ -22,7 +22,7 @@ from synth.ask.answers.ranked import DefaultComparison, PlacedAnswer, RankingRep
 from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
-from synth.show.terminal.style import request_text
+from synth.show.terminal.style import nccl_name, request_text
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ def title(answer: Ranking) -> str:
 def machine(answer: Ranking) -> str:
     """Return the machine as a question names it."""
     asked = spell_machine(answer.system.name, [level.count for level in answer.system.levels])
-    return f"{asked}, calibrated" if answer.system.prices == "calibrated" else asked
+    known = [asked, *["calibrated"] * (answer.system.prices == "calibrated")]
+    if answer.system.nccl and answer.system.nccl.stated_by != "default":
+        known.append(nccl_name(answer.system))
+    return ", ".join(known)
 
 
 def answers_of(answer: Ranking) -> Sequence[PlacedAnswer | UnevenAnswerPart]:
@@ -148,14 +151,14 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [end.setting(ranking.algorithm, ranking.system.runtime) for end in ends]
+    lines = [end.setting(ranking.algorithm, ranking.system) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
     at = [format_bytes(size) if len(set(lines)) > 1 else "" for size in sizes]
     pairs = zip(at, lines, strict=True)
     settings = dict.fromkeys((to, line or "nothing to set") for to, line in pairs)
-    return NoCodeAdvice(_environment_text(answer), tuple(settings))
+    return NoCodeAdvice(_environment_text(answer, next(filter(None, lines))), tuple(settings))
 
 
 def no_code_text(ranking: Ranking, index: int) -> str:
@@ -169,8 +172,8 @@ def no_code_text(ranking: Ranking, index: int) -> str:
     return answer.default_notice
 
 
-def _environment_text(answer: PlacedAnswer) -> str:
-    """Return the explanation of environment variables."""
+def _environment_text(answer: PlacedAnswer, line: str) -> str:
+    """Return the explanation of environment variables, of which ``line`` is an example."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
         case DefaultComparison.SAME if not answer.is_default:
@@ -185,7 +188,7 @@ def _environment_text(answer: PlacedAnswer) -> str:
     return (
         f"{opening} call of the runtime. The code alone runs the runtime's default algorithm;"
         " set this one in the environment of every process before it starts;"
-        f" {explain_scope(answer.steps[0].collective)}. It was chosen for this size:"
+        f" {explain_scope(answer.steps[0].collective, line=line)}. It was chosen for this size:"
     )
 
 

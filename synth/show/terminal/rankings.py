@@ -25,6 +25,7 @@ from synth.ask.answers.ranked import (
     RankingReply,
     SweepReply,
 )
+from synth.ask.taking import job_gains
 from synth.collective.price.resolution import FINEST
 from synth.show.terminal.deciding import mark_lines
 from synth.show.terminal.degraded import render_uneven
@@ -52,6 +53,7 @@ from synth.show.terminal.style import (
     considered_text,
     faults_text,
     interval_text,
+    nccl_name,
     paragraphs,
     pluralize,
     price_basis_lines,
@@ -61,7 +63,7 @@ from synth.show.terminal.style import (
     table_of,
     times_text,
 )
-from synth.show.terminal.verdict import later_default_lines, render_decision
+from synth.show.terminal.verdict import later_default_lines, render_decision, side_effect_lines
 
 _TIE = "tie: the difference is within prediction error; none: no runtime offers it"
 _SPEEDUP = f"speed-up: over the default, the runtime's own choice on the same placement;\n{_TIE}"
@@ -139,7 +141,8 @@ def _question_lines(
 ) -> Iterator[RenderableType]:
     """Yield the question, the machine and the placements of the answers."""
     asked, system = request_text(reply.request, reply.reduce, *sizes_bytes), reply.system
-    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}"
+    library = f", {nccl_name(system)}" if system.nccl else ""
+    yield f"{asked}, {axes_text(axes)} on {system.name}, {shape(system.levels)}{library}"
     if lacks := faults_text(system.exceptions):
         yield lacks
     yield from render_placements(system.levels, axes, matrices)
@@ -243,7 +246,7 @@ def render_plan(reply: PlanReply) -> RenderableType:
     best, *others = reply.ranking
     exposed, default = best.exposed_seconds, reply.default_exposed_seconds
     longer = default / reply.runtime_exposed_seconds if exposed else 1.0
-    told = longer > 1 + FINEST and any(_gains(reply.entries))
+    told = longer > 1 + FINEST and job_gains(reply)
     gain = f", {longer:.2f} times as long" if told else ", a tie"
     return paragraphs(
         ": ".join(filter(None, (reply.job, reply.title))),
@@ -285,20 +288,19 @@ def _entries(reply: PlanReply) -> Iterator[RenderableType]:
     yield ranked_table(titled, *columns)
 
 
-def _gains(entries: Sequence[PlannedEntry]) -> Iterator[str]:
+def _gains(entries: Iterable[PlannedEntry]) -> Iterator[str]:
     """Yield the settings or files of the entries that are faster than the default."""
     for entry in entries:
-        if entry.answer.against_default is DefaultComparison.FASTER:
+        if entry.answer.against_default is not DefaultComparison.FASTER:
+            continue
+        lines = [f"  {line}" for line in side_effect_lines(entry)]
+        if entry.is_worth_setting:
             yield f"\n{entry.name}: {entry.answer.advice.text}"
-            yield from _side_effect_lines(entry, entries)
-
-
-def _side_effect_lines(entry: PlannedEntry, entries: Iterable[PlannedEntry]) -> Iterator[str]:
-    """Yield the other entries that an environment variable affects."""
-    if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
-        same = (other for other in entries if other.request is entry.request and other is not entry)
-        others = ", ".join(other.name for other in same)
-        yield f"  {explain_scope(entry.request.value)}{f'; here also for {others}' * bool(others)}"
+            if entry.answer.advice.by is AdviceKind.ENVIRONMENT:
+                yield f"  {explain_scope(entry.request.value, line=entry.answer.advice.text)}"
+        elif lines:
+            yield f"\n{entry.name}: not {entry.answer.advice.text}"
+        yield from lines
 
 
 LESS_IS_NO_BETTER = (
@@ -363,7 +365,7 @@ def _ties(
 
 
 def _later_default_lines(reply: RankingReply) -> Iterator[str]:
-    """Yield the default of NCCL after 2.28, where it differs."""
+    """Yield the default of later versions of NCCL, where it differs."""
     if reply.answers:
         plain = min(reply.answers, key=lambda answer: answer.baseline_seconds)
         yield from (f"\n{line}" for line in later_default_lines(reply.request.value, plain, None))

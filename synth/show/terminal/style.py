@@ -13,7 +13,7 @@ from rich.text import Text
 from grammar import Goal
 from hierarchies import LevelPart, MachineException
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.machine_parts import MachineInFull, TellingTest
+from synth.ask.answers.machine_parts import MachineInFull, NcclPart, TellingTest
 from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
@@ -107,9 +107,32 @@ def price_basis(prices: str) -> str:
 def price_basis_lines(system: MachineInFull) -> Iterator[str]:
     """Yield the basis of a machine's prices, effects not modelled, and tests to calibrate them."""
     yield price_basis(system.prices)
+    yield from nccl_lines(system)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
     yield from map(test_advice, system.tells)
+
+
+def nccl_name(system: MachineInFull) -> str:
+    """Return the library of a machine and its version: ``NCCL 2.29.7``; "" for other libraries."""
+    return f"{system.runtime.value} {system.nccl.version}" if system.nccl else ""
+
+
+def nccl_lines(system: MachineInFull) -> Iterator[str]:
+    """Yield who states the version of NCCL, and that the measurements are of another."""
+    match system.nccl:
+        case None:
+            return
+        case NcclPart(stated_by="default"):
+            yield f"default: that of {nccl_name(system)}, as no version is stated; --nccl states it"
+        case NcclPart(measured=measured) if measured:
+            yield (
+                f"default: that of {nccl_name(system)}, as asked; the measurements are of "
+                f"{measured}, whose kernels may take other times"
+            )
+        case NcclPart(stated_by=stated_by):
+            who = "as asked" if stated_by == "question" else "which was measured"
+            yield f"default: that of {nccl_name(system)}, {who}"
 
 
 def test_advice(test: TellingTest) -> str:

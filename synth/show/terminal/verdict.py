@@ -10,14 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isinf
 
 from rich.console import RenderableType
 
 from hierarchies import InputError, LevelInFull
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
-from synth.ask.answers.parts import AdviceKind, explain_scope
-from synth.ask.answers.planning import PlacementOption, PlanReply
+from synth.ask.answers.parts import (
+    HIERARCHICAL,
+    NVLS_OF_TWO,
+    AdviceKind,
+    explain_scope,
+    hierarchical_need,
+    parse_version,
+)
+from synth.ask.answers.planning import PlacementOption, PlannedEntry, PlanReply
 from synth.ask.answers.ranked import (
     DefaultComparison,
     PlacedAnswer,
@@ -49,7 +57,7 @@ from synth.show.terminal.placements import (
     summarize_conventions,
 )
 from synth.show.terminal.rows import Ranking, RankingRow, rows
-from synth.show.terminal.style import pluralize, price_basis, price_basis_lines
+from synth.show.terminal.style import nccl_name, pluralize, price_basis, price_basis_lines
 
 KEEP = "Keep the default"
 _HOOKS = {
@@ -58,6 +66,8 @@ _HOOKS = {
     "reduce-scatter": "install_fsdp2(model)",
 }
 """The function of a PyTorch file that installs its program in a training step."""
+FOR_ONE_CALL = "emit --target nccl (NCCL 2.31.2 or later) or nccl-plugin (2.28.3) instead"
+"""The ways to set an algorithm that change no other call."""
 BY_SIZE = "a tuner plugin for NCCL"
 """The only way to set a different algorithm for each size."""
 
@@ -132,6 +142,7 @@ def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdic
     place = best or (reply.answers[runs[0].row] if runs else plain)
     later = [
         *later_default_lines(reply.request.value, plain, best),
+        *_two_level_lines(reply, plain, best),
         *filter(None, [place.unmeasured]),
     ]
     more = (*_placement_lines(reply, place), *price_basis_lines(reply.system))
@@ -146,7 +157,9 @@ def _ranking_verdict(reply: RankingReply, found: Sequence[RankingRow]) -> Verdic
     to_do = [
         to_do_of_answer(best, row, f"row {best.rank}", reply.request.value, found[row].speedup[0])
     ]
-    whole = [explain_scope(reply.request.value)] if best.advice.by is AdviceKind.ENVIRONMENT else []
+    line = best.advice.text
+    whole = [explain_scope(reply.request.value, line=line)]
+    whole *= best.advice.by is AdviceKind.ENVIRONMENT
     return Verdict(
         f"{found[row].speedup[0]}: do this", [gain, *later, *whole, *more], orders, to_do
     )
@@ -206,6 +219,29 @@ def later_default_lines(
         yield told
 
 
+def _two_level_lines(
+    reply: RankingReply, plain: PlacedAnswer, best: RankedAnswer | None
+) -> Iterator[str]:
+    """Yield NCCL's own two-level kernels, where they are expected to be faster than its default.
+
+    Its default does not use them, because they need registered buffers.
+    """
+    seconds = plain.defaults.get(HIERARCHICAL)
+    if not reply.system.nccl or not seconds or seconds * (1 + FINEST) >= plain.baseline_seconds:
+        return
+    need = hierarchical_need(reply.request, parse_version(reply.system.nccl.version))
+    told = (
+        f"{nccl_name(reply.system)} has its own {reply.request.value} of two levels: about "
+        f"{format_duration(seconds)}, not {format_duration(plain.baseline_seconds)}; "
+        f"it needs {need}"
+    )
+    if best:
+        gain = seconds / best.runtime_seconds
+        over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
+        told += f"; over it row {best.rank} gains {over}"
+    yield told
+
+
 def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
     assert plain.later_default
     then, now = (
@@ -213,7 +249,8 @@ def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
         format_duration(plain.baseline_seconds),
     )
     return (
-        f"The default is priced for {plain.later_default.earlier}. "
+        f"The default is priced for NCCL before {NVLS_OF_TWO}, which has no NVLS where 2 GPUs of a "
+        "node are in one communicator (--nccl states another version). "
         f"In later NCCL it is {plain.later_default.name}: {then}{where}, not {now}"
     )
 
@@ -313,7 +350,9 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
     if len(to_do) < len(reply.stretches):
         lines.append("at other sizes keep the default")
     if len(reply.stretches) > 1 and not all(choice.file for choice in to_do):
-        lines.append(f"{explain_scope(reply.request.value)}, so at all sizes; by size: {BY_SIZE}")
+        line = next(choice.lines for choice in to_do if not choice.file)
+        scope = explain_scope(reply.request.value, line=line)
+        lines.append(f"{scope}, so at all sizes; by size: {BY_SIZE}")
     every = sorted([*to_do, *map(to_do_of_run, runs)], key=lambda choice: choice.row)
     headline = f"Up to {most:.2f}x: do this"
     return Verdict(headline, [*lines, *follow], (), every, decision_rule(runs), "sizes")
@@ -349,6 +388,27 @@ def _uneven_verdict(reply: UnevenReply, row: RankingRow) -> Verdict:
     return Verdict(f"{row.speedup[0]}: do this", [gain, follow], (), [to_do])
 
 
+def side_effect_lines(entry: PlannedEntry) -> Iterator[str]:
+    """Yield what the variables of an entry cost or save the others, and whether it is worth it."""
+    if not entry.side_effects:
+        return
+    parts = [
+        f"{effect.entry} {format_duration(effect.seconds)} -> "
+        f"{'refused' if effect.seconds_with is None else format_duration(effect.seconds_with)}"
+        for effect in entry.side_effects
+    ]
+    gain = format_duration(entry.default_exposed_seconds - entry.runtime_exposed_seconds)
+    cost = entry.side_effect_seconds
+    if isinf(cost):
+        net = "NCCL refuses calls that it has no such algorithm for"
+    else:
+        changed = f"{'lose' if cost >= 0 else 'gain'} {format_duration(abs(cost))}"
+        net = f"it gains {gain} a step, the others {changed}"
+    kept = "" if entry.is_worth_setting else ": keep the default"
+    yield f"the variables of {entry.name} change calls of others ({', '.join(parts)}): {net}{kept}"
+    yield f"to change no other call, {FOR_ONE_CALL}"
+
+
 def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     """Return the verdict of a job: its entries' gains over the defaults on the best placement."""
     best, levels = reply.ranking[0], reply.system.levels
@@ -356,23 +416,24 @@ def _job_verdict(reply: PlanReply, found: Sequence[RankingRow]) -> Verdict:
     to_do = [
         to_do_of_answer(entry.answer, at, entry.name, entry.request.value, found[at].speedup[0])
         for at, entry in enumerate(reply.entries)
-        if entry.answer.against_default is DefaultComparison.FASTER and is_available(entry.answer)
+        if entry.answer.against_default is DefaultComparison.FASTER
+        and is_available(entry.answer)
+        and entry.is_worth_setting
     ]
     waits = f"exposed communication {format_duration(seconds)} a step"
+    effects = [line for entry in reply.entries for line in side_effect_lines(entry)]
     where = f"placement {best.placement}{_placement_text(levels, best)}"
     more, orders = (
-        [where, *price_basis_lines(reply.system)],
+        [*effects, where, *price_basis_lines(reply.system)],
         _orders(levels, best.axes, best.placement),
     )
     longer = default_seconds / seconds if seconds else 1.0
     gains = job_gains(reply)
     if not gains and (runs := find_deciding_runs(reply)):
-        return _measuring_verdict(runs, [waits, *more], orders, "entry")
+        return _measuring_verdict(runs, [waits, *more], orders, of="entry")
     if not gains:
         return Verdict(
             KEEP, [f"{waits}; no program reduces it beyond prediction error", *more], orders
         )
-    if len(reply.entries) > 1 and not all(choice.file for choice in to_do):
-        more.append("a variable applies to the whole process: to every collective of its name")
     waits += f", with the default {format_duration(default_seconds)}"
     return Verdict(f"{longer:.2f}x: do this", [waits, *more], orders, to_do, of="entry")

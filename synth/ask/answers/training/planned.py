@@ -8,7 +8,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field
 
 from hierarchies import LevelInFull
-from synth.ask.answers.machine_parts import PricesName
+from synth.ask.answers.machine_parts import NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
@@ -232,6 +232,7 @@ class StepPlanReply(ReplyModel):
     levels: list[LevelInFull] = Field(min_length=1, description="Outermost first.")
     devices: Positive = Field(description="Number of them.")
     prices: PricesName = Field(description="Basis of communication prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     device: str = Field(description="Accelerator whose rates are used.")
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from synth.ask.answers.machine_parts import LevelInBrief, PricesName
+from synth.ask.answers.machine_parts import LevelInBrief, NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
@@ -173,6 +173,7 @@ class MachineOfSimulation(AnswerPart):
     levels: list[LevelInBrief] = Field(min_length=1, description="Outermost first.")
     placement: Matrix = Field(description="One row an axis, one column a level.")
     prices: PricesName = Field(description="Basis of communication prices.")
+    nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     device: str = Field(description="Accelerator whose rates are used.")
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")

@@ -97,7 +97,7 @@ def _side_effect_lines(answer: StepPlanReply) -> Iterator[str]:
             if call.request is request and (", ".join(call.over), call.bytes) not in calls
         )
         here = f"; here also for {others} other calls" if others else ""
-        yield f"{line}: {explain_scope(request.value)}{here}"
+        yield f"{line}: {explain_scope(request.value, line=line)}{here}"
     for request, lines in Counter(request for _, request in meant).items():
         if lines > 1:
             name = request.value

@@ -84,14 +84,14 @@ def test_every_entry_is_emitted_by_its_name(plan: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_whole_plan_is_emitted_or_refused(target: str, plan: Path, tmp_path: Path) -> None:
-    if target == "mscclpp":
+    if target in ("mscclpp", "nccl"):
         plan = planned_in(tmp_path, "--no-stripes")
     words = ("emit", "--from", str(plan), "--entry", "all", "--target", target)
     result = run(*words, "-o", f"{tmp_path}/comm/", "--channels", "8")
     if target in ("svg", "chakra"):
         assert "several files for each entry" in result.stderr
         return
-    if target == "nccl-tuner":
+    if target in ("nccl-tuner", "nccl-plugin"):
         assert result.exit_code == 2
         assert "entry '" in result.stderr
         return
