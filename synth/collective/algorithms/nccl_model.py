@@ -15,10 +15,12 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
   is not used where 2 GPUs of a node are in the communicator (MOST_WITHOUT_NVLS);
 * sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
-NCCL's quirk is kept: on one or two nodes, rings and trees are assumed to have the bandwidth inside
-a node. On more nodes they have the bandwidth between nodes, but no more than inside: a channel
-enters a node by one NIC and passes its GPUs by their links (72 NICs of a rack carry four times as
-much as these links). Left out: CollNet, PAT, caps by kind of GPU and processor.
+On several nodes a ring has the bandwidth of its NICs everywhere, because the search for channels
+(src/graph/search.cc) keeps a ring's inner bandwidth equal to the outer. It raises that of a tree up
+to twice the outer, and on two nodes the inner bandwidth counts for both. None exceeds the links
+inside a node: a channel enters by one NIC and passes the node's GPUs by their links (72 NICs of a
+rack carry four times as much). NCCL takes NVLink for 0.8 of its data sheet (20 of 25 GB/s for each
+link, src/graph/topo.h). Left out: CollNet, PAT, caps by kind of GPU and processor.
 
 The network begins at the innermost level whose latency is above that of the devices' own level and
 includes every level outside it; the children of that level are the nodes. Bandwidths are those of
@@ -169,7 +171,9 @@ class Ranks:
         """Bytes of buffer per second, from the bytes on a link of the algorithm."""
         inside, between = self._rates
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
-        rate = inside if self.nodes <= 2 else min(inside, between)
+        rate = inside
+        if self.nodes > 1:
+            rate = min(inside, between * (2 if name == TREE and self.nodes == 2 else 1))
         if name == RING:
             return rate * _RING_SHARE[protocol] * ratio
         if name == TREE:
@@ -189,6 +193,7 @@ class Ranks:
         """Bytes a second of a rank inside its node, and of a node to others."""
         per_node = self.ranks // self.nodes
         inside = min(map(self._rate, self.inside), default=0.0)
+        inside *= _NVLINK_SHARE if self._on_nvlink else 1.0
         between = 0.0
         if self.nodes > 1:
             cardinalities = self.system.hierarchy.cardinalities[: self.network + 1]
@@ -226,6 +231,7 @@ _ON_PCIE_US: _Figures = {RING: {_L: 1.0, _M: 2.5, _S: 5.7}, TREE: {_L: 1.0, _M: 
 _BETWEEN_US: _Figures = {RING: {_L: 2.7, _M: 4.0, _S: 14.0}, TREE: {_L: 5.0, _M: 8.5, _S: 14.0}}
 _RING_SHARE = {_L: 1 / 2, _M: 0.92, _S: 1.0}
 _TREE_SHARE = {_L: 1 / 3.8, _M: 120 / 128, _S: 1.0}
+_NVLINK_SHARE = 0.8
 _TENTHS: Mapping[Protocol, tuple[int, ...]] = {
     _L: (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10),
     _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),
