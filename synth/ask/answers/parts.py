@@ -40,6 +40,7 @@ from synth.collective.ranking import how_to_get, settings
 from synth.collective.ranking.how_to_get import ALTERNATE_RUNS as ALTERNATE_RUNS
 from synth.collective.ranking.how_to_get import KEEP_DEFAULT as KEEP_DEFAULT
 from synth.collective.ranking.how_to_get import AdviceKind as AdviceKind
+from synth.collective.ranking.settings import explain_scope as explain_scope
 from synth.collective.verify.symbolic import Proved, Refuted, Unknown, Verdict
 from synth.collective.verify.verdict import Violation
 
@@ -272,6 +273,14 @@ class DefaultChoice(AnswerPart):
     def algorithm(self) -> Algorithm | None:
         """The algorithm as in steps; None for XLA, which has one way."""
         return ALGORITHMS.get(self.name)
+
+    def setting(self, collective: str) -> str:
+        """Return the settings that keep it."""
+        return settings.collective_settings({collective: (self.name, self.protocol)})
+
+    def algorithm_setting(self, collective: str) -> str:
+        """Return the setting that keeps its algorithm, and leaves the protocol to the runtime."""
+        return settings.algorithm_setting(collective, self.name)
 
 
 class LaterDefault(AnswerPart):

@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from hierarchies import System
-from synth.ask.answers.machine_parts import MachineInFull
+from synth.ask.answers.machine_parts import CollectiveRuntime, MachineInFull
 from synth.ask.answers.parts import (
     DEFAULTS,
     VERDICT,
+    AdviceKind,
     AdvicePart,
     AnswerPart,
     Axes,
     CallsOfProgram,
+    Choice,
     ChoiceName,
     Complete,
     DecidingRunPart,
@@ -28,6 +30,7 @@ from synth.ask.answers.parts import (
     Number,
     Positive,
     PredictedSeconds,
+    Protocol,
     ProtocolName,
     ReplyModel,
     Seconds,
@@ -45,6 +48,7 @@ from synth.collective.ranking import sizes as by_size
 from synth.collective.ranking.explanation import explain_answer
 from synth.collective.ranking.how_to_get import advise, default_notice, find_deciding_run
 from synth.collective.ranking.request import DefaultComparison as DefaultComparison
+from synth.collective.ranking.settings import algorithm_setting, way_setting
 
 
 class RankedStripe(VerdictPart):
@@ -124,6 +128,23 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
     )
     others: Whole = Field(description="Number of other programs that tie with it.")
     least_seconds: Seconds = Field(description="The least price among it and them.")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the runtime's own choice, by the same algorithm and protocol."""
+        own = self.default.algorithm, self.default.protocol
+        return all((step.algorithm, step.protocol) == own for step in self.steps)
+
+    def setting(self, choice: Choice, by: CollectiveRuntime) -> str:
+        """Return the environment variable of one call; empty for the runtime's default."""
+        if self.advice.by is AdviceKind.ENVIRONMENT:
+            return self.advice.text
+        if self.is_default:
+            held = choice in (Choice.RING, Choice.TREE) and by.told
+            return algorithm_setting("", self.default.name) if held else ""
+        [step] = self.steps
+        protocol = step.protocol or Protocol.SIMPLE
+        return way_setting(step.collective, self.defaults, step.algorithm, protocol, by)
 
     @property
     def default_notice(self) -> str:

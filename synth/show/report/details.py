@@ -11,11 +11,14 @@ from grammar import Goal
 from hierarchies import InputError, describe_axes, spell_machine
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenAnswerPart, UnevenReply
-from synth.ask.answers.machine_parts import CollectiveRuntime
-from synth.ask.answers.parts import AdviceKind, Choice, Protocol, StepPricePart, to_json
+from synth.ask.answers.parts import (
+    AdviceKind,
+    StepPricePart,
+    explain_scope,
+    to_json,
+)
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import DefaultComparison, PlacedAnswer, RankingReply, SweepReply
-from synth.collective.ranking.settings import algorithm_setting, explain_scope, way_setting
 from synth.show.report.topology import Topology, coordinates, unit_name
 from synth.show.terminal.placements import placement_of
 from synth.show.terminal.rows import Ranking, is_plain
@@ -145,7 +148,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [_setting(end, ranking.algorithm, ranking.system.runtime) for end in ends]
+    lines = [end.setting(ranking.algorithm, ranking.system.runtime) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)
@@ -169,7 +172,7 @@ def _environment_text(answer: PlacedAnswer) -> str:
     """Return the explanation of environment variables."""
     default = f"the default ({_default(answer)})"
     match answer.against_default:
-        case DefaultComparison.SAME if not _is_default(answer):
+        case DefaultComparison.SAME if not answer.is_default:
             told = (
                 f"This ties with {default} within prediction error: keep the default, or measure"
                 " this. It is one"
@@ -185,24 +188,6 @@ def _environment_text(answer: PlacedAnswer) -> str:
     )
 
 
-def _setting(answer: PlacedAnswer, choice: Choice, by: CollectiveRuntime) -> str:
-    """Return the environment variable of an answer; empty for the runtime's default."""
-    if answer.advice.by is AdviceKind.ENVIRONMENT:
-        return answer.advice.text
-    if _is_default(answer):
-        held = choice in (Choice.RING, Choice.TREE) and by.told
-        return algorithm_setting("", answer.default.name) if held else ""
-    [step] = answer.steps
-    protocol = step.protocol or Protocol.SIMPLE
-    return way_setting(step.collective, answer.defaults, step.algorithm, protocol, by)
-
-
-def _is_default(answer: PlacedAnswer) -> bool:
-    """Whether it is the runtime's own choice, by the same algorithm and protocol."""
-    own = answer.default.algorithm, answer.default.protocol
-    return all((step.algorithm, step.protocol) == own for step in answer.steps)
-
-
 def _default(answer: PlacedAnswer) -> str:
     """Return the runtime's own choice, as ``tree, ll128, 356 us``."""
     chosen = answer.default
@@ -211,7 +196,7 @@ def _default(answer: PlacedAnswer) -> str:
 
 def _no_code_reason(answer: PlacedAnswer) -> str:
     """Return the reason why there is nothing to paste."""
-    if _is_default(answer):
+    if answer.is_default:
         return "this is the runtime's default"
     if answer.advice.by is AdviceKind.NOTHING:
         return answer.advice.text

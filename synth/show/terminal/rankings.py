@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.machine_parts import MachineInFull
-from synth.ask.answers.parts import AdviceKind
+from synth.ask.answers.parts import AdviceKind, explain_scope
 from synth.ask.answers.planning import (
     PlacementOption,
     PlannedEntry,
@@ -26,7 +26,6 @@ from synth.ask.answers.ranked import (
     SweepReply,
 )
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.deciding import mark_lines
 from synth.show.terminal.degraded import render_uneven
 from synth.show.terminal.placements import (

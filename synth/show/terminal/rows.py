@@ -350,11 +350,8 @@ def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> s
     own, [step] = answer.default, answer.steps
     taken = own.algorithm is None  # XLA has one way
     taken |= (step.algorithm, step.protocol) == (own.algorithm, own.protocol)
-    return (
-        ""
-        if taken and answer.against_default is DefaultComparison.SAME
-        else f"by {algorithm_text(step)}"
-    )
+    kept = taken and answer.against_default is DefaultComparison.SAME
+    return "" if kept else f"by {algorithm_text(step)}"
 
 
 def is_plain(answer: PlacedAnswer, request: Goal) -> bool:

@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from hierarchies import InputError, LevelInFull
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.degraded import UnevenReply
-from synth.ask.answers.parts import AdviceKind
+from synth.ask.answers.parts import AdviceKind, explain_scope
 from synth.ask.answers.planning import PlacementOption, PlanReply
 from synth.ask.answers.ranked import (
     DefaultComparison,
@@ -27,7 +27,6 @@ from synth.ask.answers.ranked import (
 )
 from synth.ask.taking import best_available, groups_gain, is_available, job_gains
 from synth.collective.price.resolution import FINEST
-from synth.collective.ranking.settings import algorithm_setting, collective_settings, explain_scope
 from synth.show.terminal.deciding import (
     RowRun,
     ToDo,
@@ -199,9 +198,8 @@ def later_default_lines(
         over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
         yield f"{told}; over that row {best.rank} gains {over}"
     elif _is_later_slower(plain):
-        way = plain.default.name, plain.default.protocol
         yield (
-            f"{told}. {collective_settings({request: way})} keeps what is priced: "
+            f"{told}. {plain.default.setting(request)} keeps what is priced: "
             f"{explain_scope(request)}"
         )
     else:
@@ -238,10 +236,10 @@ def _later_sizes_lines(reply: SweepReply) -> Iterator[str]:
     ]
     for end, size in ends[:1]:
         told, request = _later_default_text(end, f" at {format_bytes(size)}"), reply.request.value
-        [name, *others] = dict.fromkeys(size.default_name for size in reply.sizes)
-        if not others and all(_is_later_slower(end) for end, _ in ends):
+        same = len({size.default_name for size in reply.sizes}) == 1
+        if same and all(_is_later_slower(end) for end, _ in ends):
             told += (
-                f". {algorithm_setting(request, name)} keeps what is priced: "
+                f". {end.default.algorithm_setting(request)} keeps what is priced: "
                 f"{explain_scope(request)}"
             )
         yield told

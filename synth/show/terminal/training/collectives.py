@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from hierarchies.units import format_duration
-from synth.ask.answers.parts import GoalName
+from synth.ask.answers.parts import GoalName, explain_scope
 from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
 from synth.ask.answers.training.planned import StepPlanReply
-from synth.collective.ranking.settings import explain_scope
 from synth.show.terminal.style import Columns, pluralize, request_text, table, table_of
 from synth.step.search.resolution import LEAST_GAIN
 
