@@ -257,7 +257,8 @@ def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) 
         },
         peer_us={place: short(1e6 * found[f"peer {place}"]) for place in _PLACES},
         protocol={name: short(found[f"share {name}"]) for name in ("ll", "ll128")},
-        way={name: short(found[f"share {name}"]) for name in ways},
+        # No way carries more than a ring, so that unmeasured ways exceed no measured ones.
+        way={name: short(min(1.0, found[f"share {name}"])) for name in ways},
         medium=[medium(name) for name in MEDIA],
         spread=[],
     )

@@ -173,7 +173,7 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
     usual = measured_on(SYSTEM, (4, 8), "usual")
     late = measured_on(replace(SYSTEM, links=slow), (4, 8), "late")
     hops = usual.measurement.samples[0].seconds - Protocol.SIMPLE.launch_seconds
-    levels = tuple(Crossing(link.latency_seconds, 0.0, 1.0) for link in SYSTEM.links)
+    levels = tuple(Crossing(link.latency_seconds, 1.0) for link in SYSTEM.links)
     fit = Fit("simple", levels, Protocol.SIMPLE.launch_seconds)
     for system in (SYSTEM, replace(SYSTEM, calibration=Calibration((fit,), ()))):
         assert [one.kind for one in diagnose(system, [usual]).findings] == ["as-predicted"]
