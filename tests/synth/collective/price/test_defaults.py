@@ -249,12 +249,12 @@ def test_what_is_chosen(
 
 
 def test_trees_are_chosen_on_two_nodes_with_few_nics_and_rings_with_many() -> None:
-    """One NIC of 25 GB/s for eight GPUs, or eight of 50."""
-    system = load("dgx-a100:2")
-    nics = system.links[0]
+    """One NIC of 25 GB/s for eight H100, or eight of 50."""
+    system = load("dgx-h100:2")
+    nics, inside = system.links[0], replace(system.links[1], reduces=False)
     for ports, rate, chosen in ((1, 25e9, "tree"), (nics.ports, 50e9, "ring")):
         link = replace(nics, ports=ports, bandwidth_bytes_per_second=rate)
-        one = replace(system, links=(link, system.links[1]))
+        one = replace(system, links=(link, inside))
         found = defaults(Simulator(one), whole(one), GB / 4)
         assert found.chosen == chosen
 

@@ -103,7 +103,7 @@ def test_what_a_row_is_limited_by_is_what_it_tells_of() -> None:
     small, large = design[0], design[-1]
     for wire in ((3, 4), (7, 8)):
         crossing = [column for column in range(len(large)) if column % width in wire]
-        assert small[crossing].sum() == 0
+        assert small[crossing].sum() < 1e-3 * large[crossing].sum()
         assert large[crossing].sum() > 0
         assert np.count_nonzero(large[crossing]) == 1
     launch, hops = small[0::width].max(), [small[i::width].max() for i in (1, 2)]
