@@ -21,6 +21,7 @@ from hierarchies.calibration import Calibration as Calibration
 from hierarchies.calibration import Crossing as Crossing
 from hierarchies.calibration import Fit as Fit
 from hierarchies.calibration import MeasuredRange as MeasuredRange
+from hierarchies.calibration import MessageCurve as MessageCurve
 from hierarchies.calibration import Residual as Residual
 from hierarchies.calibration import TableResidual as TableResidual
 from hierarchies.calibration import UndeterminedLevels as UndeterminedLevels

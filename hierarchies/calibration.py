@@ -2,23 +2,27 @@
 
 By one algorithm and protocol, a collective of s bytes takes
 
-    launch + sum of hops + sum of peers + max(sum of gaps, s x the busiest level's seconds per byte)
+    launch + sum of hops + sum of peers + s x the busiest level's seconds per byte
 
-seconds. This is LogGP (Alexandrov et al., 1995) for collectives. Each message that waits for
-another costs a *hop*. Consecutive messages are at least a *gap* apart, which transfers hide: hence
-the maximum. The *launch* is paid once per call. A member that exchanges with all others at once, as
-in an all-to-all, pays for each *peer*, and transfers do not hide that cost: on Polaris it was 11 to
-23 us from 8 to 1024 ranks. A level's bandwidth is that of the description times
+seconds. Each message that waits for another costs a *hop*. The *launch* is paid once per call. A
+member that exchanges with all others at once, as in an all-to-all, pays for each *peer*, and
+transfers do not hide that cost. The costs of hops and peers depend on the bytes of the message, by
+a factor that is common to all collectives and numbers of members (``MessageCurve``): transports
+send short messages inline, longer ones through buffers, and the longest after a handshake, so the
+cost has steps, and it can fall. On Polaris a peer cost 22.8 us up to 256 bytes and 10 us above,
+among 8 ranks and among 1024. A level's bandwidth is that of the description times
 
-    share x wide (where more than two children take part) x (1 - loss) ^ log2(children / 2)
+    share x (1 - loss) ^ log2(children / 2)
 
 Each number is fitted per collective, algorithm and protocol; the name "" matches all.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import exp, hypot, isfinite, log, log2
 from typing import TypeVar
 
@@ -44,37 +48,70 @@ five."""
 class Crossing:
     """The fitted numbers of one level's links: seconds per message, share of their bandwidth.
 
-    ``share`` applies between two children of a parent. With more children it is multiplied by
-    ``wide`` (0.5 for NCCL's trees between nodes, whose busiest port carries twice the minimum), and
-    each doubling loses the fraction ``loss``. Neither raises the bandwidth: links carry at most
-    ``share``.
+    ``share`` applies between two children of a parent; each doubling of the children loses the
+    fraction ``loss``.
     """
 
     hop_seconds: float
-    gap_seconds: float
     share: float
     peer_seconds: float = 0.0
-    wide: float = 1.0
     loss: float = 0.0
 
     def __post_init__(self) -> None:
-        for seconds in (self.hop_seconds, self.gap_seconds, self.peer_seconds):
+        for seconds in (self.hop_seconds, self.peer_seconds):
             _check(
                 seconds >= 0, f"{seconds} s for a message", "a finite number, 0 or more", seconds
             )
         _check(self.share > 0, f"a share of {self.share}", "a finite number above 0", self.share)
-        _check(0 < self.wide <= 1, f"a wide share of {self.wide}", "above 0, at most 1", self.wide)
         _check(0 <= self.loss < 1, f"a loss of {self.loss}", "0 or more, below 1", self.loss)
 
     def share_among(self, children: int) -> float:
         """Return the share of the bandwidth that this many children of one parent reach.
 
-        >>> [Crossing(0.0, 0.0, 1.0, wide=0.5, loss=0.25).share_among(n) for n in (2, 4, 8)]
-        [1.0, 0.375, 0.28125]
+        >>> [Crossing(0.0, 1.0, loss=0.25).share_among(n) for n in (2, 4, 8)]
+        [1.0, 0.75, 0.5625]
         """
         if children <= 2:
             return self.share
-        return self.share * self.wide * float((1 - self.loss) ** log2(children / 2))
+        return self.share * float((1 - self.loss) ** log2(children / 2))
+
+
+@dataclass(frozen=True)
+class MessageCurve:
+    """The cost of a message over one level's links by its size, relative to the fitted cost.
+
+    ``factors`` belong to messages of ``sizes`` bytes, ascending. Between two sizes the factor is
+    interpolated on logarithmic scales; beyond the ends it is constant. ``algorithm`` names one that
+    sends to all members at once, by other code of the runtime; all others have curves in common.
+    """
+
+    level: int
+    sizes: tuple[float, ...]
+    factors: tuple[float, ...]
+    protocol: str
+    algorithm: str = ANY
+
+    def __post_init__(self) -> None:
+        ascending = all(low < high for low, high in pairwise((0.0, *self.sizes)))
+        text = f"factors of messages of {self.sizes} bytes"
+        _check(bool(self.sizes) and ascending, text, "sizes above 0 that ascend")
+        counts = f"{len(self.factors)} factors of {len(self.sizes)} sizes"
+        _check(len(self.factors) == len(self.sizes), counts, "one factor for each size")
+        for factor in self.factors:
+            _check(factor > 0, f"a factor of {factor}", "a finite number above 0", factor)
+
+    def at(self, message_bytes: float) -> float:
+        """Return the factor of a message.
+
+        >>> [MessageCurve(0, (64.0, 256.0), (1.0, 4.0), "simple").at(m) for m in (8, 128, 1024)]
+        [1.0, 2.0, 4.0]
+        """
+        sizes, factors = self.sizes, self.factors
+        above = bisect_right(sizes, message_bytes)
+        if above in (0, len(sizes)):
+            return factors[min(above, len(sizes) - 1)]
+        place = log2(message_bytes / sizes[above - 1]) / log2(sizes[above] / sizes[above - 1])
+        return float(factors[above - 1] * (factors[above] / factors[above - 1]) ** place)
 
 
 @dataclass(frozen=True)
@@ -237,7 +274,8 @@ class Calibration:
     spread among machines with such links, by class of sizes; empty if no such links are known. It
     was known before this machine was measured, so it still limits errors. ``undetermined_levels``
     has sets of levels, one of which is slow although the rows do not determine which. ``nccl`` is
-    the version of NCCL that was measured, as ``2.22.3``; "" if no log states it.
+    the version of NCCL that was measured, as ``2.22.3``; "" if no log states it. ``curves`` has the
+    factors of messages by size; without one, all messages of a level cost the same.
     """
 
     fits: tuple[Fit, ...]
@@ -252,6 +290,7 @@ class Calibration:
     machines: tuple[Residual, ...] = ()
     undetermined_levels: tuple[UndeterminedLevels, ...] = ()
     nccl: str = ""
+    curves: tuple[MessageCurve, ...] = ()
 
     def __post_init__(self) -> None:
         text = f"a runtime that chooses by {self.runtime!r}"
@@ -280,6 +319,14 @@ class Calibration:
             (known[key] for key in _wider_keys(collective, algorithm, protocol) if key in known),
             None,
         )
+
+    def curve(self, algorithm: str, protocol: str, level: int) -> MessageCurve | None:
+        """Return the curve of a level's messages; None if they all cost the same."""
+        key = algorithm, protocol, level
+        curves = (
+            each for each in self.curves if (each.algorithm, each.protocol, each.level) == key
+        )
+        return next(curves, None)
 
     def residual(
         self, collective: str, algorithm: str, protocol: str, size_bytes: float

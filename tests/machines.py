@@ -45,9 +45,7 @@ def calibration(
     fits = tuple(
         Fit(
             protocol,
-            tuple(
-                Crossing(hop, 0.0, share * seen) for hop, share in zip(each, shares, strict=True)
-            ),
+            tuple(Crossing(hop, share * seen) for hop, share in zip(each, shares, strict=True)),
             launch,
         )
         for (protocol, seen), launch, each in zip(_SEEN.items(), launches, hops, strict=True)

@@ -14,6 +14,7 @@ from hierarchies.calibration import (
     Crossing,
     Fit,
     MeasuredRange,
+    MessageCurve,
     Residual,
     TableResidual,
     UndeterminedLevels,
@@ -26,7 +27,6 @@ from hierarchies.files.schema import (
     Number,
     Positive,
     PositiveNumber,
-    Share,
     Whole,
     optional_key,
 )
@@ -35,14 +35,12 @@ from hierarchies.files.values import quote, scale_exactly, spell_pairs
 Loss = Annotated[float, Field(ge=0, lt=1)]
 _NUMBERS = {
     "hop_us": ("hop_seconds", MICROSECOND),
-    "gap_us": ("gap_seconds", MICROSECOND),
     "share": ("share", 1.0),
     "peer_us": ("peer_seconds", MICROSECOND),
-    "wide": ("wide", 1.0),
     "loss": ("loss", 1.0),
 }
 """The numbers of a level's links by key: the name in Python, and the unit in the file."""
-_ABSENT = {"peer_us": 0.0, "wide": 1.0, "loss": 0.0}
+_ABSENT = {"peer_us": 0.0, "loss": 0.0}
 """Optional numbers of a fit, with their values for all levels if they are omitted."""
 _LOW = "Lower end of the range of 9 in 10 ratios of measured to fitted."
 _HIGH = "Upper end of that range."
@@ -71,14 +69,12 @@ class FitPart(_FitScopePart):
 
     launch_us: Number = Field(description="Cost of a call, whatever its size.")
     hop_us: dict[str, Number] = Field(description="Latency of every message.")
-    gap_us: dict[str, Number] = Field(description="Minimal gap between two messages.")
     share: dict[str, PositiveNumber] = Field(
         description="Share of the described bandwidth that is reached."
     )
     peer_us: dict[str, Number] = optional_key(
         "Cost of each member that a device exchanges with at once.", {}
     )
-    wide: dict[str, Share] = optional_key("Factor on that share for more than two children.", {})
     loss: dict[str, Loss] = optional_key("Loss of that share per doubling of children.", {})
     rows: Whole = Field(description="Number of measured rows attributed to this algorithm.")
 
@@ -180,10 +176,30 @@ class AmbiguityPart(_CalibrationPart):
     def undetermined(self, levels: Sequence[str]) -> UndeterminedLevels:
         """Return the levels. Raises InputError for unknown levels."""
         for name in self.levels:
-            if name not in levels:
-                hint = f"levels of the system: {', '.join(levels)}"
-                raise InputError(f"no level {name!r}", where="calibration, untold", hint=hint)
+            _check_level("untold", name, levels)
         return UndeterminedLevels(tuple(self.levels), self.taken)
+
+
+class CurvePart(_CalibrationPart):
+    """Cost of a message by its size, as a factor of the fitted hops and peers of one level."""
+
+    algorithm: NonEmptyText = optional_key("The only algorithm it holds for.", ANY)
+    protocol: NonEmptyText = Field(description="The protocol it holds for.")
+    level: NonEmptyText = Field(description="The level it holds for.")
+    bytes: list[PositiveNumber] = Field(min_length=1, description="Sizes of messages, ascending.")
+    factor: list[PositiveNumber] = Field(min_length=1, description="The factor at each size.")
+
+    @classmethod
+    def of(cls, curve: MessageCurve, levels: Sequence[str]) -> Self:
+        sizes, factors = list(curve.sizes), list(curve.factors)
+        return cls.of_row(curve, level=levels[curve.level], bytes=sizes, factor=factors)
+
+    def curve(self, levels: Sequence[str]) -> MessageCurve:
+        """Return the curve. Raises InputError for an unknown level."""
+        _check_level("curve", self.level, levels)
+        sizes, factors = tuple(self.bytes), tuple(self.factor)
+        level = levels.index(self.level)
+        return MessageCurve(level, sizes, factors, self.protocol, self.algorithm)
 
 
 class CalibrationPart(_CalibrationPart):
@@ -206,6 +222,9 @@ class CalibrationPart(_CalibrationPart):
     undetermined: list[str] = Field(description="Numbers that they do not determine.")
     dropped: list[str] = Field(description="Rows that the fit did not follow.")
     fit: list[FitPart] = Field(min_length=1, description="The fitted numbers.")
+    curve: Annotated[list[CurvePart], Field(min_length=1)] = optional_key(
+        "Cost of messages by their size.", []
+    )
     residual: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
         "Residuals of the fit.", []
     )
@@ -224,6 +243,7 @@ class CalibrationPart(_CalibrationPart):
     def of(cls, known: Calibration, levels: Sequence[str]) -> Self:
         """Return the part of a calibration of these levels."""
         tables: dict[str, Any] = {
+            "curve": [CurvePart.of(curve, levels) for curve in known.curves],
             "residual": list(map(ResidualPart.of_row, known.residuals)),
             "measured": [MeasuredTablePart.of(row, levels) for row in known.measured],
             "stray": list(map(StrayPart.of_row, known.strays)),
@@ -259,6 +279,7 @@ class CalibrationPart(_CalibrationPart):
             tuple(map(_residual, self.machines)),
             tuple(row.undetermined(levels) for row in self.untold),
             self.nccl,
+            tuple(row.curve(levels) for row in self.curve),
         )
 
     def lines(self) -> Iterator[str]:
@@ -283,6 +304,12 @@ def _ratios(part: ResidualPart | StrayPart) -> dict[str, Any]:
 
 def _residual(part: ResidualPart) -> Residual:
     return Residual(part.from_bytes, **_ratios(part))
+
+
+def _check_level(where: str, name: str, levels: Sequence[str]) -> None:
+    if name not in levels:
+        hint = f"levels of the system: {', '.join(levels)}"
+        raise InputError(f"no level {name!r}", where=f"calibration, {where}", hint=hint)
 
 
 def _check_levels(where: str, given: Mapping[str, float], levels: Sequence[str]) -> None:

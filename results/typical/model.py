@@ -26,6 +26,8 @@ from results.typical.rows import LEVELS, Floats, Integers, Rows
 from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.typical import SWITCHED, Medium, Spread, TypicalNumbers
 
+ASSIGNMENTS = 3
+"""How often algorithms are assigned to default tables while learning."""
 CLASSES = (0, 1 << 16, 1 << 24)
 NOISE = np.array([0.4, 0.5, 0.25])
 """Expected deviations of logarithms by class of sizes, of rows of a family and of families."""
@@ -38,7 +40,6 @@ HOPS_US = {
 }
 NETWORK_US = (14.0, 2.7, 4.0)
 """NCCL's constants by protocol, as the catalogue has them."""
-TREE_WIDE = 0.5
 _PLACES = ("inside", "between")
 MEDIA = (
     *("nvlink", "xgmi", "pcie", SWITCHED),
@@ -67,6 +68,8 @@ Kept = npt.NDArray[np.bool_]
 NEW = 0.25
 """What lies outside of all others of a new machine, in families: a quarter, as its rows are partly
 alike. This and ``OTHERS`` were chosen so that intervals hold 85 to 95 % of machines left out."""
+UNLIKELY = 1.0
+"""The loss beyond which an algorithm other than the model's choice is assumed to have run."""
 OTHERS = 4.0
 """What all machines of other media count in the spread of one, in families."""
 PRIORS = _priors()
@@ -107,7 +110,7 @@ class Model:
         levels = range(LEVELS)
         media = [np.array([each[level] for each in rows.media]) for level in levels]
         self.hops = [self._hops(each) for each in media]
-        self.shares = [self._shares(level, media[level]) for level in levels]
+        self.shares = [self._shares(each) for each in media]
         self.peers = [self._matrix([f"peer {place_of(m)}" for m in each]) for each in media]
         self._between = [np.array([place_of(m) == "between" for m in each]) for each in media]
         self._tcp = [each == "tcp" for each in media]
@@ -128,7 +131,7 @@ class Model:
         places = [f"hop {place_of(m)} {p}" for m, p in zip(media, self.rows.protocol, strict=True)]
         return np.log(micro * 1e-6), self._matrix(places, [f"hop {medium}" for medium in media])
 
-    def _shares(self, level: int, media: Names) -> tuple[Floats, Any]:
+    def _shares(self, media: Names) -> tuple[Floats, Any]:
         rows, places = self.rows, [place_of(medium) for medium in media]
         trees = [way == "tree" for way in rows.algorithm]
         matrix = self._matrix(
@@ -136,12 +139,16 @@ class Model:
             [f"share {protocol}" for protocol in rows.protocol],
             [f"share tree {p}" if tree else "" for p, tree in zip(places, trees, strict=True)],
         )
-        far = np.array(trees) & rows.wide[:, level] & np.array([p == "between" for p in places])
-        known = np.log([Protocol(each).share for each in rows.protocol])
-        return known + np.where(far, np.log(TREE_WIDE), 0.0), matrix
+        return np.log([Protocol(each).share for each in rows.protocol]), matrix
 
-    def seconds(self, unknowns: Floats) -> Floats:
-        """What each row takes."""
+    def seconds(self, unknowns: Floats, taken: Kept | None = None) -> Floats:
+        """What each row takes by the candidates ``taken``: those of the default if not given."""
+        allowed = self.rows.default if taken is None else taken
+        every = np.where(allowed, self.every(unknowns), np.inf)
+        return np.asarray(np.minimum.reduceat(every, self.rows.first))
+
+    def every(self, unknowns: Floats) -> Floats:
+        """What each candidate takes."""
         rows, sizes = self.rows, self.rows.size[self.rows.row]
         constant, matrix = self.launch
         found, busy = np.exp(constant + matrix @ unknowns), sizes * rows.memory
@@ -155,7 +162,37 @@ class Model:
             rate = np.where(self._tcp[level], 1 + rows.bandwidth[:, level] / copied, 1.0)
             lost = (1 - loss) ** np.where(self._between[level], rows.doublings[:, level], 0.0)
             busy = np.maximum(busy, sizes * rows.busy[:, level] * rate / (left * lost))
-        return np.asarray(np.minimum.reduceat(found + busy, rows.first))
+        return np.asarray(found + busy)
+
+    def assign(self, unknowns: Floats) -> Kept:
+        """The candidates by which each table's rows of a class most likely went.
+
+        The algorithm of a default log is not stated. Versions of NCCL and settings of a cluster
+        differ, so another than the model's choice is assumed where it explains the rows better by
+        ``UNLIKELY``.
+        """
+        rows, every = self.rows, self.every(unknowns)
+        algorithms = np.array(rows.algorithm)
+        place = 10 * rows.table + classes(rows.size)
+        noise, aim = NOISE[classes(rows.size)], np.log(rows.seconds)
+
+        def lost(taken: Kept) -> Floats:
+            seconds = np.minimum.reduceat(np.where(taken, every, np.inf), rows.first)
+            far = np.minimum(np.abs(np.log(seconds) - aim) / noise, 1e3)
+            each = 2 * (np.sqrt(1 + far**2) - 1)
+            return np.asarray(np.bincount(places, each))
+
+        _, places = np.unique(place, return_inverse=True)
+        counts = np.bincount(places)
+        found, least = rows.default.copy(), lost(rows.default)
+        for name in np.unique(algorithms):
+            taken = algorithms == name
+            # Rows of one table and class are alike: together they count as two at most.
+            gained = (least - lost(taken)) / (1 + (counts - 1) * ALIKE)
+            better = (gained > UNLIKELY)[places][rows.row]
+            found = np.where(better, taken, found)
+            least = np.minimum(least, np.where(gained > UNLIKELY, lost(taken), least))
+        return found
 
 
 def classes(size: Floats) -> Integers:
@@ -173,13 +210,21 @@ def weights(rows: Rows) -> Floats:
 
 
 def learn(model: Model, keep: Kept, start: Floats = START, rounds: int = 15) -> Floats:
-    """The unknowns that explain the kept rows best, by a loss that far rows pull no harder at."""
+    """The unknowns that explain the kept rows best, and with them the algorithms that ran."""
+    found = _least(model, keep, start, rounds, model.rows.default)
+    for _ in range(ASSIGNMENTS):
+        found = _least(model, keep, found, rounds, model.assign(found))
+    return found
+
+
+def _least(model: Model, keep: Kept, start: Floats, rounds: int, taken: Kept) -> Floats:
+    """The unknowns for rows by given candidates, by a loss that far rows pull no harder at."""
     rows = model.rows
     noise = NOISE[classes(rows.size)]
     weight, aim = np.sqrt(weights(rows)), np.log(rows.seconds)
 
     def off(unknowns: Floats) -> Floats:
-        far = (np.log(model.seconds(unknowns)) - aim) / noise
+        far = (np.log(model.seconds(unknowns, taken)) - aim) / noise
         pulled = np.sign(far) * np.sqrt(2 * (np.sqrt(1 + far**2) - 1)) * weight
         return np.concatenate([pulled[keep], (unknowns - START) / SPREAD])
 
@@ -205,7 +250,6 @@ def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) 
         families=counts[""],
         tables=tables,
         loss=short(min(0.9, found["loss"])),
-        wide=TREE_WIDE,
         copied_GB_per_s=short(found["copied GB_per_s"]),
         in_network_launch=short(found["launch in-network"]),
         launch_us={
@@ -213,7 +257,8 @@ def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) 
         },
         peer_us={place: short(1e6 * found[f"peer {place}"]) for place in _PLACES},
         protocol={name: short(found[f"share {name}"]) for name in ("ll", "ll128")},
-        way={name: short(found[f"share {name}"]) for name in ways},
+        # No way carries more than a ring, so that unmeasured ways exceed no measured ones.
+        way={name: short(min(1.0, found[f"share {name}"])) for name in ways},
         medium=[medium(name) for name in MEDIA],
         spread=[],
     )

@@ -82,7 +82,8 @@ def machines_of_family(
 class Rows:
     """Rows (``size``, ``seconds``, ``family``, ``table``), and the candidates of all of them.
 
-    Of each candidate: its ``row``, and what it asks of each level, shape (candidates, levels).
+    Of each candidate: its ``row``, what it asks of each level, shape (candidates, levels), and
+    whether its algorithm is the ``default``: what NCCL's model chooses, or what was forced.
     """
 
     size: Floats
@@ -97,7 +98,7 @@ class Rows:
     memory: Floats
     bandwidth: Floats
     doublings: Floats
-    wide: npt.NDArray[np.bool_]
+    default: npt.NDArray[np.bool_]
     protocol: tuple[str, ...]
     algorithm: tuple[str, ...]
     media: tuple[tuple[str, ...], ...]
@@ -106,18 +107,19 @@ class Rows:
 def rows(known: Sequence[Machine], runtime: str) -> Rows:
     """All rows of some families, each with the ways that the runtime may have gone by then."""
     gathered = [
-        (number, table, sample, machine, mine)
+        (number, table, sample, machine, taken, mine)
         for number, machine in enumerate(known)
         for table, measurement in enumerate(machine.measurements)
-        for sample, mine in _ways(machine, measurement, runtime)
+        for sample, taken, mine in _ways(machine, measurement, runtime)
     ]
-    flat = [(at, one, each[3]) for at, each in enumerate(gathered) for one in each[4]]
+    flat = [(at, one, each[3]) for at, each in enumerate(gathered) for one in each[5]]
+    taken = [each[4] for each in gathered for _ in each[5]]
     children = np.array([one.way.children for _, one, _ in flat], dtype=float)
     row = np.array([at for at, _, _ in flat])
     count = np.arange(len(gathered))
     return Rows(
-        np.array([float(sample.size_bytes) for _, _, sample, _, _ in gathered]),
-        np.array([sample.seconds for _, _, sample, _, _ in gathered]),
+        np.array([float(sample.size_bytes) for _, _, sample, *_ in gathered]),
+        np.array([sample.seconds for _, _, sample, *_ in gathered]),
         np.array([number for number, *_ in gathered]),
         np.array([1000 * number + table for number, table, *_ in gathered]),
         row,
@@ -128,7 +130,12 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         np.array([one.way.memory_seconds for _, one, _ in flat]),
         np.array([[k.bandwidth_bytes_per_second for k in m.system.links] for _, _, m in flat]),
         np.log2(np.maximum(children, 2) / 2),
-        children > 2,
+        np.array(
+            [
+                name in (None, one.way.algorithm.value)
+                for name, (_, one, _) in zip(taken, flat, strict=True)
+            ]
+        ),
         tuple(one.protocol.value for _, one, _ in flat),
         tuple(one.way.algorithm.value for _, one, _ in flat),
         tuple(machine.media for _, _, machine in flat),
@@ -137,8 +144,10 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
 
 def _ways(
     machine: Machine, measurement: Measurement, runtime: str
-) -> Iterator[tuple[Any, Sequence[FitCandidate]]]:
+) -> Iterator[tuple[Any, str | None, Sequence[FitCandidate]]]:
+    """Yields each sample, the algorithm that the runtime would choose, and all candidates."""
     known = candidates(machine.system, measurement)
+    names = {one.way.algorithm.value for one in known}
     for sample in measurement.samples:
         taken = choose_algorithm(machine.system, measurement, runtime, sample.size_bytes)
-        yield sample, [one for one in known if taken in (None, one.way.algorithm.value)] or known
+        yield sample, taken if taken in names else None, known

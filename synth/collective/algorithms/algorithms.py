@@ -90,7 +90,8 @@ class AlgorithmRecipe:
     for each other too, as a ring goes from one parent to the next. ``at_once``: messages across
     different levels do not wait for each other. ``linear``: every member sends and receives each
     piece at most once, across any level, so a port that carries the bytes of several levels is not
-    loaded by their sum. ``memory(k)``: bytes read or written in a device's memory.
+    loaded by their sum. ``memory(k)``: bytes read or written in a device's memory. ``in_pieces``:
+    a message carries the buffer's piece for one member, or else the whole buffer.
     """
 
     passed: Callable[[GroupPlace], float]
@@ -102,6 +103,7 @@ class AlgorithmRecipe:
     linear: bool = False
     in_turn: bool = False
     fits: Callable[[Members], bool] = lambda members: True
+    in_pieces: bool = True
 
     def crossing(self, members: Members, level: int) -> float:
         """The bytes that a member of a grid sends across a level; 0 where no group spans it."""
@@ -262,9 +264,10 @@ def _rooted_recipes() -> dict[tuple[Collective, Algorithm], AlgorithmRecipe]:
             spared=1,
             linear=True,
             in_turn=True,
+            in_pieces=False,
         )
         rows[collective, Algorithm.TREE] = AlgorithmRecipe(
-            _chain_passed, trees, _rooted_tree_waited, memory
+            _chain_passed, trees, _rooted_tree_waited, memory, in_pieces=False
         )
     return rows
 
@@ -309,6 +312,7 @@ RECIPES: Mapping[tuple[Collective, Algorithm], AlgorithmRecipe] = {
         two_trees,
         _tree_waited,
         _memory(_AR, whole=True),
+        in_pieces=False,
     ),
     **_rooted_recipes(),
     **_in_network_recipes(),
@@ -321,6 +325,7 @@ _THERE_AND_BACK = AlgorithmRecipe(
     cycle,
     _chain_and_back_waited,
     _memory(_AR, whole=True),
+    in_pieces=False,
 )
 
 

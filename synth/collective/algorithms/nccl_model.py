@@ -8,17 +8,21 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
   several nodes an inside hop costs at least 1 us (Simple: 3). Large all-reduces by Simple over
   several nodes have 1.4 times the latency (from 64 bytes a channel and rank on);
 * a tree takes 2 (k/n - 1) hops inside and 2 log2(n) between, at 0.92 of half the bandwidth, with a
-  correction by size; only for all-reduces;
+  correction by size; only for all-reduces. Over several nodes each channel has a limit by
+  generation of GPU (``perChMaxTreeBws``), and there is a channel for each NIC, or two for NICs of
+  25 GB/s and more, where a node has at most four of them or its GPUs are older than Hopper;
 * LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
 * a switch that reduces takes one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
   figure), with one of 16 channels set apart; over several nodes all-reduces have a tree between. It
   is not used where a version has none (``nccl_versions.has_nvls``);
 * sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
-NCCL's quirk is kept: on one or two nodes, rings and trees are assumed to have the bandwidth inside
-a node. On more nodes they have the bandwidth between nodes, but no more than inside: a channel
-enters a node by one NIC and passes its GPUs by their links (72 NICs of a rack carry four times as
-much as these links). Left out: CollNet, PAT, caps by kind of GPU and processor.
+On several nodes a ring has the bandwidth of its NICs everywhere, because the search for channels
+(src/graph/search.cc) keeps a ring's inner bandwidth equal to the outer. It raises that of a tree up
+to twice the outer, and on two nodes the inner bandwidth counts for both. None exceeds the links
+inside a node: a channel enters by one NIC and passes the node's GPUs by their links (72 NICs of a
+rack carry four times as much). NCCL takes NVLink for 0.8 of its data sheet (20 of 25 GB/s for each
+link, src/graph/topo.h). Left out: CollNet, PAT, limits of LL by kind of processor.
 
 The network begins at the innermost level whose latency is above that of the devices' own level and
 includes every level outside it; the children of that level are the nodes. Bandwidths are those of
@@ -27,6 +31,7 @@ the description.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -167,14 +172,17 @@ class Ranks:
         """Bytes of buffer per second, from the bytes on a link of the algorithm."""
         inside, between = self._rates
         ratio = 1.0 if goal.rooted else self.ranks / (goal.rounds * (self.ranks - 1))
-        rate = inside if self.nodes <= 2 else min(inside, between)
+        rate = inside
+        if self.nodes > 1:
+            rate = min(inside, between * (2 if name == TREE and self.nodes == 2 else 1))
         if name == RING:
             return rate * _RING_SHARE[protocol] * ratio
         if name == TREE:
             share = (
                 7 / 9 if protocol is Protocol.LL128 and self.nodes == 1 else _TREE_SHARE[protocol]
             )
-            return 0.92 * rate * share / 2 * _correction(protocol, size_bytes)
+            rate = min(0.92 * rate, self._most_by_tree)
+            return rate * share / 2 * _correction(protocol, size_bytes)
         pulled = 0.85 * (_CHANNELS - 1) / _CHANNELS * inside
         if goal.in_pieces:
             per_node = self.ranks / self.nodes
@@ -187,13 +195,33 @@ class Ranks:
         """Bytes a second of a rank inside its node, and of a node to others."""
         per_node = self.ranks // self.nodes
         inside = min(map(self._rate, self.inside), default=0.0)
+        inside *= _NVLINK_SHARE if self._on_nvlink else 1.0
         between = 0.0
         if self.nodes > 1:
-            cardinalities = self.system.hierarchy.cardinalities[: self.network + 1]
-            level = max(level for level, size in enumerate(cardinalities) if size > 1)
+            level = self._between_nodes
             blocks = self.system.hierarchy.devices_in_child(level) // self.system.block(level)
             between = self._rate(level) * min(blocks, per_node)
         return inside or between, between
+
+    @cached_property
+    def _most_by_tree(self) -> float:
+        """The limit of a tree's channels; only over several nodes, where their number is known."""
+        if self.nodes == 1:
+            return inf
+        generation = 1
+        if self._on_nvlink and self.inside:
+            rate = min(map(self._rate, self.inside))
+            generation = bisect_left(_MOST_NVLINK, rate)
+        link = self.system.links[self._between_nodes]
+        nics = max(1, round(self._rates[1] / link.bandwidth_bytes_per_second))
+        twice = link.bandwidth_bytes_per_second > 25e9 and (generation < 2 or nics <= 4)
+        return nics * (2 if twice else 1) * _TREE_CHANNEL[generation][self.nodes > 2]
+
+    @cached_property
+    def _between_nodes(self) -> int:
+        """The level whose links join nodes."""
+        cardinalities = self.system.hierarchy.cardinalities[: self.network + 1]
+        return max(level for level, size in enumerate(cardinalities) if size > 1)
 
     def _rate(self, level: int) -> float:
         link = self.system.links[level]
@@ -224,6 +252,11 @@ _ON_PCIE_US: _Figures = {RING: {_L: 1.0, _M: 2.5, _S: 5.7}, TREE: {_L: 1.0, _M: 
 _BETWEEN_US: _Figures = {RING: {_L: 2.7, _M: 4.0, _S: 14.0}, TREE: {_L: 5.0, _M: 8.5, _S: 14.0}}
 _RING_SHARE = {_L: 1 / 2, _M: 0.92, _S: 1.0}
 _TREE_SHARE = {_L: 1 / 3.8, _M: 120 / 128, _S: 1.0}
+_NVLINK_SHARE = 0.8
+_MOST_NVLINK = 150e9, 300e9, 450e9
+"""The largest NVLink rate of a GPU of each generation: Volta, Ampere, Hopper; then Blackwell."""
+_TREE_CHANNEL = (18.5e9, 10e9), (23.6e9, 17.8e9), (41.4e9, 36e9), (42.8e9, 24e9)
+"""The most bytes a second of a tree's channel by generation, on two nodes and on more."""
 _TENTHS: Mapping[Protocol, tuple[int, ...]] = {
     _L: (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10),
     _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),

@@ -292,6 +292,7 @@ class Simulator:
             counts[spans[-1]],
             counts,
             tuple(one_way),
+            1 / prod(counts) if recipe.in_pieces else 1.0,
         )
 
     def _one_way(
@@ -348,7 +349,7 @@ class Simulator:
 
 
 def _waiting_time(line: PriceLine) -> float:
-    return line.latency_seconds + line.gap_seconds
+    return line.latency_seconds
 
 
 def _groups(instruction: Instruction, grid: Grid) -> Groups:

@@ -43,6 +43,7 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
             recipe.at_once,
             in_a_row,
             one_way=one_way,
+            message_share=1 / max(shape.sizes) if recipe.in_pieces else 1.0,
         )
         for waits, peers, in_a_row in _waiting_kinds(loads)
     ]

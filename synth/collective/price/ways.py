@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hierarchies import Domain, Link, System
+from hierarchies import Domain, Link, MessageCurve, System
+from hierarchies.calibration import ANY
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol, protocols
 from synth.events.overlap import PhaseWork
@@ -50,11 +51,12 @@ class PriceLine:
     """The price of one algorithm by one protocol, as a line in the size of the buffer.
 
     ``loads``: for each resource (level names and ``memory``), the seconds it is busy per byte of
-    buffer. ``bytes_per_port``: the bytes its busiest port or link then carries, flags included. In
-    a calibrated system messages keep a gap between them, ``gap_seconds`` in all, which elapses
-    while bytes are in transit, so the line is flat for small buffers. ``members`` is that of the
-    ``AlgorithmWay``. ``one_way``: where the directions of a level's ports are separate, the seconds
-    of each per byte. ``resources``: the loads, with both directions where they are separate.
+    buffer. ``bytes_per_port``: the bytes its busiest port or link then carries, flags included.
+    ``members`` is that of the ``AlgorithmWay``. ``one_way``: where the directions of a level's
+    ports are separate, the seconds of each per byte. ``messages``: where a message's cost depends
+    on its size, seconds of the latency with their curve; a message has ``message_share`` of the
+    buffer. The price is then one line for each piece of the curves. ``resources``: the loads, with
+    both directions where they are separate.
     """
 
     algorithm: Algorithm
@@ -62,9 +64,10 @@ class PriceLine:
     loads: tuple[tuple[str, float], ...]
     bytes_per_port: tuple[tuple[str, float], ...]
     protocol: Protocol = Protocol.SIMPLE
-    gap_seconds: float = 0.0
     members: tuple[int, ...] = ()
     one_way: tuple[OneWay, ...] = ()
+    messages: tuple[tuple[float, MessageCurve], ...] = ()
+    message_share: float = 1.0
     seconds_per_byte: float = field(init=False)
     resources: tuple[tuple[str, float], ...] = field(init=False)
 
@@ -75,9 +78,9 @@ class PriceLine:
 
     def waiting_seconds(self, size_bytes: float) -> float:
         """Seconds in which no byte moves, for a buffer of ``size_bytes``."""
-        return self.latency_seconds + max(
-            0.0, self.gap_seconds - size_bytes * self.seconds_per_byte
-        )
+        message_bytes = size_bytes * self.message_share
+        added = (seconds * (curve.at(message_bytes) - 1) for seconds, curve in self.messages)
+        return self.latency_seconds + sum(added)
 
     def work(self, size_bytes: float) -> PhaseWork:
         """The demands of a buffer of ``size_bytes`` on the machine."""
@@ -100,7 +103,8 @@ class AlgorithmWay:
     many children of one parent hold members of a group; empty where groups are not alike.
     ``children``: the same, or the maximum over groups. ``in_a_row``: how many members are in a row
     in the innermost level. ``one_way``: the seconds that the busiest port sends and receives, at
-    each level where directions are separate.
+    each level where directions are separate. ``message_share``: bytes of a message per byte of
+    buffer.
     """
 
     collective: str
@@ -119,35 +123,32 @@ class AlgorithmWay:
     in_a_row: int = 1
     members: tuple[int, ...] = ()
     one_way: tuple[tuple[float, float] | None, ...] = ()
+    message_share: float = 1.0
 
     def line(self, system: System, protocol: Protocol) -> PriceLine:
         """The price by a protocol: as measured, if the system is calibrated for it.
 
-        The formula is that of ``hierarchies.calibration``: hops by ``counted``, gaps by ``paced``,
-        and, where all is sent at once, a cost for each of the ``peers``.
+        The formula is that of ``hierarchies.calibration``: hops by ``counted`` and, where all is
+        sent at once, a cost for each of the ``peers``.
         """
         names = system.hierarchy.names
-        fit = system.calibration and system.calibration.fit(
-            self.collective, self.algorithm.value, protocol.value
-        )
-        if fit:
-            counted = self.counted(system.links)
-            latency = fit.launch_seconds + sum(
-                n * level.hop_seconds for n, level in zip(counted, fit.levels, strict=True)
-            )
-            gap = sum(
-                n * level.gap_seconds
-                for n, level in zip(self.paced(counted), fit.levels, strict=True)
-            )
-            if self.at_once:
-                latency += sum(
-                    n * level.peer_seconds for n, level in zip(self.peers, fit.levels, strict=True)
-                )
+        calibration, algorithm = system.calibration, self.algorithm.value
+        fit = calibration and calibration.fit(self.collective, algorithm, protocol.value)
+        messages: list[tuple[float, MessageCurve]] = []
+        if calibration and fit:
+            latency = fit.launch_seconds
+            counts = zip(self.counted(system.links), self.peers, fit.levels, strict=True)
+            for index, (hops, peers, level) in enumerate(counts):
+                waits = hops * level.hop_seconds + peers * level.peer_seconds * self.at_once
+                latency += waits
+                own = algorithm if self.at_once else ANY
+                if waits and (curve := calibration.curve(own, protocol.value, index)):
+                    messages.append((waits, curve))
             shares = [
                 level.share_among(m) for m, level in zip(self.children, fit.levels, strict=True)
             ]
         else:
-            latency, gap = self._nominal_latency(system.links, protocol), 0.0
+            latency = self._nominal_latency(system.links, protocol)
             latency += protocol.launch_seconds if system.launches else 0.0
             shares = [protocol.share] * len(names)
         crossed = [level for level, share in enumerate(self.bytes_per_port) if share]
@@ -160,7 +161,15 @@ class AlgorithmWay:
         )
         loads.append((MEMORY, self.memory_seconds))
         return PriceLine(
-            self.algorithm, latency, tuple(loads), flagged, protocol, gap, self.members, one_way
+            self.algorithm,
+            latency,
+            tuple(loads),
+            flagged,
+            protocol,
+            self.members,
+            one_way,
+            tuple(messages),
+            self.message_share,
         )
 
     def counted(self, links: Sequence[Link]) -> tuple[float, ...]:
@@ -177,13 +186,6 @@ class AlgorithmWay:
         for level in self._spared_levels(message_seconds):
             counts[level] -= self.hops[level]
         return tuple(counts)
-
-    def paced(self, counted: Sequence[float]) -> tuple[float, ...]:
-        """How many messages over each level keep a gap to the one before.
-
-        The messages that wait for each other; where all are sent at once, those of one member.
-        """
-        return self.peers if self.at_once else tuple(counted)
 
     def _nominal_latency(self, links: Sequence[Link], protocol: Protocol) -> float:
         messages: dict[int, float] = {}

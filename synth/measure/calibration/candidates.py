@@ -15,7 +15,7 @@ from typing import TypeVar
 from grammar import Collective, Goal
 from hierarchies import Domain, InputError, System, error_context, suggest_nearest
 from hierarchies.calibration import FASTEST
-from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
+from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import SPELLINGS, Ranks
 from synth.collective.algorithms.nccl_versions import check_algorithm, parse_version
 from synth.collective.algorithms.protocols import Protocol, protocols
@@ -44,7 +44,6 @@ _FORCIBLE = {
     **{algorithm.value: algorithm for algorithm in Algorithm},
 }
 """The algorithms a runtime can be forced to use, in lower case and without underscores."""
-WIDE_TREE = 0.5
 _Choice = TypeVar("_Choice", Algorithm, Protocol)
 
 
@@ -53,33 +52,21 @@ class FitCandidate:
     """One algorithm and protocol for a measurement, linear in the fitted numbers.
 
     It has, for each level of the system: ``waited``, the number of messages that wait for each
-    other; ``paced``, the number of messages that keep a minimum gap; ``peers``, the number of
-    concurrent peers; ``wide``, the share of bandwidth that remains among more than two children,
-    which ``busy_seconds`` includes; and ``doublings``, how often the number of children doubles
-    beyond two, each time with a further loss of bandwidth.
+    other; ``peers``, the number of concurrent peers; and ``doublings``, how often the number of
+    children doubles beyond two, each time with a further loss of bandwidth.
     """
 
     way: AlgorithmWay
     protocol: Protocol
     waited: tuple[float, ...]
-    wide: tuple[float, ...]
 
     @property
     def peers(self) -> tuple[float, ...]:
         return self.way.peers if self.way.at_once else (0.0,) * len(self.waited)
 
     @property
-    def busy_seconds(self) -> tuple[float, ...]:
-        rows = zip(self.way.busy_seconds, self.wide, self.way.children, strict=True)
-        return tuple(busy / (wide if m > 2 else 1.0) for busy, wide, m in rows)
-
-    @property
     def doublings(self) -> tuple[float, ...]:
         return tuple(log2(m / 2) if m > 2 else 0.0 for m in self.way.children)
-
-    @property
-    def paced(self) -> tuple[float, ...]:
-        return self.way.paced(self.waited)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -104,28 +91,9 @@ def candidates(system: System, measurement: Measurement) -> tuple[FitCandidate, 
     part = busy_part(system, measurement)
     links = part.system.links
     return tuple(
-        FitCandidate(
-            possible.way,
-            protocol,
-            possible.way.counted(links),
-            wide_shares(system, possible.way.algorithm),
-        )
+        FitCandidate(possible.way, protocol, possible.way.counted(links))
         for possible in possible_ways(part, measurement)
         for protocol in possible.protocols
-    )
-
-
-def wide_shares(system: System, algorithm: Algorithm) -> tuple[float, ...]:
-    """Returns by level the share of an algorithm's bandwidth among more than two children.
-
-    From four nodes on, NCCL's trees between nodes reach half of the bandwidth that their bytes
-    suggest, as if the port of an inner node carried the bytes of both its children. Forced on B200
-    they reach 190.7 and 192.6 GB/s, compared with 335 on two nodes (../shared/data/published); on
-    Alps, by NCCL's own choice, 47 on 8 nodes at 64 MiB.
-    """
-    tree, between = algorithm is Algorithm.TREE, innermost_network_level(system)
-    return tuple(
-        WIDE_TREE if tree and level <= between else 1.0 for level in range(len(system.links))
     )
 
 

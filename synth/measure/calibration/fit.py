@@ -13,12 +13,7 @@ import numpy.typing as npt
 from hierarchies import Calibration, Crossing, Fit, InputError, System, UndeterminedLevels
 from hierarchies.calibration import FASTEST, MODEL
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.measure.calibration.candidates import (
-    FitCandidate,
-    candidates,
-    choose_algorithm,
-    wide_shares,
-)
+from synth.measure.calibration.candidates import FitCandidate, candidates, choose_algorithm
 from synth.measure.calibration.measurements import FEWEST_SIZES, Measurement
 from synth.measure.calibration.prior import PARTS, Floats, Key, expected_fit, unmeasured_ways
 from synth.measure.calibration.residuals import (
@@ -87,6 +82,7 @@ def fit(system: System, measurements: Sequence[Measurement]) -> FitResult:
             for levels, taken in solution.undetermined_levels
         ),
         nccl=max(versions, key=versions.count, default=""),
+        curves=solution.columns.curves(solution.logarithms),
     )
     return FitResult(replace(bare, calibration=calibration), calibration, found, first.loss)
 
@@ -168,7 +164,6 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
     """
     levels = len(system.links)
     crossed = [any(candidate.waited[i] for candidate in rows.candidates) for i in range(levels)]
-    algorithms = {algorithm.value: algorithm for algorithm in Algorithm}
     gone = Counter(rows.candidates[pair].key for pair in solution.chosen)
     fitted = [*zip(solution.keys, solution.unknowns, strict=True)]
     for key, unknowns in [
@@ -176,26 +171,16 @@ def _fits(system: System, rows: Rows, solution: Solution) -> Iterator[Fit]:
         *unmeasured_ways(solution.keys, solution.unknowns, solution.lowest),
     ]:
         numbers = unknowns.tolist()
-        kept = wide_shares(system, algorithms[key[1]]) if key[1] else (1.0,) * levels
         found = []
         for level, before in enumerate(expected_fit(system, key).levels):
             if not crossed[level]:
-                found.append(replace(before, wide=kept[level]))
+                found.append(before)
                 continue
-            hop, gap, inverse, peer, loss = numbers[1 + level :: levels]
+            hop, inverse, peer, loss = numbers[1 + level :: levels]
             if key[1] != Algorithm.DIRECT.value:
                 peer = 0.0
             share, loss = (float(f"{number:.6g}") for number in (1 / inverse, -expm1(-loss)))
-            found.append(
-                Crossing(
-                    _round_seconds(hop),
-                    _round_seconds(gap),
-                    share,
-                    _round_seconds(peer),
-                    kept[level],
-                    loss,
-                )
-            )
+            found.append(Crossing(_round_seconds(hop), share, _round_seconds(peer), loss))
         yield Fit(key[2], tuple(found), _round_seconds(numbers[0]), key[1], key[0], gone[key])
 
 
@@ -318,7 +303,8 @@ def _describe_left_together(
 ) -> Iterator[tuple[str, str]]:
     """Yields a way, and the numbers of it that the rows do not determine."""
     names = _names(system)
-    design = solution.design.reshape(len(rows.sizes), len(solution.keys), len(names))
+    shape = len(rows.sizes), len(solution.keys), len(names)
+    design = solution.design[:, : shape[1] * shape[2]].reshape(shape)
     for place, key in enumerate(solution.keys):
         if key[0]:
             columns = design[:, place, :]

@@ -42,18 +42,18 @@ TRAITS = {
     SEND_RECEIVE: {"both ways": 1.0, "copying": 1.0},
 }
 """For each collective, the fraction of its rounds that has a trait."""
-PARTS = ("hop", "gap", "share", "peer", "loss")
+PARTS = ("hop", "share", "peer", "loss")
 """The fitted numbers of each level, in the order of their columns, which follow the launch's."""
-PROTOCOL, ALGORITHM = (1.0, 1.0, 3.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.3, 1.0, 1.0)
-"""Expected deviations of launch, hop, gap, inverse share, peer and loss, as fractions of the
-description (for a gap and a peer, of the hop). PROTOCOL has those of a protocol from the
+PROTOCOL, ALGORITHM = (1.0, 1.0, 1.0, 1.0, 1.0), (0.5, 1.0, 0.3, 1.0, 1.0)
+"""Expected deviations of launch, hop, inverse share, peer and loss, as fractions of the
+description (for a peer, of the hop). PROTOCOL has those of a protocol from the
 description, ALGORITHM those of an algorithm from its protocol."""
 SPREADS: dict[str, tuple[float, ...]] = {
-    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.5, 0.3, 0.5, 0.5)),
-    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2, 0.2, 0.2)),
+    **dict.fromkeys(("one way", "both ways"), (0.5, 0.5, 0.3, 0.5, 0.5)),
+    **dict.fromkeys(("reducing", "copying"), (0.2, 0.2, 0.2, 0.2, 0.2)),
 }
-"""Expected deviations of these six numbers by a trait, in the same fractions."""
-OWN, ALONE = (0.3, 0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.5, 0.2, 0.5, 0.5)
+"""Expected deviations of these five numbers by a trait, in the same fractions."""
+OWN, ALONE = (0.3, 0.3, 0.1, 0.3, 0.5), (0.5, 0.5, 0.2, 0.5, 0.5)
 """Expected deviations of a way from its algorithm plus traits (OWN), or without traits (ALONE)."""
 
 
@@ -87,7 +87,7 @@ def expected_prior(keys: Sequence[Key], what: int) -> tuple[Floats, Floats]:
         if not key[0]:
             spread = (ALGORITHM if key[1] else PROTOCOL)[what]
             rows[number] /= spread
-            wanted[number] = float(not key[1] and what != 2) / spread
+            wanted[number] = float(not key[1]) / spread
     ways = [key for key in keys if key[0]]
     if ways:
         places = [place[way] for way in ways]
@@ -214,7 +214,7 @@ def expected_fit(system: System, key: Key) -> Fit:
         return found
     protocol = Protocol(key[2])
     levels = tuple(
-        Crossing(protocol.latency_seconds(link) or link.latency_seconds, 0.0, protocol.share)
+        Crossing(protocol.latency_seconds(link) or link.latency_seconds, protocol.share)
         for link in system.links
     )
     return Fit(key[2], levels, protocol.launch_seconds, key[1], key[0])
@@ -238,4 +238,4 @@ def expected_numbers(system: System, key: Key) -> Floats:
     outside = LOSS_ACROSS if at_once else LOSS
     lost = [outside if level <= between else LOSS_INSIDE for level in range(len(system.links))]
     losses = [-log1p(-share) for share in lost]
-    return np.array([expected.launch_seconds, *hops, *hops, *inverse, *peers, *losses])
+    return np.array([expected.launch_seconds, *hops, *inverse, *peers, *losses])

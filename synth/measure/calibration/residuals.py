@@ -23,7 +23,7 @@ from hierarchies.calibration import ANY, COVERED, NORMAL_MARGIN, extrapolation_s
 from synth.collective.price.intervals import widening_ratios
 from synth.collective.price.resolution import WORTH
 from synth.measure.calibration.measurements import FEWEST_SIZES, Configuration, Measurement
-from synth.measure.calibration.prior import ALGORITHM, Floats, Key, noise
+from synth.measure.calibration.prior import ALGORITHM, PARTS, Floats, Key, noise
 
 Integers = npt.NDArray[np.int64]
 ALL_TO_ALL = Goal.ALL_TO_ALL.value
@@ -34,7 +34,7 @@ FEWEST_ROWS = 8
 _FAR, _SPREADS = 2.0, 5.0
 MOST_DROPPED = 0.2
 """The share of a table's rows that may be outliers."""
-EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[3], 0.2, 1 << 24
+EXPECTED, EXPECTED_LARGE, LARGE = ALGORITHM[1 + PARTS.index("share")], 0.2, 1 << 24
 """The expected logarithmic error of a table before any table was left out. It is the deviation of
 algorithms' shares that the fit expects, and less from the size LARGE on, where only bytes limit. It
 has the weight of one table.

@@ -1,9 +1,11 @@
 """The least squares of a calibration: the way of each row, and the cost of the ways.
 
 The unknowns of every way (collective, algorithm, protocol) are a launch and, for each level, a hop,
-a gap, the inverse of a share, a cost for each peer, and the logarithm of the factor by which the
-inverse share increases with each doubling of children. Given its way and its limit, a row's seconds
-are linear in the unknowns, nearly so in the last. Ways and numbers are therefore found alternately.
+the inverse of a share, a cost for each peer, and the logarithm of the factor by which the inverse
+share increases with each doubling of children. Ways have curves in common: logarithms of factors of
+hops and peers by the size of a message (``curves``). Given its way and its limit, a row's seconds
+are linear in the unknowns, nearly so in logarithms. Ways and numbers are therefore found
+alternately.
 The ways are the fastest at the last numbers. The numbers minimise relative errors by non-negative
 least squares (scipy), reweighted each time by the soft-L1 loss to limit the influence of outliers.
 
@@ -23,6 +25,7 @@ import scipy
 
 from hierarchies import System
 from synth.measure.calibration.candidates import FitCandidate
+from synth.measure.calibration.curves import MOST, CurveColumns, soft_loss
 from synth.measure.calibration.prior import (
     NOISE,
     PARTS,
@@ -36,6 +39,8 @@ from synth.measure.calibration.prior import (
 from synth.measure.calibration.slow_level import LargestRow, find_slowness
 
 Integers = npt.NDArray[np.int64]
+Numbers = tuple[Floats, Floats]
+"""The unknowns of ways, and the logarithms of the factors of messages."""
 
 LEAST_LATENCY = 0.1
 """The lower bound of a fitted launch or hop, as a fraction of its expected value."""
@@ -63,12 +68,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Solution:
-    """Unknowns by way, shape (ways, 1 + 5 levels): launch, and for each level those of ``PARTS``.
+    """Unknowns by way, shape (ways, 1 + 4 levels): launch, and for each level those of ``PARTS``.
 
     ``chosen`` is each row's assumed candidate, ``fitted`` its seconds; ``design`` the rows of
     the last least squares, scaled to expected errors, over all unknowns in order; ``loss`` the
     minimised quantity; ``lowest`` the unknowns' lower bounds. ``undetermined_levels`` has sets of
     levels, one of which is slow according to the rows, with the level assumed to be slow.
+    ``logarithms``: the factors of messages, shape (curves, sizes), of ``columns``.
     """
 
     keys: tuple[Key, ...]
@@ -78,6 +84,8 @@ class Solution:
     design: Floats
     loss: float
     lowest: Floats
+    columns: CurveColumns
+    logarithms: Floats
     undetermined_levels: tuple[tuple[tuple[int, ...], int], ...] = ()
 
 
@@ -102,7 +110,8 @@ def cross_validated_seconds(
     for group in np.unique(groups):
         mine = groups == group
         if (keep & ~mine).any():
-            seen = problem.descend(solution.unknowns, keep & ~mine, _UNSEEN_ROUNDS, _UNSEEN_ENOUGH)
+            start = solution.unknowns, solution.logarithms
+            seen = problem.descend(start, keep & ~mine, _UNSEEN_ROUNDS, _UNSEEN_ENOUGH)
             found[mine] = seen.fitted[mine]
     return found
 
@@ -116,12 +125,13 @@ class _Problem:
         self.keys = wider_keys([candidate.key for candidate in rows.candidates], system)
         self.place = np.array([self.keys.index(c.key) for c in rows.candidates])
         self.waited = np.array([c.waited for c in rows.candidates])
-        self.paced = np.array([c.paced for c in rows.candidates])
         self.peers = np.array([c.peers for c in rows.candidates])
-        self.busy = np.array([c.busy_seconds for c in rows.candidates])
+        self.busy = np.array([c.way.busy_seconds for c in rows.candidates])
         self.doublings = np.array([c.doublings for c in rows.candidates])
         self.memory = np.array([c.way.memory_seconds for c in rows.candidates])
         self.size, self.taken = rows.sizes[rows.row], rows.seconds[rows.row]
+        self.columns = CurveColumns.of(rows.candidates, self.size)
+        self.curve_prior = self.columns.prior
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
         self.scale = np.array([expected_numbers(system, key) for key in self.keys])
         self._correct()
@@ -129,8 +139,6 @@ class _Problem:
         self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
         self.lowest[:, self._part("peer")] = LEAST_LATENCY * self.scale[:, self._part("peer")]
         self.lowest[:, self._part("share")] = 1 / MOST_SHARE
-        self.unasked = np.ones_like(self.scale)
-        self.unasked[:, self._part("gap")] = 0.0
         self.noise = np.empty(len(rows.sizes))
         for size, noise in NOISE:
             self.noise[rows.sizes >= size] = noise
@@ -162,51 +170,44 @@ class _Problem:
         ]
         if waits:
             factor = min(max(float(np.median(waits)), 0.2), 50.0)
-            for name in ("hop", "gap"):
-                self.scale[:, self._part(name)] *= factor
+            self.scale[:, self._part("hop")] *= factor
             self.scale[:, 0] *= factor
 
     def _ends(self, which: int) -> Iterator[tuple[int, float, float]]:
         """Yields each table's smallest (0) or largest (-1) row: way, seconds, seconds of 0 bytes.
 
-        Seconds are as scaled so far. They include no gaps, because none are expected.
+        Seconds are as scaled so far.
         """
-        expected = self.scale.copy()
-        expected[:, self._part("gap")] = 0.0
-        seconds, _ = self.seconds(expected)
+        seconds, _ = self.seconds(self.scale, self.columns.start)
         chosen = self.choose(seconds)
-        quiet = seconds - self._loads(expected).max(axis=1)
+        quiet = seconds - self._loads(self.scale).max(axis=1)
         for table in np.unique(self.rows.table):
             pair = int(chosen[np.flatnonzero(self.rows.table == table)[which]])
             yield pair, float(seconds[pair]), float(quiet[pair])
 
-    def starts(self) -> list[Floats]:
-        """Returns the scaled description, and variants with gaps or other latencies."""
-        hops, gaps = self._part("hop"), self._part("gap")
+    def starts(self) -> list[Numbers]:
+        """Returns the scaled description, and variants with other latencies."""
         found = []
         # Alternating steps end in a local minimum: the choice of ways makes the loss non-convex.
-        for waited, kept, launch in (
-            (1.0, 0.0, 1.0),
-            (0.2, 1.0, 1.0),
-            (0.3, 0.0, 0.3),
-            (2.0, 0.0, 2.0),
-        ):
+        for waited in (1.0, 0.3, 2.0):
             start = self.scale.copy()
-            start[:, gaps] = kept * start[:, hops]
-            start[:, hops] *= waited
-            start[:, 0] *= launch
-            found.append(start)
+            start[:, self._part("hop")] *= waited
+            start[:, 0] *= waited
+            found.append((start, self.columns.start))
         return found
 
-    def seconds(self, unknowns: Floats) -> tuple[Floats, Integers]:
-        """Returns candidates' seconds and limits: -1 for gaps, a level, ``levels`` for memory."""
+    def seconds(self, unknowns: Floats, logarithms: Floats) -> tuple[Floats, Integers]:
+        """Returns candidates' seconds and what limits them: a level, or ``levels`` for memory."""
+        waits = (self._waits(unknowns) * self.columns.factors(logarithms)).sum(axis=1)
+        limits = np.column_stack([self._loads(unknowns), self.size * self.memory])
+        return unknowns[self.place, 0] + waits + limits.max(axis=1), limits.argmax(axis=1)
+
+    def _waits(self, unknowns: Floats) -> Floats:
+        """Returns candidates' seconds for messages of each level, at a factor of 1."""
         mine = unknowns[self.place]
-        hops = (self.waited * mine[:, self._part("hop")]).sum(axis=1)
-        peers = (self.peers * mine[:, self._part("peer")]).sum(axis=1)
-        gaps = (self.paced * mine[:, self._part("gap")]).sum(axis=1)
-        limits = np.column_stack([gaps, self._loads(unknowns), self.size * self.memory])
-        limit = limits.argmax(axis=1)
-        return mine[:, 0] + hops + peers + limits.max(axis=1), limit - 1
+        return np.asarray(
+            self.waited * mine[:, self._part("hop")] + self.peers * mine[:, self._part("peer")]
+        )
 
     def _part(self, name: str) -> slice:
         """Returns the columns of one of ``PARTS``."""
@@ -227,7 +228,7 @@ class _Problem:
 
     def descend(
         self,
-        start: Floats,
+        start: Numbers,
         kept: npt.NDArray[np.bool_],
         rounds: int = _ROUNDS,
         enough: float = _ENOUGH,
@@ -241,7 +242,9 @@ class _Problem:
         for _ in range(rounds):
             aim = self._least(best, kept)
             while True:
-                tried = self._solution(best.unknowns + step * (aim - best.unknowns), kept)
+                now = best.unknowns, best.logarithms
+                between = [old + step * (new - old) for old, new in zip(now, aim, strict=True)]
+                tried = self._solution((between[0], between[1]), kept)
                 if tried.loss < best.loss * (1 - enough) or step < 1 / 16:
                     break
                 step /= 2
@@ -250,60 +253,98 @@ class _Problem:
             best, step = tried, min(1.0, 2 * step)
         return best
 
-    def _solution(self, unknowns: Floats, kept: npt.NDArray[np.bool_]) -> Solution:
-        seconds, limit = self.seconds(unknowns)
+    def _solution(self, numbers: Numbers, kept: npt.NDArray[np.bool_]) -> Solution:
+        unknowns, logarithms = numbers
+        seconds, limit = self.seconds(unknowns, logarithms)
         chosen = self.choose(seconds)
         fitted = seconds[chosen]
         off = (fitted / self.rows.seconds - 1) / self.noise
-        design = self._design(unknowns, chosen, limit)
+        design = self._design(numbers, chosen, limit)
         strayed = self.prior @ (unknowns / self.scale).ravel() - self.wanted
-        loss = float((2 * (np.sqrt(1 + off[kept] ** 2) - 1)).sum() + (strayed**2).sum())
+        bent, _ = soft_loss(self.curve_prior @ logarithms.ravel())
+        loss = soft_loss(off[kept])[0] + float((strayed**2).sum()) + bent
         return Solution(
-            self.keys, unknowns, chosen, fitted, design, loss, self.lowest, self.undetermined_levels
+            self.keys,
+            unknowns,
+            chosen,
+            fitted,
+            design,
+            loss,
+            self.lowest,
+            self.columns,
+            logarithms,
+            self.undetermined_levels,
         )
 
-    def _design(self, unknowns: Floats, chosen: Integers, limit: Integers) -> Floats:
-        """Returns the derivatives of each row's seconds by the unknowns, in described units."""
+    def _design(self, numbers: Numbers, chosen: Integers, limit: Integers) -> Floats:
+        """Returns the derivatives of each row's seconds by the unknowns, in described units.
+
+        The columns of the curves follow those of the ways.
+        """
+        unknowns, logarithms = numbers
+        factors = self.columns.factors(logarithms)[chosen]
         design = np.zeros((len(chosen), *self.scale.shape))
         number, place = np.arange(len(chosen)), self.place[chosen]
         design[number, place, 0] = 1.0
-        design[number, place, self._part("hop")] = self.waited[chosen]
-        design[number, place, self._part("peer")] = self.peers[chosen]
+        design[number, place, self._part("hop")] = self.waited[chosen] * factors
+        design[number, place, self._part("peer")] = self.peers[chosen] * factors
         share, loss = self._part("share").start, self._part("loss").start
         what = limit[chosen]
-        paced = np.flatnonzero(what == -1)
-        design[paced, place[paced], self._part("gap")] = self.paced[chosen[paced]]
-        crossing = np.flatnonzero((what >= 0) & (what < self.levels))
+        crossing = np.flatnonzero(what < self.levels)
         pair, level, way = chosen[crossing], what[crossing], place[crossing]
         load = self._loads(unknowns)[pair, level]
         design[crossing, way, share + level] = load / unknowns[way, share + level]
         design[crossing, way, loss + level] = load * self.doublings[pair, level]
         design *= self.scale[None, :, :]
+        curves = self.columns.design(chosen, self._waits(unknowns)[chosen] * factors)
         return np.asarray(
-            design.reshape(len(chosen), -1) / (self.rows.seconds * self.noise)[:, None]
+            np.hstack([design.reshape(len(chosen), -1), curves])
+            / (self.rows.seconds * self.noise)[:, None]
         )
 
-    def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Floats:
-        """Returns the numbers by least squares, for the ways and limits of a solution."""
+    def _least(self, now: Solution, kept: npt.NDArray[np.bool_]) -> Numbers:
+        """Returns the numbers by least squares, for the ways and limits of a solution.
+
+        Logarithms of factors have no bound, so what they explain is projected out of the rest,
+        which is solved by non-negative least squares.
+        """
         off = (now.fitted / self.rows.seconds - 1) / self.noise
-        weight = (1 + off**2) ** -0.25 * kept
-        known = (
-            now.fitted
-            - (now.design * (self.rows.seconds * self.noise)[:, None])
-            @ (now.unknowns / self.scale).ravel()
-        )
-        aims = (self.rows.seconds - known) / (self.rows.seconds * self.noise)
-        informed = self._informed(now.design[kept])
+        weight = soft_loss(off)[1] * kept
+        logarithms = now.logarithms.ravel()
+        known = np.concatenate([(now.unknowns / self.scale).ravel(), logarithms])
+        aims = now.design @ known - off
+        ways, curves = np.split(now.design, [len(known) - len(logarithms)], axis=1)
+        informed = self._informed(ways[kept])
         expected = np.abs(self.prior[:, informed]).any(axis=1)
+        trust = soft_loss(self.curve_prior @ logarithms)[1]
         matrix = np.vstack(
-            [now.design[:, informed] * weight[:, None], self.prior[expected][:, informed]]
+            [
+                ways[:, informed] * weight[:, None],
+                self.prior[expected][:, informed],
+                np.zeros((len(trust), informed.sum())),
+            ]
         )
-        target = np.concatenate([aims * weight, self.wanted[expected]])
+        bent = np.vstack(
+            [
+                curves * weight[:, None],
+                np.zeros((expected.sum(), len(logarithms))),
+                self.curve_prior * trust[:, None],
+            ]
+        )
+        target = np.concatenate([aims * weight, self.wanted[expected], np.zeros(len(trust))])
         lowest = (self.lowest / self.scale).ravel()[informed]
-        found = self.unasked.ravel().copy()
-        found[informed], _ = scipy.optimize.nnls(matrix, target - matrix @ lowest)
-        found[informed] += lowest
-        return np.asarray(found.reshape(self.scale.shape) * self.scale)
+        aim = target - matrix @ lowest
+        basis, triangle = np.linalg.qr(bent)
+        above, _ = scipy.optimize.nnls(
+            matrix - basis @ (basis.T @ matrix), aim - basis @ (basis.T @ aim)
+        )
+        found = np.ones(self.scale.size)
+        found[informed] = above + lowest
+        logarithms = np.linalg.solve(triangle, basis.T @ (aim - matrix @ above))
+        return (
+            np.asarray(found.reshape(self.scale.shape) * self.scale),
+            np.clip(logarithms, -MOST, MOST).reshape(now.logarithms.shape),
+        )
 
     def _informed(self, design: Floats) -> npt.NDArray[np.bool_]:
         """Returns which unknowns are informed by any row, at least through the same protocol.

@@ -53,15 +53,14 @@ class Spread(_TypicalPart):
 class TypicalNumbers(_TypicalPart):
     """The learned numbers. Factors of ways and protocols multiply the share of a ring by Simple.
 
-    ``loss`` is the loss of bandwidth between nodes for each doubling of nodes; ``wide`` the share
-    of trees from three nodes on; ``copied_GB_per_s`` the rate at which a processor copies for TCP.
+    ``loss`` is the loss of bandwidth between nodes for each doubling of nodes; ``copied_GB_per_s``
+    the rate at which a processor copies for TCP.
     """
 
     source: str
     families: int
     tables: int
     loss: float
-    wide: float
     copied_GB_per_s: float  # noqa: N815 - the unit in its usual spelling
     in_network_launch: float
     launch_us: dict[str, float]
@@ -122,7 +121,7 @@ def _crossing(
 ) -> Crossing:
     if medium is None:
         hop = protocol.latency_seconds(link) or link.latency_seconds
-        return Crossing(hop, 0.0, protocol.share)
+        return Crossing(hop, protocol.share)
     place = "inside" if link.medium in INSIDE else "between"
     tree = f"tree {place}" if way == Algorithm.TREE.value else way
     share = medium.share * known.way.get(tree, 1.0) * known.protocol.get(protocol.value, 1.0)
@@ -131,10 +130,8 @@ def _crossing(
     between = place == "between"
     return Crossing(
         medium.hop_us[protocol.value] * 1e-6,
-        0.0,
         min(1.0, share) * protocol.share / slower,
         known.peer_us[place] * 1e-6,
-        known.wide if between and way == Algorithm.TREE.value else 1.0,
         known.loss if between else 0.0,
     )
 

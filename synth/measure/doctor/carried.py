@@ -14,16 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from grammar import Goal
 from hierarchies import System
 from hierarchies.calibration import ANY
-from synth.measure.calibration.candidates import Predictor, possible_ways
-from synth.measure.calibration.measurements import Measurement, busy_part
+from synth.collective.algorithms.nccl_model import Ranks
+from synth.collective.price.defaults import quickest_seconds
+from synth.measure.calibration.candidates import PossibleWay, Predictor, possible_ways
+from synth.measure.calibration.measurements import BusyPart, Measurement, busy_part
 from synth.measure.calibration.slow_level import SHORT
 from synth.measure.calibration.typical import apply_typical
 from synth.measure.doctor.runs import LARGE, delivered_shares
 
 ALIKE = 1.1
 """Shares that differ by less than this factor count as equal."""
+UNLIKELY = 2.0
+"""The runtime does not choose what its own model expects to take so many times as long."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def _sort_key(share: CarriedShare) -> tuple[bool, bool, float]:
 def _parts_by_way(bare: System, measurement: Measurement) -> dict[str, dict[str, float]]:
     """Returns the fraction reached of the expected performance, by possible way and by level."""
     found = {}
-    for way in possible_ways(busy_part(bare, measurement), measurement):
+    for way in _likely_ways(busy_part(bare, measurement), measurement):
         forced = measurement.algorithm or way.name
         predictor = Predictor(bare, replace(measurement, algorithm=forced))
         rows = [
@@ -93,6 +98,19 @@ def _parts_by_way(bare: System, measurement: Measurement) -> dict[str, dict[str,
         if large:
             found[way.name] = delivered_shares(large)
     return found
+
+
+def _likely_ways(part: BusyPart, measurement: Measurement) -> Iterator[PossibleWay]:
+    """Yields the possible ways, but those that NCCL's model expects to be slow at large sizes."""
+    ways = possible_ways(part, measurement)
+    if len(ways) > 1:
+        ranks, goal = Ranks(part.system, part.members), Goal(measurement.collective)
+        largest = measurement.samples[-1].size_bytes
+        seconds = [quickest_seconds(ranks, goal, way.name, largest) for way in ways]
+        ways = tuple(
+            way for way, each in zip(ways, seconds, strict=True) if each <= UNLIKELY * min(seconds)
+        )
+    yield from ways
 
 
 def _shares_of_table(

@@ -248,13 +248,15 @@ def test_what_is_chosen(
     assert found.baseline == found.options[chosen]
 
 
-def test_the_trap_of_two_nodes_is_in_the_choice_and_not_in_the_price() -> None:
-    system = load("dgx-a100:2")
-    slow = replace(system.links[0], bandwidth_bytes_per_second=1e9)
-    slower = replace(system, links=(slow, system.links[1]))
-    fast, late = (defaults(Simulator(one), whole(one), GB) for one in (system, slower))
-    assert fast.chosen == late.chosen == "ring"
-    assert late.seconds["ring"] > 20 * fast.seconds["ring"]
+def test_trees_are_chosen_on_two_nodes_with_few_nics_and_rings_with_many() -> None:
+    """One NIC of 25 GB/s for eight H100, or eight of 50."""
+    system = load("dgx-h100:2")
+    nics, inside = system.links[0], replace(system.links[1], reduces=False)
+    for ports, rate, chosen in ((1, 25e9, "tree"), (nics.ports, 50e9, "ring")):
+        link = replace(nics, ports=ports, bandwidth_bytes_per_second=rate)
+        one = replace(system, links=(link, inside))
+        found = defaults(Simulator(one), whole(one), GB / 4)
+        assert found.chosen == chosen
 
 
 def test_nothing_to_do() -> None:

@@ -20,6 +20,7 @@ from hierarchies import (
     InputError,
     Level,
     Link,
+    MessageCurve,
     Placement,
     Reduction,
     System,
@@ -755,12 +756,9 @@ def test_a_step_is_as_dear_as_its_largest_buffer() -> None:
 
 
 def test_prices_and_works_are_those_of_the_phases() -> None:
-    """Shuffles before a step are phases, too; and messages that keep a distance are waited for."""
-    fits = tuple(
-        replace(fit, levels=tuple(replace(level, gap_seconds=1e-5) for level in fit.levels))
-        for fit in calibration().fits
-    )
-    system = replace(bare(2, 4), calibration=replace(calibration(), fits=fits))
+    """Shuffles before a step are phases, too; and messages cost by their sizes."""
+    dear = MessageCurve(0, (512.0, 1 << 20), (4.0, 0.5), "simple")
+    system = replace(bare(2, 4), calibration=replace(calibration(), curves=(dear,)))
     simulator, reduction = Simulator(system), whole(system)
     text = "reduce-scatter node inside; reduce-scatter node parallel"
     steps = moves(derive_valid(parse(text), reduction.tree, Goal.REDUCE_SCATTER))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hierarchies import Domain, Hierarchy, Level, Link, System
+from hierarchies import Domain, Hierarchy, Level, Link, MessageCurve, System
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.ways import MEMORY, AlgorithmWay, PriceLine, pick_fastest, pick_leanest
@@ -86,8 +86,6 @@ def test_what_is_sent_at_once_waits_for_the_longest() -> None:
     direct = replace(RING, at_once=True, spared=0)
     assert latency(direct) == 24
     assert direct.counted(LINKS) == (0.0, 8.0, 0.0)
-    assert direct.paced(direct.counted(LINKS)) == (7.0, 8.0, 9.0)
-    assert RING.paced((4.0, 8.0, 7.0)) == (4.0, 8.0, 7.0)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
@@ -113,14 +111,22 @@ def test_what_nothing_crosses_is_no_load() -> None:
     ]
 
 
-@given(st.floats(0, 8), st.floats(0, 8), st.floats(0.1, 8), st.floats(0, 8))
-def test_a_gap_passes_while_bytes_are_on_the_wire(
-    late: float, gap: float, rate: float, size: float
-) -> None:
-    """A line begins flat: whichever is longer of the gaps and the bytes."""
-    line = PriceLine(Algorithm.RING, late, (("gpu", rate), (MEMORY, 0.0)), (), gap_seconds=gap)
-    assert line.seconds(size) == pytest.approx(late + max(gap, size * rate))
-    assert line.waiting_seconds(size) == pytest.approx(late + max(0.0, gap - size * rate))
+@given(st.floats(0, 8), st.floats(0.1, 8), st.floats(1, 4096))
+def test_a_message_costs_by_its_bytes(wait: float, rate: float, size: float) -> None:
+    """Messages of an eighth of the buffer, twice as dear up to 64 bytes and half as dear above."""
+    curve = MessageCurve(0, (64.0, 64.5), (2.0, 0.5), "simple")
+    line = PriceLine(
+        Algorithm.RING,
+        wait + 1.0,
+        (("gpu", rate), (MEMORY, 0.0)),
+        (),
+        messages=((wait, curve),),
+        message_share=1 / 8,
+    )
+    factor = 2.0 if size <= 512 else 0.5
+    if not 64 < size / 8 < 64.5:
+        assert line.waiting_seconds(size) == pytest.approx(1.0 + factor * wait)
+        assert line.seconds(size) == pytest.approx(1.0 + factor * wait + size * rate)
 
 
 def test_the_fastest_is_not_the_leanest() -> None:

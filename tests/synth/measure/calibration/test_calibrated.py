@@ -18,6 +18,7 @@ from hierarchies import (
     Fit,
     InputError,
     MeasuredRange,
+    MessageCurve,
     Reduction,
     Residual,
     TableResidual,
@@ -74,24 +75,29 @@ strays = st.lists(
 )
 
 
-crowds = st.one_of(
-    st.just(()), st.tuples(seconds, st.floats(0.01, 1), st.sampled_from((0.0, 0.1, 0.9)))
+curves = st.builds(
+    MessageCurve,
+    st.sampled_from((0, 1)),
+    st.just((32.0, 512.0, 8192.0)),
+    st.tuples(*[st.sampled_from((0.05, 0.5, 1.0, 2.5, 20.0))] * 3),
+    st.sampled_from(("simple", "ll")),
+    st.sampled_from(("", "direct")),
 )
+crowds = st.one_of(st.just(()), st.tuples(seconds, st.sampled_from((0.0, 0.1, 0.9))))
 
 
 @st.composite
 def calibrations(draw: st.DrawFn) -> Calibration:
     def fitted(protocol: str, algorithm: str = "", collective: str = "") -> Fit:
-        levels = tuple(
-            Crossing(draw(seconds), draw(seconds), draw(shares), *draw(crowds)) for _ in range(2)
-        )
+        levels = tuple(Crossing(draw(seconds), draw(shares), *draw(crowds)) for _ in range(2))
         return Fit(protocol, levels, draw(seconds), algorithm, collective, draw(st.integers(0, 99)))
 
     fits = [fitted(protocol) for protocol in ("simple", "ll", "ll128")]
     fits += [fitted("simple", "ring"), fitted("ll", "ring", "all-gather")]
     left = tuple(Residual(edge, 9, *draw(ratios)) for edge in (0, 1 << 16))
     told = tuple(draw(sentences) for _ in range(3))
-    return Calibration(tuple(fits), left, *told, "fastest", draw(kinds), draw(strays))
+    found = Calibration(tuple(fits), left, *told, "fastest", draw(kinds), draw(strays))
+    return replace(found, curves=draw(st.lists(curves, max_size=2).map(tuple)))
 
 
 @given(calibrations())
@@ -115,7 +121,8 @@ def test_a_fitted_system_is_read_as_it_was_written() -> None:
 
 WRONG = {
     "share = { node": "is missing or unknown",
-    "wide = { node": "is missing or unknown",
+    'level = "node"': "no level 'pod'",
+    "factor = [": "one factor for each size",
     "loss = 1": "less than 1",
     "launch_us = ": "launch_us",
     'protocol = "simple"': "no fit for",
@@ -130,14 +137,14 @@ def test_a_calibration_that_is_wrong_is_told_with_its_place(given_text: str) -> 
     ring = MeasuredRange("reduce", (1, 8), (("ring", "simple"),), 8, 64)
     told = replace(calibration(), measured=(ring,), strays=(TableResidual(0, 3, 0.5, 2.0),))
     first, *others = told.fits
-    crowded = replace(
-        first, levels=(replace(first.levels[0], wide=0.5, loss=0.25), first.levels[1])
-    )
-    told = replace(told, fits=(crowded, *others))
+    crowded = replace(first, levels=(replace(first.levels[0], loss=0.25), first.levels[1]))
+    curve = MessageCurve(0, (64.0, 1024.0), (2.0, 1.0), "simple")
+    told = replace(told, fits=(crowded, *others), curves=(curve,))
     text = describe_system(replace(load("dgx-a100:2"), calibration=told))
     broken = {
         "share = { node": text.replace('share = { "node"', 'share = { "pod"'),
-        "wide = { node": text.replace('wide = { "node"', 'wide = { "pod"'),
+        'level = "node"': text.replace('level = "node"', 'level = "pod"'),
+        "factor = [": text.replace("factor = [2.0, ", "factor = ["),
         "loss = 1": text.replace('loss = { "node" = 0.25', 'loss = { "node" = 1.0'),
         "launch_us = ": text.replace("launch_us = ", "launch = ", 1),
         'protocol = "simple"': text.replace('protocol = "simple"', 'protocol = "plain"'),
@@ -195,17 +202,23 @@ def test_a_launch_is_paid_once_a_step() -> None:
     assert 1.0 <= chosen[0].seconds < 1.01
 
 
-def test_messages_that_keep_a_distance_do_so_while_bytes_move() -> None:
-    known = Calibration((Fit("simple", (Crossing(0.0, 1e-3, 1.0),) * 2, 0.0),), ())
-    asked = reduction((32,), ("a0",), 0)
-    prices = [
-        defaults(Simulator(replace(bare(), calibration=known)), asked, size).options["ring"][0]
-        for size in (1e3, 1e6, 1e11)
-    ]
-    assert prices[0].seconds == pytest.approx(prices[1].seconds)
-    assert prices[0].work.alone_seconds == pytest.approx(prices[0].seconds)
-    nominal = defaults(Simulator(bare()), asked, 1e11).options["ring"][0]
-    assert prices[2].seconds == pytest.approx(nominal.seconds, rel=1e-3)
+def test_a_message_costs_by_its_size_whatever_the_number_of_members() -> None:
+    """A ring's message is a piece for one of its 8 or 32 members: 64 times as dear below 1 KiB."""
+    dear = MessageCurve(0, (1023.0, 1024.0), (64.0, 1.0), "simple")
+    levels = Crossing(1e-3, 1.0), Crossing(0.0, 1.0)
+    known = Calibration((Fit("simple", levels, 0.0),), (), curves=(dear,))
+    system = replace(bare(), calibration=known)
+    for members in ((8, 1), (8, 4)):
+        ranks = 8 * members[1]
+        sizes = tuple(Sample(bytes_each * ranks, 1.0) for bytes_each in (1000, 1024, 4096))
+        below, at, above = (
+            price.seconds
+            for price in predict(system, Measurement("all-gather", members, members, sizes, "ring"))
+        )
+        # A ring of n nodes waits for n messages but the one that is spared inside.
+        waited = round(at / 1e-3)
+        assert below == pytest.approx(64 * waited * 1e-3, rel=0.01)
+        assert above == pytest.approx(at, rel=0.01)
 
 
 def test_peers_are_paid_for_whatever_is_on_the_wire() -> None:
@@ -230,20 +243,18 @@ def _peers(fit: Fit, between: float, inside: float) -> Fit:
     return replace(fit, levels=tuple(replace(one, peer_seconds=cost) for one, cost in each))
 
 
-@given(st.integers(1, 3), st.floats(0.1, 1), st.floats(0, 0.9))
-def test_more_nodes_have_a_smaller_share_of_the_bandwidth(
-    doublings: int, wide: float, loss: float
-) -> None:
+@given(st.integers(1, 3), st.floats(0, 0.9))
+def test_more_nodes_have_a_smaller_share_of_the_bandwidth(doublings: int, loss: float) -> None:
     """Large rings on all 2 ** n nodes: the seconds of their bytes, against those without a loss."""
     system, members = bare(), (1 << doublings, 1)
     asked = Measurement("all-gather", members, members, (Sample(1 << 40, 1.0),))
-    levels = (Crossing(0.0, 0.0, 0.5, 0.0, wide, loss), Crossing(0.0, 0.0, 0.5))
-    plain = (Crossing(0.0, 0.0, 0.5),) * 2
+    levels = (Crossing(0.0, 0.5, 0.0, loss), Crossing(0.0, 0.5))
+    plain = (Crossing(0.0, 0.5),) * 2
     lost, kept = (
         predict(replace(system, calibration=Calibration((Fit("simple", each, 0.0),), ())), asked)
         for each in (levels, plain)
     )
-    left = 1.0 if doublings == 1 else wide * (1 - loss) ** (doublings - 1)
+    left = (1 - loss) ** (doublings - 1)
     assert lost[0].seconds == pytest.approx(kept[0].seconds / left)
 
 

@@ -173,7 +173,7 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
     usual = measured_on(SYSTEM, (4, 8), "usual")
     late = measured_on(replace(SYSTEM, links=slow), (4, 8), "late")
     hops = usual.measurement.samples[0].seconds - Protocol.SIMPLE.launch_seconds
-    levels = tuple(Crossing(link.latency_seconds, 0.0, 1.0) for link in SYSTEM.links)
+    levels = tuple(Crossing(link.latency_seconds, 1.0) for link in SYSTEM.links)
     fit = Fit("simple", levels, Protocol.SIMPLE.launch_seconds)
     for system in (SYSTEM, replace(SYSTEM, calibration=Calibration((fit,), ()))):
         assert [one.kind for one in diagnose(system, [usual]).findings] == ["as-predicted"]
@@ -421,13 +421,13 @@ def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alon
     for verb in ("doctor", "calibrate"):
         page = shown(verb, json.loads(ask(verb, "dgx-h100:4", *names, "--json")[1]))
         assert page
-        for lines in (ask(verb, "dgx-h100:4", *names)[1], " ".join(page.said)):
+        for lines in (ask(verb, "dgx-h100:4", *names)[1], " ".join(page.lines)):
             assert f"{machine}: prices calibrated with them include that fault" in " ".join(
                 lines.split()
             )
         assert verb == "doctor" or machine in page.headline
-        assert ("next, for level 'node': ib_write_bw" in " ".join(page.said)) == (verb == "doctor")
-        assert "from now on" not in " ".join(page.said)
+        assert ("next, for level 'node': ib_write_bw" in " ".join(page.lines)) == (verb == "doctor")
+        assert "from now on" not in " ".join(page.lines)
 
 
 def test_logs_as_expected_are_of_no_fault() -> None:
@@ -483,7 +483,7 @@ def test_a_size_that_is_off_by_two_is_in_headline_and_verdict_of_terminal_and_pa
     page = shown("calibrate", body)
     assert page
     assert page.headline in said
-    assert any(line in said for line in page.said if "times its price" in line)
+    assert any(line in said for line in page.lines if "times its price" in line)
 
 
 def test_calibrate_says_in_json_what_it_could_not_tell() -> None:

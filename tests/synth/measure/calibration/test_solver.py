@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hierarchies import Calibration, Crossing, Domain, Fit, Link, System
+from hierarchies import Calibration, Crossing, Domain, Fit, Link, MessageCurve, System
 from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
@@ -49,21 +49,21 @@ def told_seconds(solution: Solution, candidate: FitCandidate, size: float) -> fl
     """What the unknowns say of a candidate, added up anew."""
     numbers = solution.unknowns[solution.keys.index(candidate.key)]
     levels = len(candidate.waited)
-    hops, gaps, shares, peers, losses = (numbers[1 + levels * i :][:levels] for i in range(5))
-    halved = candidate.way.algorithm is Algorithm.TREE
+    hops, shares, peers, losses = (numbers[1 + levels * i :][:levels] for i in range(4))
     limits = [
-        size
-        * busy
-        * share
-        * (2 if halved and m > 2 and not level else 1)
-        * (m / 2) ** (loss / log(2))
-        for level, (busy, share, loss, m) in enumerate(
-            zip(candidate.way.busy_seconds, shares, losses, candidate.way.members, strict=True)
+        size * busy * share * (m / 2) ** (loss / log(2))
+        for busy, share, loss, m in zip(
+            candidate.way.busy_seconds, shares, losses, candidate.way.members, strict=True
         )
     ]
-    limits += [float(gaps @ candidate.paced), size * candidate.way.memory_seconds]
-    alone = peers @ candidate.way.peers if candidate.way.at_once else 0.0
-    return float(numbers[0] + hops @ candidate.waited + alone + max(limits))
+    limits.append(size * candidate.way.memory_seconds)
+    at_once = candidate.way.at_once
+    waits = hops * candidate.waited + (peers * candidate.way.peers if at_once else 0.0)
+    name = "direct" if at_once else ""
+    for curve in solution.columns.curves(solution.logarithms):
+        if (curve.algorithm, curve.protocol) == (name, candidate.protocol.value):
+            waits[curve.level] *= curve.at(size * candidate.way.message_share)
+    return float(numbers[0] + waits.sum() + max(limits))
 
 
 def scaled(one: Measurement, *factors: float) -> Measurement:
@@ -88,7 +88,7 @@ def test_a_row_goes_the_fastest_way_the_first_of_those_that_tie() -> None:
         for row, size in enumerate(given_rows.sizes):
             mine = np.flatnonzero(given_rows.row == row)
             told = [told_seconds(found, given_rows.candidates[pair], size) for pair in mine]
-            assert found.fitted[row] == pytest.approx(min(told))
+            assert found.fitted[row] == pytest.approx(min(told), rel=1e-3)
             assert found.chosen[row] == mine[int(np.argmin(told))]
 
 
@@ -97,12 +97,13 @@ def test_what_a_row_is_limited_by_is_what_it_tells_of() -> None:
     seen = [measured(calibrated(), "all-reduce", (8, 4), **RING)]
     rows = rows_of(bare(), seen)
     found = solve(bare(), rows)
-    assert (found.design >= 0).all()
-    small, large = found.design[0], found.design[-1]
     width = found.unknowns.shape[1]
-    for wire in ((5, 6), (9, 10)):
+    design = found.design[:, : found.unknowns.size]
+    assert (design >= 0).all()
+    small, large = design[0], design[-1]
+    for wire in ((3, 4), (7, 8)):
         crossing = [column for column in range(len(large)) if column % width in wire]
-        assert small[crossing].sum() == 0
+        assert small[crossing].sum() < 1e-3 * large[crossing].sum()
         assert large[crossing].sum() > 0
         assert np.count_nonzero(large[crossing]) == 1
     launch, hops = small[0::width].max(), [small[i::width].max() for i in (1, 2)]
@@ -122,7 +123,7 @@ def test_latencies_are_never_found_to_be_nothing() -> None:
     pays for peers.
     """
     none = Calibration(
-        tuple(Fit(p, (Crossing(0.0, 0.0, 0.5),) * 2, 0.0) for p in ("simple", "ll", "ll128")), ()
+        tuple(Fit(p, (Crossing(0.0, 0.5),) * 2, 0.0) for p in ("simple", "ll", "ll128")), ()
     )
     machine = replace(bare(), calibration=none)
     seen = [measured(machine, "all-gather", m, **RING) for m in ((8, 4), (1, 4), (2, 4))]
@@ -220,7 +221,7 @@ def test_a_forced_row_has_the_ways_that_it_was_forced_to(word: str) -> None:
 
 def test_a_system_has_the_protocols_that_it_was_calibrated_by() -> None:
     """One that no row went by would be priced by the description, beside what was measured."""
-    simple = Calibration((Fit("simple", (Crossing(1e-4, 0.0, 0.5),) * 2, 1e-4),), ())
+    simple = Calibration((Fit("simple", (Crossing(1e-4, 0.5),) * 2, 1e-4),), ())
     asked = Measurement("all-gather", (2, 4), (2, 4), (Sample(8, 1.0), Sample(1 << 30, 1.0)))
     said = predict(replace(bare(), calibration=simple), asked)
     assert [one.price.protocol.value for one in said] == ["simple", "simple"]
@@ -230,7 +231,7 @@ def test_a_system_has_the_protocols_that_it_was_calibrated_by() -> None:
 
 def test_a_runtime_that_takes_the_fastest_and_one_that_follows_its_model() -> None:
     """Trees made fast: who takes the fastest way goes by trees, the model knows nothing of it."""
-    slow, fast = Crossing(1e-6, 0.0, 0.1), Crossing(1e-6, 0.0, 1.0)
+    slow, fast = Crossing(1e-6, 0.1), Crossing(1e-6, 1.0)
     fits = (Fit("simple", (slow,) * 2, 0.0), Fit("simple", (fast,) * 2, 0.0, "tree", "all-reduce"))
     asked = Measurement("all-reduce", (8, 4), (8, 4), (Sample(1 << 30, 1.0),))
     for runtime, way in (("fastest", "tree"), ("model", "ring")):
@@ -238,26 +239,32 @@ def test_a_runtime_that_takes_the_fastest_and_one_that_follows_its_model() -> No
         assert [one.price.algorithm for one in predict(known, asked)] == [Algorithm(way)]
 
 
-def test_machines_that_pace_their_messages_are_found_again() -> None:
-    """Rows that do not wait but keep a distance are flat until bytes take longer than that."""
-    paced = Calibration(
-        tuple(
-            Fit(p, (Crossing(1e-6, gap, 0.9), Crossing(0.5e-6, gap / 4, 0.8)), 10e-6)
-            for p, gap in (("simple", 40e-6), ("ll", 20e-6), ("ll128", 30e-6))
-        ),
-        (),
+def test_a_step_in_the_cost_of_messages_is_found_from_other_collectives_and_nodes() -> None:
+    """Messages of more than 2 KiB take four times as long; one table of larger groups is unseen."""
+    curves = tuple(
+        MessageCurve(0, (2048.0, 4096.0), (1.0, 4.0), protocol) for protocol in ("simple", "ll")
     )
-    machine = replace(bare(), calibration=paced)
+    known = calibration()
+    fits = tuple(fit for fit in known.fits if fit.protocol in ("simple", "ll"))
+    machine = replace(bare(), calibration=replace(known, fits=fits, curves=curves))
+    forced = {"algorithm": "ring", "protocol": "ll"}
     seen = [
-        measured(machine, "all-gather", members, **RING)
-        for members in ((8, 4), (4, 4), (2, 4), (1, 4), (8, 1))
+        measured(machine, collective, members, **forced)
+        for collective, members in (
+            ("all-gather", (2, 4)),
+            ("all-gather", (4, 4)),
+            ("all-reduce", (4, 4)),
+            ("all-gather", (1, 4)),
+        )
     ]
     found = fit(bare(), seen)
-    off = [abs(row.fitted_seconds / row.seconds - 1) for row in found.rows]
-    assert max(off) < 0.12
-    told = found.calibration.fit("all-gather", "ring", "simple")
-    assert told
-    assert told.levels[0].gap_seconds > told.levels[0].hop_seconds
+    [curve] = [one for one in found.calibration.curves if (one.level, one.protocol) == (0, "ll")]
+    assert 2.5 < curve.at(65536) / curve.at(512) < 6
+    unseen = measured(machine, "all-gather", (8, 4), **forced)
+    for sample, said in zip(unseen.samples, predict(found.system, unseen), strict=True):
+        # Sizes stand four times apart, so a step within them is a slope.
+        if not 512 < sample.size_bytes / 32 < 8192:
+            assert said.seconds == pytest.approx(sample.seconds, rel=0.15)
 
 
 def test_steps_that_would_go_too_far_are_halved() -> None:
@@ -276,8 +283,8 @@ def test_steps_that_would_go_too_far_are_halved() -> None:
 
 def of_form(peers: tuple[float, float], loss: float) -> System:
     """A machine of 64 nodes whose all-to-alls pay for peers and whose network loses bandwidth."""
-    between = Crossing(18e-6, 0.0, 0.9, peers[0], loss=loss)
-    fits = (Fit("simple", (between, Crossing(4e-6, 0.0, 0.8, peers[1])), 20e-6),)
+    between = Crossing(18e-6, 0.9, peers[0], loss=loss)
+    fits = (Fit("simple", (between, Crossing(4e-6, 0.8, peers[1])), 20e-6),)
     return replace(bare(nodes=64), calibration=Calibration(fits, ()))
 
 
