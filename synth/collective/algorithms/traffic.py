@@ -194,6 +194,23 @@ def folded_cycle(m: int) -> Weights:
     return demand
 
 
+def line_to_owners(m: int) -> Weights:
+    """A reduce-scatter along a line: sums of every piece come straight from both ends to its owner.
+
+    In units of the bytes that a member sends, which are the same for all: all pieces but its own.
+    """
+    demand = np.zeros((m, m))
+    for i in range(m - 1):
+        demand[i, i + 1] = (m - 1 - i) / (m - 1)
+        demand[i + 1, i] = (i + 1) / (m - 1)
+    return demand
+
+
+def line_from_owners(m: int) -> Weights:
+    """An all-gather along a line: ``line_to_owners`` backwards."""
+    return line_to_owners(m).T
+
+
 def chain_to_first(m: int) -> Weights:
     """A chain that ends at the first member."""
     demand = np.zeros((m, m))
