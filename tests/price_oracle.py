@@ -203,6 +203,22 @@ class Machine:
                 yield here, there, share
                 yield there, here, share
 
+    def is_along_a_line(self, group: Group) -> bool:
+        """Whether a group's members differ in one digit only, of a level without joined ends."""
+        spanned = [level for level, m in enumerate(self.counts(group)) if m > 1]
+        return len(spanned) == 1 and not self.system.links[spanned[0]].wraps
+
+    def straight(self, group: Group, *, to_owners: bool) -> Iterator[Message]:
+        """Every piece passes from member to member along a line: its sums to its owner, or copies
+        from there.
+        """
+        k = len(group)
+        for owner in range(k):
+            for i in range(k):
+                if i != owner:
+                    ends = group[i], group[i + 1 if i < owner else i - 1]
+                    yield (*(ends if to_owners else ends[::-1]), Fraction(1, k))
+
     def halving(self, group: Group, rounds: int) -> Iterator[Message]:
         """Partners differ in one bit, outermost level and highest bit first; half as much each."""
         table, counts = self.coordinates(group), self.counts(group)
