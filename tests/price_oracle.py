@@ -287,6 +287,10 @@ class Machine:
 
     def _chained(self, level: int, m: int, to_first: bool) -> list[Message]:
         orders = self.orders(level, tuple(range(1, m)))
+        link = self.system.links[level]
+        joined = link.wraps and link.domain in (Domain.RING, Domain.TORUS)
+        if joined and m == self.cards[level]:
+            orders = [*orders, *(order[::-1] for order in orders)]
         steps = [pair for order in orders for pair in pairwise((0, *order))]
         share = Fraction(1, len(orders))
         return [(b, a, share) if to_first else (a, b, share) for a, b in steps]

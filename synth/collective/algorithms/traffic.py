@@ -224,6 +224,20 @@ def chain_from_first(m: int) -> Weights:
     return chain_to_first(m).T
 
 
+def chains_to_first(m: int) -> Weights:
+    """Two chains around a ring that end at the first member, one each way, with half each."""
+    demand = np.zeros((m, m))
+    for i in range(1, m):
+        demand[i, i - 1] += 0.5
+        demand[i, (i + 1) % m] += 0.5
+    return demand
+
+
+def chains_from_first(m: int) -> Weights:
+    """Two chains around a ring that begin at the first member."""
+    return chains_to_first(m).T
+
+
 def pairs(m: int) -> Weights:
     """Direct exchange: an equal share to everyone else."""
     return (np.ones((m, m)) - np.eye(m)) / (m - 1)

@@ -258,7 +258,7 @@ class Simulator:
         self.system.check_even()
         counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
-        rows = recipes(collective, algorithm, self.system, spans)
+        rows = recipes(collective, algorithm, self.system, counts)
         crossing, loads = list[float](), []
         for level, row in enumerate(rows):
             crossing.append(row.crossing(counts, level) if level in spans else 0.0)

@@ -33,6 +33,7 @@ from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import SWITCHES, placed, reductions, systems, with_spare_ports
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
+from synth.collective.price.bound import bound
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import LATENCY, InstructionPrice
 from synth.collective.price.ways import MEMORY, PriceLine
@@ -434,6 +435,17 @@ def test_what_is_no_whole_line_loads_both_ends_alike() -> None:
     for line, seconds in ((whole_line, 2 * 7 / 8), (half, 3 / 4)):
         ends = [busy for name, busy in line.resources if name != MEMORY]
         assert ends == pytest.approx([seconds, seconds])
+
+
+@pytest.mark.parametrize("collective", [Collective.REDUCE, Collective.BROADCAST])
+def test_chains_go_both_ways_around_a_joined_ring(collective: Collective) -> None:
+    """Half of a buffer each way, which is the bound; all of it one way along an open line."""
+    joined = one_level(Domain.RING, 8)
+    for system, seconds in ((joined, 0.5), (open_line(8), 1.0)):
+        busy = dict(ring_line(system, collective).resources)
+        assert max(busy[name] for name in busy if name != MEMORY) == pytest.approx(seconds)
+    goal = Goal.REDUCE if collective is Collective.REDUCE else Goal.BROADCAST
+    assert bound(joined, whole(joined), 1.0, goal).seconds == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("children", "hops"), [(2, 1), (3, 1), (4, 2), (5, 2), (8, 4)])
