@@ -18,8 +18,8 @@ from hierarchies import (
 from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.directions import is_line
 from synth.collective.algorithms.link_loads import Footprint, footprint
-from synth.collective.price.directions import is_line
 from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice

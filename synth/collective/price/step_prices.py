@@ -33,10 +33,10 @@ from synth.collective.algorithms.algorithms import (
     offered_algorithms,
     recipes,
 )
+from synth.collective.algorithms.directions import is_line, loads_of_ends
 from synth.collective.algorithms.nccl_model import Ranks, has_algorithm
 from synth.collective.algorithms.slowest_links import Groups, SlowestLinks, loads_per_level
 from synth.collective.algorithms.traffic import through_switch
-from synth.collective.price.directions import is_line, loads_of_ends
 from synth.collective.price.segments import Choices, Phases
 from synth.collective.price.steps import InstructionPrice, price_of_line, ticks_of
 from synth.collective.price.uneven_ways import uneven_ways

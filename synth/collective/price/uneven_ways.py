@@ -11,9 +11,9 @@ import numpy as np
 
 from hierarchies import System
 from synth.collective.algorithms.algorithms import RECIPES
+from synth.collective.algorithms.directions import is_line
 from synth.collective.algorithms.link_loads import Loads
 from synth.collective.algorithms.slowest_links import loads_per_level
-from synth.collective.price.directions import is_line
 from synth.collective.price.ways import AlgorithmWay, has_two_directions, usable_protocols
 
 

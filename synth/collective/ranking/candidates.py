@@ -32,9 +32,13 @@ from synth.collective.price.segments import (
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice
 from synth.collective.price.ways import OVERLAP_PICKS, LinePicker
-from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
+from synth.collective.ranking.distinct import (
+    AnswerGrouping,
+    DistinctAnswer,
+    Member,
+    find_simpler_split,
+)
 from synth.collective.ranking.library import Labels, Library
-from synth.collective.ranking.simpler_splits import find_simpler_split
 from synth.collective.ranking.stripes import (
     PathStripe,
     PhasesOf,
