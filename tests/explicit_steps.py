@@ -22,6 +22,8 @@ def messages(
     match algorithm:
         case Algorithm.RING if collective in ROOTED:
             return machine.chain(group, to_first)
+        case Algorithm.RING if ROUNDS[collective] == 1 and machine.is_along_a_line(group):
+            return machine.straight(group, to_owners=collective is Collective.REDUCE_SCATTER)
         case Algorithm.RING:
             return machine.ring(group, ROUNDS[collective])
         case Algorithm.HALVING_DOUBLING:

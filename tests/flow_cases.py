@@ -18,6 +18,7 @@ from hierarchies import (
 from hierarchies.links import Floats, Network
 from strategies import all_valid, reductions, smart_systems, spelled
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.directions import is_line
 from synth.collective.algorithms.link_loads import Footprint, footprint
 from synth.collective.price.flows import FlowResult, simulate
 from synth.collective.price.step_prices import Simulator
@@ -101,13 +102,21 @@ def levels_of(case: Case) -> tuple[list[str], Floats]:
 def resources_of(case: Case) -> tuple[list[str], Floats]:
     """The resources of the symmetric engine, and which of them each link belongs to.
 
-    Where the two ways of ports are told apart, links out and in by turns.
+    Where the two ways of ports are told apart, links out and in by turns; on a line the links at
+    its ends, by whether they lead away from the end, and those between as a resource of no step.
     """
     firsts = [*case.network.wiring.firsts, case.network.wiring.links]
     names: list[str] = []
     found = []
     for number, name in enumerate([*case.system.hierarchy.names, MEMORY]):
         links = np.arange(firsts[number + 1] - firsts[number])
+        between = case.system.hierarchy.cardinalities[number] - 1 if name != MEMORY else 0
+        if name != MEMORY and is_line(case.system, number):
+            place, back = links // 2 % between, links % 2
+            first = np.where(back, between - 1 - place, place)
+            found.append(len(names) + np.select([first == 0, first == between - 1], [0, 1], 2))
+            names += [f"{name} out", f"{name} in", f"{name} between"]
+            continue
         both = name != MEMORY and has_two_directions(case.system, number)
         found.append(len(names) + (links % 2 if both else 0 * links))
         names += [f"{name} out", f"{name} in"] if both else [name]

@@ -203,6 +203,22 @@ class Machine:
                 yield here, there, share
                 yield there, here, share
 
+    def is_along_a_line(self, group: Group) -> bool:
+        """Whether a group's members differ in one digit only, of a level without joined ends."""
+        spanned = [level for level, m in enumerate(self.counts(group)) if m > 1]
+        return len(spanned) == 1 and not self.system.links[spanned[0]].wraps
+
+    def straight(self, group: Group, *, to_owners: bool) -> Iterator[Message]:
+        """Every piece passes from member to member along a line: its sums to its owner, or copies
+        from there.
+        """
+        k = len(group)
+        for owner in range(k):
+            for i in range(k):
+                if i != owner:
+                    ends = group[i], group[i + 1 if i < owner else i - 1]
+                    yield (*(ends if to_owners else ends[::-1]), Fraction(1, k))
+
     def halving(self, group: Group, rounds: int) -> Iterator[Message]:
         """Partners differ in one bit, outermost level and highest bit first; half as much each."""
         table, counts = self.coordinates(group), self.counts(group)
@@ -271,6 +287,10 @@ class Machine:
 
     def _chained(self, level: int, m: int, to_first: bool) -> list[Message]:
         orders = self.orders(level, tuple(range(1, m)))
+        link = self.system.links[level]
+        joined = link.wraps and link.domain in (Domain.RING, Domain.TORUS)
+        if joined and m == self.cards[level]:
+            orders = [*orders, *(order[::-1] for order in orders)]
         steps = [pair for order in orders for pair in pairwise((0, *order))]
         share = Fraction(1, len(orders))
         return [(b, a, share) if to_first else (a, b, share) for a, b in steps]

@@ -29,7 +29,7 @@ from typing import Any
 from hierarchies import Axis, Domain, Reduction, System, catalogue, load
 from hierarchies.fabric import count_members, roles_of
 from results import pages, record
-from results.bounds import figures, optimum
+from results.bounds import figures, optimum, reached
 from results.bounds.figures import short, summed
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.bound import bound
@@ -263,8 +263,8 @@ def _work(name: str) -> tuple[int, int]:
     return len(hierarchy.levels), prod(hierarchy.cardinalities)
 
 
-def page(data: dict[str, Any]) -> pages.Page:
-    """README.md with its sections about the bounds as the data has them."""
+def page(data: dict[str, Any], requests: dict[str, Any] | None = None) -> pages.Page:
+    """README.md as the data has it, and that of ``reached`` if it is not what is kept."""
     return pages.page(
         "bounds",
         data=data,
@@ -273,6 +273,7 @@ def page(data: dict[str, Any]) -> pages.Page:
         far=figures.far(data),
         worst=figures.WORST,
         program=figures.program,
+        **reached.values(requests or record.read(reached.DATA)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from results import record
 from results.bench import __main__ as bench
 from results.bench import measures
 from results.bounds import __main__ as bounds
-from results.bounds import figures, optimum
+from results.bounds import figures, optimum, reached
 from results.claims import __main__ as reproduce
 from results.claims import survey, variants
 from synth.collective.algorithms.algorithms import Choice
@@ -225,6 +226,19 @@ def test_fresh_answers_for_some_systems_give_the_data() -> None:
     old = [case for case in told["flows"] if case["system"] == "mi300x:1"]
     assert not list(record.differences(old, bounds.flows("mi300x:1")))
     assert not list(record.differences(told["nominal"], bounds.nominal()))
+
+
+def test_what_is_reached_of_bounds_is_of_the_rule_and_fresh() -> None:
+    told = record.read(reached.DATA)
+    requests = product(reached.systems(), reached.ASKED, Goal)
+    assert [(case["system"], case["request"]) for case in told["cases"]] == [
+        (name, goal.value) for name, _, goal in requests
+    ]
+    for case in told["cases"]:
+        assert case["reached"] <= 1 + 1e-6
+        assert case["load"] * case["busy"] == pytest.approx(case["reached"], rel=1e-4)
+    old = [case for case in told["cases"] if case["system"] == "mi300x:1"]
+    assert not list(record.differences(old, reached.cases("mi300x:1")))
 
 
 def test_the_figures_of_the_bounds_are_of_the_cases() -> None:

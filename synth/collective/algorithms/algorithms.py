@@ -32,9 +32,13 @@ from synth.collective.algorithms.traffic import (
     Members,
     chain_from_first,
     chain_to_first,
+    chains_from_first,
+    chains_to_first,
     cycle,
     folded_cycle,
     halving,
+    line_from_owners,
+    line_to_owners,
     pairs,
     tree_peak,
     trees_from_first,
@@ -320,6 +324,18 @@ RECIPES: Mapping[tuple[Collective, Algorithm], AlgorithmRecipe] = {
 }
 
 
+_LINES = {
+    Collective.REDUCE_SCATTER: line_to_owners,
+    Collective.ALL_GATHER: line_from_owners,
+}
+"""What a ring of one round becomes along a line: no link is busier, and messages go one hop."""
+
+_BOTH_WAYS: Mapping[Callable[[int], Weights], Callable[[int], Weights]] = {
+    chain_to_first: chains_to_first,
+    chain_from_first: chains_from_first,
+}
+"""Chains of rooted collectives where groups are whole rings, whose links lead both ways."""
+
 _THERE_AND_BACK = AlgorithmRecipe(
     _there_and_back_passed,
     cycle,
@@ -344,6 +360,8 @@ def recipe_at(
     reduces: bool = False,
     inside: bool = False,
     wraps: bool = True,
+    alone: bool = False,
+    whole: bool = False,
 ) -> AlgorithmRecipe:
     """The row for one level: an algorithm's work there depends on how children are joined.
 
@@ -352,7 +370,9 @@ def recipe_at(
     turn. Where no switch reduces, an in-network algorithm works as a tree (NCCL's NVLS-tree and
     CollNet). ``inside`` a node, data on its way up a tree passes all members in sequence, because
     NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are
-    not joined (``wraps`` is False), a ring goes out and back along it.
+    not joined (``wraps`` is False), a ring goes out and back along it; but where groups span this
+    level ``alone``, pieces of a reduce-scatter or an all-gather go straight to their places. Where
+    groups are ``whole`` rings with joined ends, chains go both ways around.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
@@ -365,12 +385,18 @@ def recipe_at(
     if domain is Domain.MESH and algorithm in (Algorithm.RING, Algorithm.TREE):
         recipe = replace(recipe, demand=pairs)
     elif not wraps and recipe.demand is cycle:
-        recipe = replace(recipe, demand=folded_cycle)
+        straight = _LINES.get(collective, folded_cycle)
+        recipe = replace(recipe, demand=straight if alone else folded_cycle)
+    elif whole and wraps and domain in (Domain.RING, Domain.TORUS):
+        recipe = replace(recipe, demand=_BOTH_WAYS.get(recipe.demand, recipe.demand))
     return recipe
 
 
-def recipes(collective: Collective, algorithm: Algorithm, system: System) -> list[AlgorithmRecipe]:
-    """The row for each level of a system."""
+def recipes(
+    collective: Collective, algorithm: Algorithm, system: System, members: Members
+) -> list[AlgorithmRecipe]:
+    """The row for each level of a system, for groups with ``members`` among a parent's children."""
+    alone = sum(m > 1 for m in members) == 1
     between = innermost_network_level(system)
     return [
         recipe_at(
@@ -380,6 +406,8 @@ def recipes(collective: Collective, algorithm: Algorithm, system: System) -> lis
             link.reduces,
             link.medium in INSIDE if between < 0 else level > between,
             link.wraps,
+            alone,
+            members[level] == system.hierarchy.cardinalities[level],
         )
         for level, link in enumerate(system.links)
     ]

@@ -124,7 +124,7 @@ class Loads:
     ) -> None:
         self.collective, self.algorithm = collective, algorithm
         self.shape, self.wiring = shape, wiring
-        self._rows = recipes(collective, algorithm, wiring.system)
+        self._rows = recipes(collective, algorithm, wiring.system, shape.most)
         passing = [self._member_loads(level) for level in range(len(self._rows))]
         self._crossing, self._sent, self._received = zip(*passing, strict=True)
 

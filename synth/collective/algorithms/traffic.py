@@ -194,6 +194,23 @@ def folded_cycle(m: int) -> Weights:
     return demand
 
 
+def line_to_owners(m: int) -> Weights:
+    """A reduce-scatter along a line: sums of every piece come straight from both ends to its owner.
+
+    In units of the bytes that a member sends, which are the same for all: all pieces but its own.
+    """
+    demand = np.zeros((m, m))
+    for i in range(m - 1):
+        demand[i, i + 1] = (m - 1 - i) / (m - 1)
+        demand[i + 1, i] = (i + 1) / (m - 1)
+    return demand
+
+
+def line_from_owners(m: int) -> Weights:
+    """An all-gather along a line: ``line_to_owners`` backwards."""
+    return line_to_owners(m).T
+
+
 def chain_to_first(m: int) -> Weights:
     """A chain that ends at the first member."""
     demand = np.zeros((m, m))
@@ -205,6 +222,20 @@ def chain_to_first(m: int) -> Weights:
 def chain_from_first(m: int) -> Weights:
     """A chain that begins at the first member."""
     return chain_to_first(m).T
+
+
+def chains_to_first(m: int) -> Weights:
+    """Two chains around a ring that end at the first member, one each way, with half each."""
+    demand = np.zeros((m, m))
+    for i in range(1, m):
+        demand[i, i - 1] += 0.5
+        demand[i, (i + 1) % m] += 0.5
+    return demand
+
+
+def chains_from_first(m: int) -> Weights:
+    """Two chains around a ring that begin at the first member."""
+    return chains_to_first(m).T
 
 
 def pairs(m: int) -> Weights:

@@ -33,6 +33,7 @@ from synth.collective.algorithms.algorithms import (
     offered_algorithms,
     recipes,
 )
+from synth.collective.algorithms.directions import is_line, loads_of_ends
 from synth.collective.algorithms.nccl_model import Ranks, has_algorithm
 from synth.collective.algorithms.slowest_links import Groups, SlowestLinks, loads_per_level
 from synth.collective.algorithms.traffic import through_switch
@@ -257,14 +258,14 @@ class Simulator:
         self.system.check_even()
         counts = tuple(count_members(slots) for slots in roles)
         spans = tuple(level for level, m in enumerate(counts) if m > 1)
-        rows = recipes(collective, algorithm, self.system)
+        rows = recipes(collective, algorithm, self.system, counts)
         crossing, loads = list[float](), []
         for level, row in enumerate(rows):
             crossing.append(row.crossing(counts, level) if level in spans else 0.0)
         for level, row in enumerate(rows):
             loads.append(self._level_load(level, row, roles, crossing))
         busy = [seconds for _, seconds, _ in loads]
-        one_way = self._one_way(collective, algorithm, roles, crossing)
+        one_way = self._one_way(collective, algorithm, roles, crossing, rows)
         if self.system.faults:
             _, slow, directions = loads_per_level(self._slowest.loads(collective, algorithm, roles))
             busy = [max(pair) for pair in zip(busy, slow, strict=True)]
@@ -272,6 +273,11 @@ class Simulator:
                 pair and (max(pair[0], out), max(pair[1], into))
                 for pair, (out, into) in zip(one_way, directions, strict=True)
             ]
+        for level, seconds in enumerate(busy):
+            if is_line(self.system, level):
+                children = self.system.hierarchy.cardinalities[level]
+                ends = loads_of_ends(collective, algorithm, children, counts, level)
+                one_way[level] = (seconds * ends[0], seconds * ends[1])
         waits = [row.waits(counts, i) if i in spans else 0.0 for i, row in enumerate(rows)]
         touched = max(rows[level].memory(prod(counts)) for level in spans)
         recipe = RECIPES[collective, algorithm]
@@ -296,7 +302,12 @@ class Simulator:
         )
 
     def _one_way(
-        self, collective: Collective, algorithm: Algorithm, roles: Cast, crossing: list[float]
+        self,
+        collective: Collective,
+        algorithm: Algorithm,
+        roles: Cast,
+        crossing: list[float],
+        rows: Sequence[AlgorithmRecipe],
     ) -> list[tuple[float, float] | None]:
         """Per byte of buffer, for each level whose directions are separate: the seconds that the
         busiest port sends, and those that it receives.
@@ -304,7 +315,6 @@ class Simulator:
         system = self.system
         if not any(link.reduces for link in system.links):
             return [None] * len(roles)
-        rows = recipes(collective, algorithm, system)
         crossings = np.array(crossing)[:, None].repeat(2, axis=1)
         for level, link in enumerate(system.links):
             if algorithm is Algorithm.IN_NETWORK and link.reduces and crossing[level]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hierarchies import System
 from synth.collective.algorithms.algorithms import RECIPES
+from synth.collective.algorithms.directions import is_line
 from synth.collective.algorithms.link_loads import Loads
 from synth.collective.algorithms.slowest_links import loads_per_level
 from synth.collective.price.ways import AlgorithmWay, has_two_directions, usable_protocols
@@ -20,8 +22,7 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
     shape, system = loads.shape, loads.wiring.system
     carried, busy, one_way_seconds = loads_per_level(loads)
     one_way = tuple(
-        one_way_seconds[level] if has_two_directions(system, level) else None
-        for level in range(len(system.links))
+        _two_seconds(system, level, one_way_seconds[level]) for level in range(len(system.links))
     )
     touched = float(loads.touched().max(initial=0.0))
     recipe = RECIPES[loads.collective, loads.algorithm]
@@ -47,6 +48,18 @@ def uneven_ways(loads: Loads) -> list[AlgorithmWay]:
         )
         for waits, peers, in_a_row in _waiting_kinds(loads)
     ]
+
+
+def _two_seconds(
+    system: System, level: int, directions: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Returns the seconds of a level's two resources, None where they are one.
+
+    The ends of a line are not told apart.
+    """
+    if is_line(system, level):
+        return max(directions), max(directions)
+    return directions if has_two_directions(system, level) else None
 
 
 def _waiting_kinds(loads: Loads) -> set[tuple[tuple[float, ...], tuple[float, ...], int]]:

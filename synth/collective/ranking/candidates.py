@@ -32,13 +32,17 @@ from synth.collective.price.segments import (
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice
 from synth.collective.price.ways import OVERLAP_PICKS, LinePicker
-from synth.collective.ranking.distinct import AnswerGrouping, DistinctAnswer, Member
+from synth.collective.ranking.distinct import (
+    AnswerGrouping,
+    DistinctAnswer,
+    Member,
+    find_simpler_split,
+)
 from synth.collective.ranking.library import Labels, Library
 from synth.collective.ranking.stripes import (
     PathStripe,
     PhasesOf,
     StripeSplit,
-    find_simpler_split,
     price_of,
     split,
 )
@@ -281,11 +285,13 @@ class _Candidates:
         search, paths = self._search, len(self._paths)
         seeds = sorted(seeds, key=lambda seed: (seed.ticks, seed.path))[:_SEEDS]
         ways = [self._phases_by(pick) for pick in OVERLAP_PICKS]
-        splits = [
-            split(way, paths, seeds, self._payload_bytes, search.segments, limit, search.go_on)
-            for way in (ways if self._both_ways else ways[:1])
-        ]
-        found = [_price_stripes(each.stripes, ways) for each in splits if each]
+        found: list[tuple[StripeSplit, PhasesOf]] = []
+        for way in ways if self._both_ways else ways[:1]:
+            most = min([priced.ticks for priced, _ in found], default=limit)
+            stripes = split(
+                way, paths, seeds, self._payload_bytes, search.segments, most, search.go_on
+            )
+            found += [_price_stripes(stripes.stripes, ways)] if stripes else []
         if not found:
             return []
         best, way = min(found, key=lambda priced: (priced[0].ticks, priced[0].stripes))
@@ -298,7 +304,7 @@ class _Candidates:
         """Whether steps may send more than they receive, and the reverse."""
         goal = self._library.language.goal
         reducing = any(link.reduces for link in self._simulator.system.links)
-        return reducing and not goal.apart and (goal.rounds > 1 or goal.rooted)
+        return reducing and not goal.apart
 
     def _phases_by(self, pick: LinePicker) -> PhasesOf:
         """Returns a function from path and bytes to phases, for concurrent programs."""

@@ -13,7 +13,7 @@ The price of every split is exact, but the best split is not guaranteed to be fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, permutations, product
 from math import inf
@@ -145,22 +145,33 @@ def split(
     first, numbers = singles[0], sorted(counts)
     size = payload_bytes / first.segments
     mixes = _Mixes([phases_of(path, size) for path in range(paths)], first.segments)
-    climb = _Climb(phases_of, mixes, payload_bytes, numbers)
+    usual = {single.path: single.segments for single in singles}
+    climb = _Climb(phases_of, mixes, payload_bytes, numbers, usual)
     best: _Priced = (first.ticks, (PathStripe(first.path, payload_bytes, first.segments),))
     most = _most_ticks_worth(best[0]) if limit is None else min(limit, _most_ticks_worth(best[0]))
     if ticks_of(mixes.least_seconds) > most:
         return None
     starts: list[_Priced] = []
     for choice in mixes.choices([single.path for single in singles]):
-        limit = min([best[0], *(ticks for ticks, _ in starts)])
-        start = climb.start(choice, first.segments, limit + limit // _RAW) if go_on() else None
-        starts += [start] if start else []
-    found = min((climb.down(start) for start in sorted(starts)[:_REFINED] if go_on()), default=best)
+        if ticks_of(mixes.of(choice).seconds) <= most and go_on():
+            cheapest = min([best[0], *(ticks for ticks, _ in starts)])
+            start = climb.start(choice, min(most, cheapest) * (_RAW + 1) // _RAW)
+            starts += [start] if start else []
+    chosen = _diverse(sorted(starts))[:_REFINED]
+    found = min((climb.down(start) for start in chosen if go_on()), default=best)
     while found[0] <= _most_ticks_worth(best[0]):
         best = found
         more = climb.more(best) if len(best[1]) < MOST_STRIPES and go_on() else None
         found = climb.down(more) if more else best
     return StripeSplit(best[1], best[0]) if len(best[1]) > 1 else None
+
+
+def _diverse(starts: Sequence[_Priced]) -> list[_Priced]:
+    """Returns the first start of each set of programs, and then the others."""
+    first: dict[frozenset[int], _Priced] = {}
+    for start in starts:
+        first.setdefault(frozenset(stripe.path for stripe in start[1]), start)
+    return [*first.values(), *(start for start in starts if start not in first.values())]
 
 
 def _most_ticks_worth(ticks: int) -> int:
@@ -196,11 +207,17 @@ class _Mixes:
         self.least_seconds = self._best.seconds
 
     def choices(self, singles: Sequence[int]) -> list[tuple[int, ...]]:
-        """Returns paths to run concurrently: twins, those of the linear program, and pairs."""
+        """Returns paths to run concurrently: twins, those of the linear program, and pairs.
+
+        Twins are of the best single program, and of the one that keeps links busy for least: alone
+        that one may be far behind, as it waits for more messages.
+        """
         first = singles[0]
-        found: list[tuple[int, ...]] = [(first,) * many for many in (2, 3)]
         quick = mix(self._loads[self._kinds], self._alone[self._kinds]).shares.tolist()
         used = sorted(zip(quick, self._kinds, strict=True), reverse=True)[:MOST_STRIPES]
+        lean = self._kinds[int(np.argmax(self._best.shares))]
+        found: list[tuple[int, ...]] = [(twin,) * many for twin in (first, lean) for many in (2, 3)]
+        found += [(lean, lean, first), (lean, lean, first, first), (lean,) * 4]
         found.append(tuple(path for part, path in used if part * _SMALLEST >= 1))
         found += [(first, other) for other in singles[1:]]
         found += self._pairs()
@@ -210,13 +227,17 @@ class _Mixes:
         """Returns paths with the same loads on every resource, in another order."""
         return self._like[path]
 
-    def shares(self, paths: Sequence[int]) -> list[float]:
-        """Returns the linear program's shares, equal for equal loads, none below the smallest."""
+    def of(self, paths: Sequence[int]) -> Mix:
+        """Returns the linear program's mix of some paths only, with equal shares for equal loads.
+
+        No share is below the smallest.
+        """
         loads = np.round(self._loads[list(paths)], 15)
         kinds, kind_of = np.unique(loads, axis=0, return_inverse=True)
-        parts = mix(kinds).shares.tolist()
-        alike = Counter(kind_of.tolist())
-        return [max(parts[kind] / alike[kind], 1 / _SMALLEST) for kind in kind_of.tolist()]
+        found = mix(kinds)
+        parts, alike = found.shares.tolist(), Counter(kind_of.tolist())
+        shares = [max(parts[kind] / alike[kind], 1 / _SMALLEST) for kind in kind_of.tolist()]
+        return replace(found, shares=np.array(shares))
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Returns the pairs with the least time of the busiest resource, at their best shares.
@@ -238,32 +259,60 @@ class _Climb:
     """Local search over splits of one payload."""
 
     def __init__(
-        self, phases_of: PhasesOf, mixes: _Mixes, payload_bytes: int, counts: Sequence[int]
+        self,
+        phases_of: PhasesOf,
+        mixes: _Mixes,
+        payload_bytes: int,
+        counts: Sequence[int],
+        usual: Mapping[int, int],
     ) -> None:
+        """``usual``: the segments of the paths that were priced alone."""
         self._phases_of = phases_of
         self._mixes = mixes
         self._payload_bytes = payload_bytes
         self._counts = counts
+        self._usual = usual
         self._prices: dict[_Stripes, int] = {}
         self._above: dict[_Stripes, int] = {}
         self._effort = 0
 
-    def start(self, paths: tuple[int, ...], segments: int, limit: int) -> _Priced | None:
-        """Returns the linear program's split, with segments and order chosen coarsely."""
-        sizes = round_to_bytes(self._mixes.shares(paths), self._payload_bytes)
+    def start(self, paths: tuple[int, ...], limit: int) -> _Priced | None:
+        """Returns the linear program's split, with segments and order chosen coarsely.
 
-        def stripes(order: tuple[int, ...], count: int) -> _Stripes:
-            return tuple(PathStripe(p, size, count) for p, size in zip(order, sizes, strict=True))
+        Twins in equal segments wait for their messages at the same time, and gain little. So each
+        is also tried in more segments than the twin before.
+        """
+        sizes = round_to_bytes(self._mixes.of(paths).shares.tolist(), self._payload_bytes)
 
-        fewer = max(self._counts[0], min(segments // len(paths), _FEW))
-        middle = max(count for count in self._counts if count <= fewer)
-        best = self._cheapest((stripes(paths, count) for count in self._near(middle, 2)), limit)
+        def stripes(order: Sequence[int], counts: Sequence[int]) -> _Stripes:
+            return tuple(map(PathStripe, order, sizes, counts))
+
+        most = max(self._usual.values())
+        places = [self._place(self._usual.get(path, most), len(paths)) for path in paths]
+        middle = self._near(self._counts[max(places)], 2)
+        found = chain(
+            (stripes(paths, [count] * len(paths)) for count in middle),
+            (stripes(paths, self._staggered(paths, places, more)) for more in range(-1, 3)),
+        )
+        best = self._cheapest(found, limit)
         if len(paths) > 2:
             return best
-        count = best[1][0].segments if best else middle
+        counts = [s.segments for s in best[1]] if best else [self._counts[max(places)]] * 2
         orders = product(*(self._mixes.like(path) for path in paths))
-        found = (stripes(order, count) for order in orders)
-        return self._cheapest(found, best[0] - 1 if best else limit) or best
+        alike = (stripes(order, counts) for order in orders)
+        return self._cheapest(alike, best[0] - 1 if best else limit) or best
+
+    def _place(self, segments: int, stripes: int) -> int:
+        """Returns the place among the counts of the segments of one of several stripes."""
+        fewer = max(self._counts[0], min(segments // stripes, _FEW))
+        return max(place for place, count in enumerate(self._counts) if count <= fewer)
+
+    def _staggered(self, paths: Sequence[int], places: Sequence[int], more: int) -> list[int]:
+        """Returns numbers of segments: the usual of each path, more for each of its twins."""
+        twins = [paths[:number].count(path) for number, path in enumerate(paths)]
+        last = len(self._counts) - 1
+        chosen = (place + twin + more for place, twin in zip(places, twins, strict=True))
+        return [self._counts[min(max(0, place), last)] for place in chosen]
 
     def down(self, best: _Priced) -> _Priced:
         """Descends by small changes of segments, paths and bytes, in ever smaller steps."""
@@ -352,37 +401,3 @@ def _halve_stripes(
         if half >= least_bytes:
             rest = replace(stripe, size_bytes=stripe.size_bytes - half)
             yield rest, replace(stripe, size_bytes=half), stripes[:number] + stripes[number + 1 :]
-
-
-def find_simpler_split(
-    found: StripeSplit, phases_of: PhasesOf, counts: Sequence[int], limit: int
-) -> StripeSplit:
-    """Returns the simplest split whose price is at most ``limit`` ticks, else ``found``.
-
-    The gain of the last stripe and the last segments is often within the prices' uncertainty, while
-    each stripe needs streams and groups, and each segment launches. So the order of preference is:
-    fewest stripes, keeping the largest; then fewest segments, equal in all stripes or no more than
-    before; then equal shares rather than those found.
-    """
-    for stripes in _splits_by_simplicity(found.stripes, sorted(counts)):
-        ticks = price_of(stripes, phases_of, limit)
-        if ticks is not None:
-            return StripeSplit(stripes, ticks)
-    return found
-
-
-def _splits_by_simplicity(
-    stripes: tuple[PathStripe, ...], counts: Sequence[int]
-) -> Iterator[tuple[PathStripe, ...]]:
-    largest = sorted(stripes, key=lambda s: (-s.size_bytes, s.path, s.segments))
-    most_segments = max(stripe.segments for stripe in stripes)
-    payload_bytes = sum(stripe.size_bytes for stripe in stripes)
-    for stripe_count in range(2, len(stripes) + 1):
-        kept = largest[:stripe_count]
-        for count in (count for count in counts if count <= most_segments):
-            for shares in ([1.0] * stripe_count, [float(stripe.size_bytes) for stripe in kept]):
-                sizes = round_to_bytes(shares, payload_bytes)
-                yield tuple(
-                    replace(stripe, size_bytes=size, segments=min(count, stripe.segments))
-                    for stripe, size in zip(kept, sizes, strict=True)
-                )

@@ -84,6 +84,27 @@ def test_known_machines_end_when_the_symmetric_engine_says(name: str, segments: 
     assert case.flowed().seconds == pytest.approx(case.symmetric_seconds, rel=CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("name", "children"), [("tpu-v5e-slice:1x8", (8,)), ("tpu-v5e-slice:5x5", (5, 5))]
+)
+def test_where_segments_pass_on_a_line_the_links_are_used_both_ways(
+    name: str, children: tuple[int, ...]
+) -> None:
+    """Pieces leave the ends in one step and come back in the other: no link carries all of both."""
+    system = load(name)
+    outer, *_ = system.hierarchy.names
+    text = {
+        1: "reduce-scatter root inside; all-gather root inside",
+        2: f"reduce-scatter {outer} inside; reduce-scatter {outer} parallel(root); "
+        f"all-gather {outer} parallel(root); all-gather {outer} inside",
+    }[len(children)]
+    case = case_of(system, whole(system), text, 16, Choice.RING)
+    assert meets_the_busiest(case)
+    assert case.flowed().seconds == pytest.approx(case.symmetric_seconds, rel=CLOSE)
+    one_by_one = 16 * sum(price.seconds for price in case.prices)
+    assert case.symmetric_seconds < 0.7 * one_by_one
+
+
 @given(cases(most_segments=1))
 @examples(15, 100)
 def test_groups_that_are_not_alike_wait_no_longer_for_messages_and_links_alone(case: Case) -> None:

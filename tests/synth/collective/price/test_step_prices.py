@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from itertools import chain
 
@@ -33,6 +34,7 @@ from price_oracle import Group, Machine, Wire, groups_of, least_seconds
 from strategies import SWITCHES, placed, reductions, systems, with_spare_ports
 from synth.collective.algorithms.algorithms import Algorithm, Choice
 from synth.collective.algorithms.protocols import Protocol
+from synth.collective.price.bound import bound
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import LATENCY, InstructionPrice
 from synth.collective.price.ways import MEMORY, PriceLine
@@ -378,14 +380,73 @@ def test_latency_of_an_all_reduce_over_four_nodes_of_eight(
     assert line.latency_seconds == pytest.approx(expected)
 
 
+def open_line(children: int, latency: float = 0.0) -> System:
+    joined = one_level(Domain.RING, children, latency=latency)
+    return replace(joined, links=(replace(joined.links[0], wraps=False),))
+
+
+def ring_line(system: System, collective: Collective) -> PriceLine:
+    roles = roles_of(whole(system), (0,), ())
+    return Simulator(system).by(collective, Algorithm.RING, roles)[0]
+
+
 def test_a_ring_along_an_open_line_goes_no_further_than_to_the_next_but_one() -> None:
     """0, 2, 4, 5, 3, 1: in the order of the line one message a round would go from end to end."""
     joined = one_level(Domain.RING, 6, latency=1.0)
-    line = replace(joined, links=(replace(joined.links[0], wraps=False),))
-    for system, hops in ((line, 2), (joined, 1)):
-        roles = roles_of(whole(system), (0,), ())
-        ring = Simulator(system).by(Collective.ALL_GATHER, Algorithm.RING, roles)[0]
-        assert ring.latency_seconds == pytest.approx(5 * hops)
+    for system, hops in ((open_line(6, 1.0), 2), (joined, 1)):
+        line = ring_line(system, Collective.ALL_REDUCE)
+        assert line.latency_seconds == pytest.approx(10 * hops)
+
+
+def test_pieces_of_one_round_go_straight_along_an_open_line() -> None:
+    for collective in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER):
+        assert ring_line(open_line(6, 1.0), collective).latency_seconds == pytest.approx(5)
+
+
+@pytest.mark.parametrize("children", range(3, 9))
+@pytest.mark.parametrize("scattered", [0, 1, 2, 5])
+@pytest.mark.parametrize("gathered", [1, 2, 3])
+def test_the_ends_of_a_line_bound_what_its_links_carry(
+    children: int, scattered: int, gathered: int
+) -> None:
+    """A reduce-scatter and an all-gather in flight at once, link by link, by the pieces' routes."""
+    system = open_line(children)
+    machine, group = Machine(system), tuple(range(children))
+    links: Counter[Wire] = Counter()
+    ends: Counter[str] = Counter()
+    for collective, size in (
+        (Collective.REDUCE_SCATTER, scattered),
+        (Collective.ALL_GATHER, gathered),
+    ):
+        for wire, share in explicit(machine, Algorithm.RING, collective, group).items():
+            links[wire] += size * share / Fraction(machine.capacity(wire))
+        for name, seconds in ring_line(system, collective).work(size).busy.items():
+            if name != MEMORY:
+                ends[name] += seconds
+    assert max(ends.values()) == pytest.approx(float(max(links.values())))
+
+
+def test_what_is_no_whole_line_loads_both_ends_alike() -> None:
+    """A ring of an all-reduce loads every link; halves of a line have ends in its middle."""
+    system = open_line(8)
+    whole_line = ring_line(system, Collective.ALL_REDUCE)
+    placement = Placement(system.hierarchy, (Axis("a", 2), Axis("b", 4)), ((2,), (4,)))
+    roles = roles_of(Reduction(placement, ("b",)), (0,), ())
+    [half, *_] = Simulator(system).by(Collective.ALL_GATHER, Algorithm.RING, roles)
+    for line, seconds in ((whole_line, 2 * 7 / 8), (half, 3 / 4)):
+        ends = [busy for name, busy in line.resources if name != MEMORY]
+        assert ends == pytest.approx([seconds, seconds])
+
+
+@pytest.mark.parametrize("collective", [Collective.REDUCE, Collective.BROADCAST])
+def test_chains_go_both_ways_around_a_joined_ring(collective: Collective) -> None:
+    """Half of a buffer each way, which is the bound; all of it one way along an open line."""
+    joined = one_level(Domain.RING, 8)
+    for system, seconds in ((joined, 0.5), (open_line(8), 1.0)):
+        busy = dict(ring_line(system, collective).resources)
+        assert max(busy[name] for name in busy if name != MEMORY) == pytest.approx(seconds)
+    goal = Goal.REDUCE if collective is Collective.REDUCE else Goal.BROADCAST
+    assert bound(joined, whole(joined), 1.0, goal).seconds == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("children", "hops"), [(2, 1), (3, 1), (4, 2), (5, 2), (8, 4)])

@@ -204,6 +204,31 @@ def test_twins_of_one_program_hide_its_latency() -> None:
     assert found.ticks <= 5.1 * TICKS_PER_SECOND  # the first message and what the link carries
 
 
+def test_twins_need_not_be_of_the_best_program_alone() -> None:
+    """Alone the second program waits 0.1 s in each of its segments; its twins hide most of that.
+
+    The first one keeps the link busy for 2.6 s, so no share of it helps much.
+    """
+    ring = (PhaseWork(0.1, {"node": 2.6}),)
+    pipeline = (PhaseWork(0.1, {"node": 2.0}), PhaseWork(0.1, {"gpu": 2.0}))
+    market = Market([ring, pipeline])
+    counts = (1, 2, 4, 6, 8, 12)
+    singles = [
+        min(
+            (
+                SegmentedPath(path, price_ticks(market.phases(path, PAYLOAD / count), count), count)
+                for count in counts
+            ),
+            key=lambda single: single.ticks,
+        )
+        for path in (0, 1)
+    ]
+    assert singles[0].ticks < singles[1].ticks
+    found = split(market.phases, 2, singles, PAYLOAD, counts)
+    assert found is not None
+    assert found.ticks <= 2.6 * TICKS_PER_SECOND
+
+
 def test_what_needs_no_stripes_gets_none() -> None:
     always_busy = [(PhaseWork(0.0, {"node": 4.0}),)]
     assert Market(always_busy).split() is None
