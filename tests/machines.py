@@ -17,9 +17,15 @@ from hierarchies import (
     Link,
     Residual,
     System,
+    load,
 )
+from hierarchies.calibration import MODEL
+from hierarchies.files.writing import describe_system
+from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.candidates import Predictor, SizePrediction
 from synth.measure.calibration.measurements import Measurement, Sample
+from synth.measure.calibration.prior import expected_fit
+from synth.measure.calibration.typical import apply_typical
 
 SIZES = tuple(8 << power for power in range(28))
 _SEEN = {"simple": 1.0, "ll": 0.45, "ll128": 0.85}
@@ -98,3 +104,20 @@ def span(said: SizePrediction) -> tuple[float, float]:
     """Where a calibration takes the truth to lie."""
     assert said.interval is not None
     return said.interval.low_seconds, said.interval.high_seconds
+
+
+def precise(name: str) -> System:
+    """A machine priced as before any calibration, as if that had been measured without an error."""
+    system = apply_typical(load(name))
+    if system.calibration:
+        return replace(system, calibration=replace(system.calibration, families=0, residuals=()))
+    known = [p for p in Protocol if all(p.latency_seconds(link) for link in system.links)]
+    fits = (expected_fit(system, ("", "", protocol.value)) for protocol in known)
+    launches = system.launches
+    exact = tuple(fit if launches else replace(fit, launch_seconds=0.0) for fit in fits)
+    return replace(system, calibration=Calibration(exact, (), runtime=MODEL))
+
+
+def precise_text(name: str) -> dict[str, str]:
+    """The description of ``precise``, as a question takes it."""
+    return {"name": name, "text": describe_system(precise(name))}

@@ -14,7 +14,6 @@ RAISED_BY = {
     ("synth/cli/inputs.py", "top"): {"diff"},
     ("synth/collective/degraded/comparison.py", "top"): {"cost"},
     ("synth/collective/ranking/advice.py", "place"): {"top", "sweep", "cost", "plan"},
-    ("synth/step/schedules/text.py", "order"): {"simulate", "shard", "train"},
     ("synth/step/sharding/expansion.py", "trace"): {"shard", "simulate", "buckets", "train"},
     ("synth/cli/inputs.py", "profile"): {"simulate", "plan"},
     ("synth/ask/comparing.py", "plan"): {"diff"},

@@ -160,7 +160,7 @@ def test_where_nccl_has_two_levels_itself_a_programs_gain_over_them_is_told() ->
         assert ("hierarchical" in first.defaults) == has
         found = verdict(reply)
         assert found
-        lines = [line for line in found.said if "of two levels" in line]
+        lines = [line for line in found.lines if "of two levels" in line]
         assert bool(lines) == has
         for line in lines:
             own = format_duration(first.defaults["hierarchical"])

@@ -136,7 +136,7 @@ BAD = {
         ["check", "all-reduce pod inside", *P2],
         "no level 'pod'; this synthesis tree has: node, gpu",
     ),
-    "slice with nothing inside": (["check", "all-reduce gpu inside", *P2], "nothing lies inside"),
+    "slice with nothing inside": (["check", "all-reduce gpu inside", *P2], "nothing is inside"),
     "ancestor below": (
         ["check", "all-reduce node parallel(gpu)", *P2],
         "'gpu' is not an ancestor of slice 'node'",

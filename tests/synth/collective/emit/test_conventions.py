@@ -317,10 +317,10 @@ def test_a_name_states_the_content_its_axis_splits(name: str) -> None:
 @pytest.mark.parametrize(
     ("framework", "axes", "problem"),
     [
-        ("megatron", {"rows": 8}, "does not say what it splits"),
+        ("megatron", {"rows": 8}, "does not state its content"),
         ("megatron", {"data": 2, "fsdp": 4}, "one axis for data and fsdp"),
-        ("megatron", {"expert": 2, "context": 4}, "no axes of one grid"),
-        ("torchtitan", {"expert": 2, "tensor": 4}, "no axes of one grid"),
+        ("megatron", {"expert": 2, "context": 4}, "not axes of one grid"),
+        ("torchtitan", {"expert": 2, "tensor": 4}, "not axes of one grid"),
         ("deepspeed", {"context": 8}, "no axis for the sequence"),
     ],
 )

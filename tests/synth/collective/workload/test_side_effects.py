@@ -196,7 +196,7 @@ def test_a_setting_that_costs_the_others_more_than_it_gains_is_not_advised(
     found = verdict(given)
     assert found
     assert bool(found.to_do) == worth
-    assert any(said in line for line in found.said)
+    assert any(said in line for line in found.lines)
     shown = " ".join(printed(render_plan(given)).split())
     assert said in shown
     changed = "refused" if after is None else format_duration(after)

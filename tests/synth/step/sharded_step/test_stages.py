@@ -108,7 +108,11 @@ DAMAGED = {
         "joins",
     ),
     "no stages": (r"(?m)^(stage|everywhere) .*\n", "", "axis microbatch without stages"),
-    "a stage too late": (r"(?s)^(.*?)everywhere before\n", r"\1", "below operations of no stage"),
+    "a stage too late": (
+        r"(?s)^(.*?)everywhere before\n",
+        r"\1",
+        "it follows operations without a stage",
+    ),
     "no time": (r"microbatch=2 ", "", "no axis"),
 }
 
