@@ -30,6 +30,8 @@ from hierarchies.errors import InputError
 
 ANY = ""
 _APART = "all-to-all"
+_AT_ONCE = "direct"
+"""The algorithm that sends to all members at once: the only one with curves of its own."""
 FASTEST, MODEL = RUNTIMES = ("fastest", "model")
 COVERED = 0.9
 """The share of the rows of a class whose ratio is between ``low`` and ``high``."""
@@ -306,6 +308,17 @@ class Calibration:
         lacking = {key[2] for key in keys} - {key[2] for key in keys if key[:2] == (ANY, ANY)}
         text = f"no fit for any algorithm by protocol {min(lacking, default='')!r}"
         _check(not lacking, text, "add one without algorithm and collective")
+        self._check_curves()
+
+    def _check_curves(self) -> None:
+        curves = [(each.algorithm, each.protocol, each.level) for each in self.curves]
+        repeated = next((key for key in curves if curves.count(key) > 1), None)
+        _check(repeated is None, f"two curves of messages for {repeated}", "one is enough")
+        for way, protocol, level in curves:
+            _check(way in (ANY, _AT_ONCE), f"a curve of messages by {way!r}", f"none or {_AT_ONCE}")
+            _check(protocol in self.protocols, f"a curve of {protocol!r}", "add a fit of it")
+            known = len(self.fits[0].levels)
+            _check(level < known, f"a curve of level {level}", f"there are {known} levels")
 
     @property
     def protocols(self) -> frozenset[str]:

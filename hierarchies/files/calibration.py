@@ -183,7 +183,7 @@ class AmbiguityPart(_CalibrationPart):
 class CurvePart(_CalibrationPart):
     """Cost of a message by its size, as a factor of the fitted hops and peers of one level."""
 
-    algorithm: NonEmptyText = optional_key("The only algorithm it holds for.", ANY)
+    algorithm: NonEmptyText = optional_key("Algorithm; without it, all but direct exchange.", ANY)
     protocol: NonEmptyText = Field(description="The protocol it holds for.")
     level: NonEmptyText = Field(description="The level it holds for.")
     bytes: list[PositiveNumber] = Field(min_length=1, description="Sizes of messages, ascending.")

@@ -294,7 +294,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
     )
     least = bound(system, reduction, question.bytes, question.request)
     plain = defaults(simulator, reduction, question.bytes, question.request)
-    usual = interval_of_program(system, plain.baseline)
+    usual = interval_of_program(system, plain.baseline, least_seconds=least.seconds)
     barriers = price_phases(simulator, derivation, reduction, question.bytes)
     found = TimeReply.like(
         question,
@@ -312,7 +312,7 @@ def time(question: TimeQuestion, watcher: Watcher) -> Reply:
         barrier_seconds=total_seconds(barriers),
         baseline_seconds=total_seconds(plain.baseline),
         **default_keys(plain, usual),
-        interval_seconds=interval_of_program(system, prices * segments, taken),
+        interval_seconds=interval_of_program(system, prices * segments, taken, least.seconds),
         baseline_interval_seconds=usual,
         bound_seconds=least.seconds,
         bound_by=least.level,

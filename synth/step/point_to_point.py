@@ -25,6 +25,7 @@ from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.steps import InstructionPrice
 from synth.collective.semantics.point_to_point import PointToPoint
 
+_CHOICE = Collective.ALL_TO_ALL.value, Algorithm.DIRECT.value, Protocol.SIMPLE.value
 _MEMORY = "memory"
 _TOLERANCE = 1e-12
 """Resources whose busy times differ by less are tied, and the outermost is reported."""
@@ -54,7 +55,7 @@ def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
         seconds = carried[links] / wiring.bandwidths[links] / _share(system, level)
         busy.append((name, float(seconds.max(initial=0.0))))
         most.append((name, float(carried[links].max(initial=0.0))))
-    latency = _launch(system) + _longest_wait(legs, len(pairs), system)
+    latency = _launch(system) + _longest_wait(legs, len(pairs), system, size)
     longest = max(seconds for _, seconds in busy)
     busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _TOLERANCE))
     return InstructionPrice(
@@ -157,17 +158,18 @@ def _launch(system: System) -> float:
     return Protocol.SIMPLE.launch_seconds if system.launches else 0.0
 
 
-def _longest_wait(legs: list[_Leg], messages: int, system: System) -> float:
+def _longest_wait(legs: list[_Leg], messages: int, system: System, size_bytes: float) -> float:
     """Returns the largest sum of latencies of the links that one message crosses."""
     fit, wiring = _fit(system), Wiring(system)
     waits: Floats = np.zeros(messages)
     for leg in legs:
         link = system.links[leg.level].latency_seconds
         hop = fit.levels[leg.level].hop_seconds if fit else link
+        if curve := system.calibration and system.calibration.curve(*_CHOICE[1:], leg.level):
+            hop *= curve.at(size_bytes)
         waits[leg.which] += leg.hops(wiring) * hop
     return float(waits.max())
 
 
 def _fit(system: System) -> Fit | None:
-    choice = (Collective.ALL_TO_ALL.value, Algorithm.DIRECT.value, Protocol.SIMPLE.value)
-    return system.calibration.fit(*choice) if system.calibration else None
+    return system.calibration.fit(*_CHOICE) if system.calibration else None

@@ -176,6 +176,15 @@ def _best_case_system(system: System) -> System:
             if fit.protocol == name
             for level in fit.levels
         )
+        * min(
+            (
+                factor
+                for curve in measured.curves
+                if curve.protocol == name
+                for factor in curve.factors
+            ),
+            default=1.0,
+        )
         for name in measured.protocols
     }
     links = []

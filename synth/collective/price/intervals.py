@@ -72,12 +72,16 @@ def interval_of_step(system: System, price: InstructionPrice) -> Interval:
 
 
 def interval_of_program(
-    system: System, prices: Iterable[InstructionPrice], seconds: float | None = None
+    system: System,
+    prices: Iterable[InstructionPrice],
+    seconds: float | None = None,
+    least_seconds: float = 0.0,
 ) -> Interval | None:
     """The interval of a program, from the prices of its phases; None without a calibration.
 
     ``seconds`` is the whole's time where that is not the sum of the phases: phases that overlap, or
-    segments (``prices`` are then of one segment).
+    segments (``prices`` are then of one segment). The interval does not begin below
+    ``least_seconds``, the lower bound of any program, nor above the price.
     """
     if system.calibration is None:
         return None
@@ -89,7 +93,8 @@ def interval_of_program(
     whole = total if seconds is None else seconds
     low = sum(interval.low_seconds for interval in intervals) / total
     high = sum(interval.high_seconds for interval in intervals) / total
-    return Interval(low * whole, high * whole, system.calibration.families > 0)
+    least = max(low * whole, min(least_seconds, whole))
+    return Interval(least, high * whole, system.calibration.families > 0)
 
 
 def explain_unmeasured(system: System, prices: Iterable[InstructionPrice]) -> str:

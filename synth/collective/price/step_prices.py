@@ -9,6 +9,7 @@ Where the system has slower or missing links, ``algorithms.slowest_links`` exami
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
 from typing import Protocol as Structure
@@ -243,7 +244,9 @@ class Simulator:
             # A calibrated system is priced by the protocols that were measured, and by no others.
             if not fitted or protocol.value in fitted:
                 by_group = [way.line(self.system, protocol) for way in ways]
-                lines.append(max(by_group, key=_waiting_time))
+                longest = max(by_group, key=lambda line: line.latency_seconds)
+                beside = tuple(line for line in by_group if line.messages and line != longest)
+                lines.append(replace(longest, beside=beside) if beside else longest)
         return tuple(lines)
 
     def _shuffle(self, shuffle: Shuffle, grid: Grid, payload_bytes: float) -> InstructionPrice:
@@ -339,7 +342,9 @@ class Simulator:
         """Per byte of buffer: the bytes on a level's busiest link, its seconds, and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
         link = system.links[level]
-        passing = [crossing[j] for j in range(level) if level in system.through(j)]
+        passing = [
+            crossing[j] * _transit(system, j) for j in range(level) if level in system.through(j)
+        ]
         outer = sum(passing)
         if link.domain is Domain.SWITCH:
             bytes_sent = (
@@ -358,8 +363,13 @@ class Simulator:
         return share, share / link.bandwidth_bytes_per_second, hops
 
 
-def _waiting_time(line: PriceLine) -> float:
-    return line.latency_seconds
+def _transit(system: System, level: int) -> int:
+    """How often the bytes that a child sends pass its inner ports.
+
+    On an open line a ring goes out and back, so children between its ends forward as much as they
+    send.
+    """
+    return 2 if is_line(system, level) else 1
 
 
 def _groups(instruction: Instruction, grid: Grid) -> Groups:

@@ -1,4 +1,4 @@
-"""The work of an algorithm on every level, and its price as a line in the size of the buffer."""
+"""The work of an algorithm on every level, and its price by the size of the buffer."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ class PriceLine:
     ``members`` is that of the ``AlgorithmWay``. ``one_way``: where the directions of a level's
     ports are separate, the seconds of each per byte. ``messages``: where a message's cost depends
     on its size, seconds of the latency with their curve; a message has ``message_share`` of the
-    buffer. The price is then one line for each piece of the curves. ``resources``: the loads, with
-    both directions where they are separate.
+    buffer. The price is then one line for each piece of the curves, and ``latency_seconds`` is that
+    at factors of 1. ``beside``: lines of groups that run at once and wait differently; the group
+    that waits longest counts at each size. ``resources``: the loads, with both directions where
+    they are separate.
     """
 
     algorithm: Algorithm
@@ -68,19 +70,24 @@ class PriceLine:
     one_way: tuple[OneWay, ...] = ()
     messages: tuple[tuple[float, MessageCurve], ...] = ()
     message_share: float = 1.0
+    beside: tuple[PriceLine, ...] = ()
     seconds_per_byte: float = field(init=False)
+    fixed_seconds: float = field(init=False)
     resources: tuple[tuple[str, float], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds_per_byte", max(load for _, load in self.loads))
         busy = busy_resources(self.loads, self.one_way)
         object.__setattr__(self, "resources", tuple((n, s) for n, s in busy.items() if s))
+        by_size = sum(seconds for seconds, _ in self.messages)
+        object.__setattr__(self, "fixed_seconds", max(0.0, self.latency_seconds - by_size))
 
     def waiting_seconds(self, size_bytes: float) -> float:
         """Seconds in which no byte moves, for a buffer of ``size_bytes``."""
         message_bytes = size_bytes * self.message_share
-        added = (seconds * (curve.at(message_bytes) - 1) for seconds, curve in self.messages)
-        return self.latency_seconds + sum(added)
+        waits = sum(seconds * curve.at(message_bytes) for seconds, curve in self.messages)
+        own = self.fixed_seconds + waits
+        return max([own, *(line.waiting_seconds(size_bytes) for line in self.beside)])
 
     def work(self, size_bytes: float) -> PhaseWork:
         """The demands of a buffer of ``size_bytes`` on the machine."""
@@ -243,7 +250,7 @@ def pick_fastest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
 
 def pick_leanest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     """The line whose busiest resource is busy for the least time, for steps that share it."""
-    return min(lines, key=lambda line: (line.seconds_per_byte, line.latency_seconds))
+    return min(lines, key=lambda line: (line.seconds_per_byte, line.waiting_seconds(size_bytes)))
 
 
 def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
@@ -256,7 +263,7 @@ def pick_lightest(lines: Sequence[PriceLine], size_bytes: float) -> PriceLine:
     def load(line: PriceLine) -> float:
         return sum(seconds for name, seconds in line.resources if name != MEMORY)
 
-    return min(lines, key=lambda line: (load(line), line.latency_seconds))
+    return min(lines, key=lambda line: (load(line), line.waiting_seconds(size_bytes)))
 
 
 OVERLAP_PICKS: Sequence[LinePicker] = (pick_leanest, pick_lightest)

@@ -117,5 +117,7 @@ def test_a_job_has_intervals_of_its_sum(calibrated: str, tmp_path: Path) -> None
         sum(e["times"] * e["answer"]["interval_seconds"][end] for e in body["entries"])
         for end in (0, 1)
     ]
-    assert [low, high] == pytest.approx(sums)
+    # The interval of one program begins at its bound at the lowest.
+    assert low <= sums[0] * (1 + 1e-6)
+    assert high == pytest.approx(sums[1])
     assert best["tied"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from grammar import Goal
+from grammar import Collective, Goal
 from hierarchies import (
     Axis,
     Calibration,
@@ -37,6 +37,7 @@ from synth.collective.ranking.explanation import explain_answer
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.programs import Language
+from synth.collective.semantics.schedule import GroupList
 from synth.measure.calibration.candidates import SizePrediction
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
@@ -97,7 +98,10 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     left = tuple(Residual(edge, 9, *draw(ratios)) for edge in (0, 1 << 16))
     told = tuple(draw(sentences) for _ in range(3))
     found = Calibration(tuple(fits), left, *told, "fastest", draw(kinds), draw(strays))
-    return replace(found, curves=draw(st.lists(curves, max_size=2).map(tuple)))
+    several = st.lists(
+        curves, max_size=3, unique_by=lambda one: (one.algorithm, one.protocol, one.level)
+    )
+    return replace(found, curves=tuple(draw(several)))
 
 
 @given(calibrations())
@@ -219,6 +223,47 @@ def test_a_message_costs_by_its_size_whatever_the_number_of_members() -> None:
         waited = round(at / 1e-3)
         assert below == pytest.approx(64 * waited * 1e-3, rel=0.01)
         assert above == pytest.approx(at, rel=0.01)
+
+
+def test_no_price_is_below_its_bound_where_long_messages_are_cheap() -> None:
+    cheap = MessageCurve(0, (64.0, 1024.0), (1.0, 0.05), "simple")
+    known = replace(calibration(), curves=(cheap,))
+    system, asked = replace(bare(), calibration=known), reduction((32,), ("a0",), 0)
+    for size in (1e3, 1e5, 1e7):
+        for name, prices in defaults(Simulator(system), asked, size).options.items():
+            taken = sum(price.seconds for price in prices)
+            assert taken >= bound(system, asked, size).seconds * (1 - 1e-9), name
+
+
+def test_of_groups_that_wait_differently_the_slowest_counts_at_each_size() -> None:
+    """Three ranks of one node beside two of two nodes, whose messages are dear if they are short."""
+    dear = MessageCurve(0, (64.0, 1024.0), (100.0, 1.0), "simple")
+    fits = (Fit("simple", (Crossing(1e-6, 1.0), Crossing(2e-6, 1.0)), 0.0),)
+    system = replace(bare(), calibration=Calibration(fits, (), curves=(dear,)))
+    groups = GroupList(((0, 1, 2), (3, 4)), (1.0, 1.0))
+    simulator = Simulator(system)
+    together, alone = (
+        simulator.exchange(Collective.ALL_GATHER, each, 16.0).latency_seconds
+        for each in (groups, GroupList(((3, 4),), (1.0,)))
+    )
+    assert together >= alone * (1 - 1e-9)
+    assert alone >= 100e-6
+
+
+@pytest.mark.parametrize(
+    ("curve", "problem"),
+    [
+        (MessageCurve(2, (64.0,), (2.0,), "simple"), "a curve of level 2"),
+        (MessageCurve(0, (64.0,), (2.0,), "none"), "a curve of 'none'"),
+        (MessageCurve(0, (64.0,), (2.0,), "simple", "ring"), "a curve of messages by 'ring'"),
+    ],
+)
+def test_curves_that_nothing_uses_are_refused(curve: MessageCurve, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        replace(calibration(), curves=(curve,))
+    once = MessageCurve(0, (64.0,), (2.0,), "simple")
+    with pytest.raises(InputError, match="two curves"):
+        replace(calibration(), curves=(once, once))
 
 
 def test_peers_are_paid_for_whatever_is_on_the_wire() -> None:
