@@ -129,8 +129,8 @@ def _members(answer: TimeReply) -> int:
 
 def _measured_text(answer: TimeReply) -> str:
     interval = answer.interval_seconds
-    where = "other machines" if answer.prices == "typical" else "measurements"
-    return f" ({where} took {interval_text(interval)})" if interval else ""
+    which = "on such machines" if answer.prices == "typical" else "by measurements"
+    return f" (9 of 10 {which}: {interval_text(interval)})" if interval else ""
 
 
 def _render_run(answer: RunReply) -> RenderableType:

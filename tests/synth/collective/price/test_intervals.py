@@ -86,7 +86,7 @@ def test_people_are_told_intervals_and_ties(calibrated: str) -> None:
     assert " us to " in text
     assert "near: number of other programs that tie with it" in text
     text = CliRunner().invoke(app, ["time", ORDER, calibrated, *WHERE]).stdout
-    assert "(measurements took " in text
+    assert "(9 of 10 by measurements: " in text
 
 
 def test_an_answer_remembers_what_its_system_was_calibrated_by(
