@@ -55,7 +55,8 @@ class TeamBaselines:
     ) -> dict[str, str]:
         """Return the team's baselines of a machine that are named, by test.
 
-        Raises InputError, before it reads a text, if they have more than ``most_bytes``.
+        Before it reads a text, raises InputError if they have more than ``most_bytes``, and
+        RefusalError if they and the team's bodies exceed their limit.
         """
         baselines = self._store.baselines
         tests = None if KEPT in names else [name for name in names if OWN_NAME.fullmatch(name)]
@@ -65,6 +66,7 @@ class TeamBaselines:
             problem = f"the {count} baselines of {machine} that are named have {total_bytes} bytes"
             hint = f"name fewer: there is room for {most_bytes} bytes in this question"
             raise InputError(problem, where="baseline", hint=hint)
+        caller.hold(total_bytes)
         return await self._threads.do(baselines.texts, *of) if count else {}
 
     def _put(self, team: str, machine: str, test: str, text: str) -> StoredBaseline:

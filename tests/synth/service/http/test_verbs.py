@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from sqlalchemy import Engine, event
+
+from hierarchies import InputError
 from patience import PATIENCE_SECONDS
 from replying import COMMANDS, SHAPES
 from serving import Served, served
@@ -438,6 +442,34 @@ def test_a_short_question_with_long_baselines_is_read_off_the_event_loop(
     assert reader.startswith("collsynth-threads")
 
 
+def test_baselines_count_as_bytes_of_the_bodies_of_a_team(tmp_path: Path) -> None:
+    text = a_log(1.0)
+    with served(tmp_path, limits=Limits(body_bytes_at_once_per_team=2 * len(text))) as found:
+        keep(found, text, text)
+        refused = compare(found, ["kept"])
+        assert refused.status_code == 429, refused.text
+        assert "bodies" in refused.json()["problem"]
+
+
+def test_no_text_is_read_to_keep_or_list_baselines(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *more: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    with served(tmp_path) as found:
+        keep(found, a_log(1.0))
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            keep(found, a_log(1.0), a_log(1.1))
+            assert len(found.ask.get("/v1/baselines").json()["baselines"]) == 2
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    read = [each for each in statements if each.startswith("SELECT") and "baseline" in each]
+    assert read
+    assert not [each for each in read if re.search(r"(SELECT|,) baseline\.text", each)]
+
+
 def test_a_question_names_as_many_baselines_as_it_may_have_files(server: Served) -> None:
     refused = compare(server, [f"log{number}" for number in range(MOST_FILES + 1)])
     assert refused.status_code == 422
@@ -469,10 +501,13 @@ def test_systems_that_a_question_repeats_count_each_time(tmp_path: Path) -> None
     text = server_description("ours")
     with served(tmp_path, limits=Limits(description_bytes=len(text) + 10)) as found:
         assert found.ask.put("/v1/systems/ours", json={"text": text}).status_code == 200
-        question = {"axes": {"data": 32}, "reduce": ["data"], "k": 1, "max_steps": 2}
-        refused = found.ask.post("/v1/sweep", json={"systems": ["ours:4"] * 64, **question})
+        question = {"systems": ["ours:4"] * 64, "axes": {"data": 32}, "reduce": ["data"]}
+        refused = found.ask.post("/v1/sweep", json=question)
         assert refused.status_code == 422
-        assert f"a description of {64 * len(text)} characters" in refused.json()["problem"]
+        with pytest.raises(InputError) as error:
+            asyncio.run(found.service.broker.whole(Caller(), "sweep", question))
+        assert error.value.problem == f"a description of {64 * len(text)} characters"
+        assert error.value.problem == refused.json()["problem"]
 
 
 @pytest.mark.parametrize(
