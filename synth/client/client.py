@@ -167,7 +167,7 @@ class Client:
         self.send("DELETE", f"/v1/systems/{quote(name, safe='')}")
 
     def baselines(self) -> list[Json]:
-        """Return the earlier logs that your team keeps at the service."""
+        """Return the earlier logs that your team keeps at the service, without their texts."""
         return ListPage.model_validate(self.send_for_json("GET", "/v1/baselines")).baselines
 
     def put_baseline(self, machine: str, test: str, text: str | Path) -> Json:

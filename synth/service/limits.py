@@ -87,7 +87,7 @@ class Limits:
                     assert isinstance(question, EmitInputQuestion)
                     self.check_devices(question.answered_devices(), key)
                 case CostLimit.TEXT:
-                    pass  # ``body_bytes`` already limits the body that contains it
+                    pass  # ``body_bytes`` limits the body, and what ``Broker.whole`` adds to it
                 case CostLimit.HERE:
                     _check_not_here(key, value)
                 case _:

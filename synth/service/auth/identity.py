@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -17,7 +18,7 @@ class Caller:
     """A team and, if keys are required, the id, name and daily quota of the key in the request.
 
     A person signed in by a proxy has a name and no key. ``session`` is the digest of the request's
-    session token.
+    session token. ``hold`` counts bytes that the request adds to its body as the team's.
     """
 
     team: str = LOCAL
@@ -26,6 +27,7 @@ class Caller:
     jobs_per_day: int | None = None
     scopes: frozenset[Scope] = frozenset(Scope)
     session: str | None = field(default=None, repr=False)
+    hold: Callable[[int], None] = field(default=lambda more_bytes: None, repr=False, compare=False)
 
     @property
     def admin(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -35,9 +36,10 @@ async def authenticate(
     concurrent requests.
     """
     caller = await _caller(request, bearer, header)
-    if visit_of(request) is None:
-        request.state.visit = state_of(request).presence.enter(caller.team)
-    return caller
+    visit = visit_of(request)
+    if visit is None:
+        visit = request.state.visit = state_of(request).presence.enter(caller.team)
+    return replace(caller, hold=visit.hold)
 
 
 async def _caller(

@@ -70,9 +70,8 @@ async def delete_system(request: Request, caller: KeepCaller, name: Name) -> Res
 
 @baselines.get("/v1/baselines", operation_id="list-baselines", responses=problems())
 async def list_baselines(request: Request, caller: AskOrKeepCaller) -> BaselineList:
-    """The baselines your team keeps here. Questions to doctor name them by their tests."""
-    found = await state_of(request).broker.baselines.all(caller)
-    return BaselineList(baselines=[BaselineBody.of(baseline) for baseline in found])
+    """The baselines your team keeps here, without texts. Questions to doctor name their tests."""
+    return BaselineList.of(await state_of(request).broker.baselines.all(caller))
 
 
 @baselines.get(_ONE, operation_id="look-at-baseline", responses=problems(404))

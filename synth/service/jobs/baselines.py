@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from hierarchies import InputError
 from synth.measure.logs.reading import check_log
@@ -12,7 +11,7 @@ from synth.service.errors import not_found
 from synth.service.jobs.questions import KEPT, OWN_NAME
 from synth.service.jobs.systems import check_room
 from synth.service.limits import Limits
-from synth.service.store import Store, StoredBaseline
+from synth.service.store import ListedBaseline, Store, StoredBaseline
 from synth.service.threads import Readers, Threads
 
 
@@ -24,11 +23,10 @@ class TeamBaselines:
         self._threads = threads
         self._readers = readers
         self._limits = limits
-        self._turn = asyncio.Lock()
 
-    async def all(self, caller: Caller) -> list[StoredBaseline]:
-        """Return all baselines of the team, sorted by machine and test."""
-        return await self._threads.do(self._store.baselines.known, caller.team)
+    async def all(self, caller: Caller) -> list[ListedBaseline]:
+        """Return all baselines of the team without their texts, sorted by machine and test."""
+        return await self._threads.do(self._store.baselines.listed, caller.team)
 
     async def one(self, caller: Caller, machine: str, test: str) -> StoredBaseline:
         """Return a baseline. Raises RefusalError if the team has none of that machine and test."""
@@ -45,26 +43,42 @@ class TeamBaselines:
         """
         _check_name(machine, "machine")
         _check_name(test, "test")
-        await self._readers.do(caller.team, check_log, text, test)
-        async with self._turn:
-            texts = {(each.machine, each.test): each.text for each in await self.all(caller)}
-            texts[machine, test] = text
-            limits = self._limits
-            check_room(
-                texts, "baselines", limits.baselines_per_team, limits.baselines_bytes_per_team
-            )
-            put = self._store.baselines.put
-            return await self._threads.do(put, caller.team, machine, test, text)
+        return await self._readers.do(caller.team, self._put, caller.team, machine, test, text)
 
     async def delete(self, caller: Caller, machine: str, test: str) -> None:
         """Delete a baseline. Raises RefusalError if the team has none of that machine and test."""
         if not await self._threads.do(self._store.baselines.remove, caller.team, machine, test):
             raise not_found("baseline")
 
-    async def texts(self, caller: Caller, machine: str) -> Mapping[str, str]:
-        """Return the team's baselines of a machine by test."""
-        found = await self._threads.do(self._store.baselines.known, caller.team, machine)
-        return {baseline.test: baseline.text for baseline in found}
+    async def texts(
+        self, caller: Caller, machine: str, names: Collection[str], most_bytes: int
+    ) -> dict[str, str]:
+        """Return the team's baselines of a machine that are named, by test.
+
+        Before it reads a text, raises InputError if they have more than ``most_bytes``, and
+        RefusalError if they and the team's bodies exceed their limit.
+        """
+        baselines = self._store.baselines
+        tests = None if KEPT in names else [name for name in names if OWN_NAME.fullmatch(name)]
+        of = (caller.team, machine, tests)
+        count, total_bytes = await self._threads.do(baselines.total, *of)
+        if total_bytes > most_bytes:
+            problem = f"the {count} baselines of {machine} that are named have {total_bytes} bytes"
+            hint = f"name fewer: there is room for {most_bytes} bytes in this question"
+            raise InputError(problem, where="baseline", hint=hint)
+        caller.hold(total_bytes)
+        return await self._threads.do(baselines.texts, *of) if count else {}
+
+    def _put(self, team: str, machine: str, test: str, text: str) -> StoredBaseline:
+        """Check and store a log, in the team's turn, so that it cannot pass its limits."""
+        check_log(text, test)
+        baselines, limits, call = self._store.baselines, self._limits, self._threads.at_once
+        count, total_bytes = call(baselines.total, team)
+        old_count, old_bytes = call(baselines.total, team, machine, [test])
+        count, total_bytes = count - old_count + 1, total_bytes - old_bytes + len(text.encode())
+        most, most_bytes = limits.baselines_per_team, limits.baselines_bytes_per_team
+        check_room("baselines", count, most, total_bytes, most_bytes)
+        return call(baselines.put, team, machine, test, text)
 
 
 def _check_name(name: str, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,7 +11,14 @@ from pydantic import BaseModel, Field, PlainSerializer
 
 from synth.ask.reply import Outcome
 from synth.service.jobs.questions import question_in
-from synth.service.store import Status, StoredAnswer, StoredBaseline, StoredJob, StoredSystem
+from synth.service.store import (
+    ListedBaseline,
+    Status,
+    StoredAnswer,
+    StoredBaseline,
+    StoredJob,
+    StoredSystem,
+)
 
 
 def moment(when: datetime) -> str:
@@ -128,14 +136,33 @@ class BaselineBody(BaseModel):
     @staticmethod
     def of(baseline: StoredBaseline) -> BaselineBody:
         """Return a baseline with its URL."""
-        url = f"/v1/baselines/{baseline.machine}/{baseline.test}"
-        return BaselineBody.model_validate(vars(baseline) | {"url": url})
+        return BaselineBody.model_validate(vars(baseline) | {"url": _baseline_url(baseline)})
+
+
+class BaselineRow(BaseModel):
+    """An earlier log in a list; its text is at ``url``."""
+
+    machine: str
+    test: str
+    url: str
+    changed: Moment
+    bytes: int = Field(ge=0, description="Bytes of the text.")
 
 
 class BaselineList(BaseModel):
-    """The baselines that your team keeps here, by machine and test."""
+    """The baselines that your team keeps here, by machine and test, without their texts."""
 
-    baselines: list[BaselineBody]
+    baselines: list[BaselineRow]
+
+    @staticmethod
+    def of(baselines: Iterable[ListedBaseline]) -> BaselineList:
+        """Return baselines with their URLs."""
+        rows = [vars(baseline) | {"url": _baseline_url(baseline)} for baseline in baselines]
+        return BaselineList(baselines=[BaselineRow.model_validate(row) for row in rows])
+
+
+def _baseline_url(baseline: StoredBaseline | ListedBaseline) -> str:
+    return f"/v1/baselines/{baseline.machine}/{baseline.test}"
 
 
 def outcome_word(outcome: int) -> str:

@@ -27,12 +27,13 @@ from synth.service.jobs.names import name_of
 from synth.service.jobs.notifications import Notifications, wait_for_notification
 from synth.service.jobs.questions import (
     PreparedQuestion,
-    machine_of_baselines,
+    named_baselines,
     own_names,
     prepare,
     question_in,
     replace_baselines,
     replace_own_names,
+    texts_of_systems,
 )
 from synth.service.jobs.systems import TeamSystems
 from synth.service.metrics import Metrics
@@ -155,7 +156,7 @@ class Broker:
         Raises InputError if the question is invalid, and RefusalError if the caller exceeds a
         limit, the job failed or was cancelled, or the store is unavailable.
         """
-        whole = await self.whole(caller, given)
+        whole, size_bytes = await self.whole(caller, verb, given, size_bytes)
         prepared = await self._run_sized(caller, size_bytes, prepare, verb, whole)
         if VERBS[verb].repeatable:
             if memo is not None and whole is given:
@@ -171,13 +172,21 @@ class Broker:
             job = await self._wait_for_end(job, wait_seconds)
         return await self._reply_of(job)
 
-    async def whole(self, caller: Caller, given: object) -> object:
-        """Return a question with the texts of the team's systems and baselines that it names."""
+    async def whole(
+        self, caller: Caller, verb: str, given: object, size_bytes: int = 0
+    ) -> tuple[object, int]:
+        """Return a question with the team's systems and baselines that it names, and its bytes.
+
+        Raises InputError if its systems or it with its baselines are too long.
+        """
         whole = replace_own_names(given, await self.systems.texts(caller, own_names(given)))
-        machine = machine_of_baselines(given)
-        if machine is None:
-            return whole
-        return replace_baselines(whole, await self.baselines.texts(caller, machine))
+        self.settings.limits.check_description(*texts_of_systems(whole))
+        named = named_baselines(verb, given)
+        if named is None:
+            return whole, size_bytes
+        left_bytes = max(0, self.settings.limits.body_bytes - size_bytes)
+        texts = await self.baselines.texts(caller, *named, left_bytes)
+        return replace_baselines(whole, texts), size_bytes + sum(map(len, texts.values()))
 
     async def job(self, caller: Caller, job_id: str, *, whole: bool = False) -> StoredJob:
         """Return a job of the caller's team, with its question only if ``whole``.

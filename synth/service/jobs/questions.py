@@ -14,6 +14,7 @@ from uuid import uuid4
 from hierarchies import InputError, catalogue
 from synth.ask.identity.canonical import canonical_text, key_of_text
 from synth.ask.identity.edition import edition
+from synth.ask.questions.named_texts import MOST_FILES
 from synth.ask.questions.question import Question, parse_question
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
@@ -102,28 +103,46 @@ def replace_own_names(given: object, texts: Mapping[str, str]) -> object:
     return changed
 
 
-def machine_of_baselines(given: object) -> str | None:
-    """Return the machine of a question that names baselines; None if it names none."""
+def texts_of_systems(given: object) -> list[str]:
+    """Return the texts of several systems in a question: one per mention, also of the same."""
+    systems = given.get("systems") if isinstance(given, dict) else None
+    listed = systems if isinstance(systems, list) else []
+    texts = [each.get("text") for each in listed if isinstance(each, dict)]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def named_baselines(verb: str, given: object) -> tuple[str, frozenset[str]] | None:
+    """Return the machine and the names of the baselines that a question names; None if of none.
+
+    Also None for more files than a question may have: it is refused with its length.
+    """
+    if "baseline" not in VERBS[verb].question.model_fields:
+        return None
     match given:
-        case {"baseline": [*files], "system": system} if any(isinstance(f, str) for f in files):
-            return _own_name(system["name"] if isinstance(system, dict) else system)
+        case {"baseline": [*files], "system": system} if len(files) <= MOST_FILES:
+            machine = _own_name(system.get("name") if isinstance(system, dict) else system)
+            names = frozenset(file for file in files if isinstance(file, str))
+            return (machine, names) if machine and names else None
     return None
 
 
 def replace_baselines(given: object, texts: Mapping[str, str]) -> object:
-    """Replace each name of a team's baseline in a question by its name and text.
+    """Replace each name of a team's baseline in a question by its name and text, once each.
 
     Names that are not kept stay, and are refused with the question.
     """
     if not isinstance(given, dict) or not texts:
         return given
+    left = dict(texts)
 
     def put_in(name: object) -> list[object]:
         if name == KEPT:
-            return [{"name": test, "text": text} for test, text in texts.items()]
-        if isinstance(name, str) and name in texts:
-            return [{"name": name, "text": texts[name]}]
-        return [name]
+            chosen = list(left)
+        elif isinstance(name, str) and name in texts:
+            chosen = [name] if name in left else []
+        else:
+            return [name]
+        return [{"name": test, "text": left.pop(test)} for test in chosen]
 
     return given | {"baseline": [file for name in given["baseline"] for file in put_in(name)]}
 

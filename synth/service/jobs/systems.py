@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any
 
 from hierarchies import InputError, read
 from synth.service.auth.identity import Caller
@@ -49,8 +48,9 @@ class TeamSystems:
         await self._readers.do(caller.team, self._check, name, text)
         async with self._turn:
             texts = {system.name: system.text for system in await self.all(caller)} | {name: text}
-            limits = self._limits
-            check_room(texts, "systems", limits.systems_per_team, limits.systems_bytes_per_team)
+            limits, total_bytes = self._limits, sum(len(each.encode()) for each in texts.values())
+            most, most_bytes = limits.systems_per_team, limits.systems_bytes_per_team
+            check_room("systems", len(texts), most, total_bytes, most_bytes)
             return await self._threads.do(self._store.systems.put, caller.team, name, text)
 
     async def delete(self, caller: Caller, name: str) -> None:
@@ -76,11 +76,11 @@ class TeamSystems:
         self._limits.check_devices(system.devices, name)
 
 
-def check_room(texts: Mapping[Any, str], what: str, most: int, most_bytes: int) -> None:
+def check_room(what: str, count: int, most: int, total_bytes: int, most_bytes: int) -> None:
     """Raise RefusalError if a team would keep too many texts, or too many bytes of them."""
-    if len(texts) > most:
+    if count > most:
         raise _refuse_full(f"your team keeps {most} {what} already")
-    if sum(len(text.encode()) for text in texts.values()) > most_bytes:
+    if total_bytes > most_bytes:
         raise _refuse_full(f"your team's {what} would take more than {most_bytes} bytes")
 
 

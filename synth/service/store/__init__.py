@@ -40,6 +40,9 @@ from synth.service.store.records import (
     Key as Key,
 )
 from synth.service.store.records import (
+    ListedBaseline as ListedBaseline,
+)
+from synth.service.store.records import (
     NewJob as NewJob,
 )
 from synth.service.store.records import (

@@ -22,7 +22,20 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, create_engine, event, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    Row,
+    Select,
+    Table,
+    cast,
+    create_engine,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, StatementError
@@ -146,6 +159,13 @@ def insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.I
     """Return an insert in the database's own dialect, which supports ``ON CONFLICT``."""
     postgres = connection.dialect.name == "postgresql"
     return postgresql.insert(table) if postgres else sqlite.insert(table)
+
+
+def bytes_of(database: Engine, text: ColumnElement[str]) -> ColumnElement[int]:
+    """Return the bytes of a text in UTF-8, which both databases store."""
+    if database.dialect.name == "postgresql":
+        return func.octet_length(text)
+    return func.length(cast(text, LargeBinary))  # SQLite has octet_length since 3.43 only
 
 
 def database_now(connection: Connection) -> datetime:

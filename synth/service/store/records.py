@@ -193,6 +193,16 @@ class StoredBaseline:
 
 
 @dataclass(frozen=True)
+class ListedBaseline:
+    """A baseline without its text, of which it has the bytes."""
+
+    machine: str
+    test: str
+    bytes: int
+    changed: datetime
+
+
+@dataclass(frozen=True)
 class StoredAnswer:
     """A complete answer: ``body`` is its JSON, ``outcome`` the exit code of the command line."""
 

@@ -99,7 +99,9 @@ async def _check(
 ) -> tuple[dict[str, Any], FormFindings]:
     broker = state_of(request).broker
     asked, findings = question(form, fields)
-    whole: Any = await broker.whole(caller, asked)
+    whole: Any = asked
+    with findings.noting(form.needs[0]):
+        whole, _ = await broker.whole(caller, form.verb, asked)
     limit = broker.settings.limits.check
     await broker.run_in_turn(caller.team, check, form, whole, findings, limit)
     return asked, findings

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,14 +18,21 @@ from typer.testing import CliRunner
 
 pytest.importorskip("fastapi", reason="needs the extra server")
 
+from sqlalchemy import Engine, event
+
+from hierarchies import InputError
 from patience import PATIENCE_SECONDS
 from replying import COMMANDS, SHAPES
 from serving import Served, served
+from synth.ask.questions.named_texts import MOST_FILES
 from synth.ask.questions.question import Question
 from synth.ask.table import VERBS
 from synth.cli import ask as shell
 from synth.cli.app import app
+from synth.service.auth.identity import Caller
 from synth.service.http.examples import EXAMPLES
+from synth.service.jobs import broker
+from synth.service.jobs.questions import PreparedQuestion, prepare
 from synth.service.limits import Limits
 from synth.service.workers import ProcessWorkers
 
@@ -332,6 +341,13 @@ def test_baselines_are_kept_by_machine_and_test_and_compared_with(server: Served
     assert server.ask.get(url).json() == kept.json()
     listed = server.ask.get("/v1/baselines").json()["baselines"]
     assert [one["test"] for one in listed] == ["all-gather-2x8", "all-reduce-2x8"]
+    assert listed[1] == {
+        "machine": "dgx-a100",
+        "test": "all-reduce-2x8",
+        "url": other,
+        "changed": server.ask.get(other).json()["changed"],
+        "bytes": len(reduced.encode()),
+    }
 
     def asked(names: list[str], times: float, system: str = "dgx-a100:2") -> httpx.Response:
         files = [{"name": "new.csv", "text": a_log(times)}]
@@ -359,6 +375,141 @@ def test_baselines_are_kept_by_machine_and_test_and_compared_with(server: Served
     assert server.ask.delete(url).status_code == 404
 
 
+def keep(server: Served, *texts: str) -> None:
+    for number, text in enumerate(texts):
+        reply = server.ask.put(f"/v1/baselines/dgx-a100/log{number}", json={"text": text})
+        assert reply.status_code == 200, reply.text
+
+
+def compare(server: Served, names: list[Any], system: Any = "dgx-a100:2") -> httpx.Response:
+    files = [{"name": "new.csv", "text": a_log(1.0)}]
+    question = {"system": system, "files": files, "baseline": names}
+    return server.ask.post("/v1/doctor", json=question, headers=PATIENT)
+
+
+@pytest.mark.parametrize(
+    ("names", "sources"),
+    [
+        (["kept"] * 2000, ["log0", "log1"]),
+        (["log1", "log1"], ["log1"]),
+        (["log1", "kept", "log0"], ["log1", "log0"]),
+    ],
+)
+def test_each_baseline_is_in_a_question_once(
+    tmp_path: Path, names: list[str], sources: list[str]
+) -> None:
+    with served(tmp_path) as found:
+        keep(found, a_log(1.0), a_log(1.1))
+        reply = compare(found, names)
+        assert reply.status_code == 200, reply.text
+        [run] = reply.json()["runs"]
+        assert run["past"]["sources"] == sources
+        answer = found.ask.get(reply.headers["content-location"]).json()
+        assert [one["name"] for one in answer["question"]["baseline"]] == sources
+
+
+@pytest.mark.parametrize("names", [["kept"], ["log0", "log1"]])
+def test_a_question_is_no_longer_with_its_baselines_than_a_body(
+    tmp_path: Path, names: list[str]
+) -> None:
+    text = a_log(1.0)
+    sent = len(text) + 200
+    with served(tmp_path, limits=Limits(body_bytes=sent + 3 * len(text) // 2)) as found:
+        keep(found, text, text)
+        refused = compare(found, names)
+        assert refused.status_code == 422, refused.text
+        assert f"have {2 * len(text)} bytes" in refused.json()["problem"]
+        assert refused.json()["where"] == "baseline"
+        assert compare(found, ["log0"]).status_code == 200
+
+
+def test_a_short_question_with_long_baselines_is_read_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def noted(verb: str, given: object) -> PreparedQuestion:
+        threads.append(threading.current_thread().name)
+        return prepare(verb, given)
+
+    monkeypatch.setattr(broker, "prepare", noted)
+    with served(tmp_path) as found:
+        keep(found, a_log(1.0) + "\n" + "# a remark\n" * 4000)
+        for names in ([], ["kept"]):
+            assert compare(found, names).status_code == 200
+    loop, reader = threads
+    assert not loop.startswith("collsynth-threads")
+    assert reader.startswith("collsynth-threads")
+
+
+def test_baselines_count_as_bytes_of_the_bodies_of_a_team(tmp_path: Path) -> None:
+    text = a_log(1.0)
+    with served(tmp_path, limits=Limits(body_bytes_at_once_per_team=2 * len(text))) as found:
+        keep(found, text, text)
+        refused = compare(found, ["kept"])
+        assert refused.status_code == 429, refused.text
+        assert "bodies" in refused.json()["problem"]
+
+
+def test_no_text_is_read_to_keep_or_list_baselines(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *more: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    with served(tmp_path) as found:
+        keep(found, a_log(1.0))
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            keep(found, a_log(1.0), a_log(1.1))
+            assert len(found.ask.get("/v1/baselines").json()["baselines"]) == 2
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    read = [each for each in statements if each.startswith("SELECT") and "baseline" in each]
+    assert read
+    assert not [each for each in read if re.search(r"(SELECT|,) baseline\.text", each)]
+
+
+def test_a_question_names_as_many_baselines_as_it_may_have_files(server: Served) -> None:
+    refused = compare(server, [f"log{number}" for number in range(MOST_FILES + 1)])
+    assert refused.status_code == 422
+    assert refused.json()["where"] == "baseline"
+    assert str(MOST_FILES) in refused.text
+
+
+def test_only_questions_that_have_baselines_get_their_texts(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        keep(found, a_log(1.0))
+        question = {"system": "dgx-a100:2", "axes": {"data": 16}, "reduce": ["data"]}
+        refused = found.ask.post("/v1/top", json={**question, "baseline": ["kept"]})
+        assert refused.status_code == 422
+        assert "bytes,seconds" not in refused.text
+        given = {**question, "baseline": ["kept"]}
+        assert asyncio.run(found.service.broker.whole(Caller(), "top", given))[0] is given
+
+
+@pytest.mark.parametrize("system", [{"text": "x"}, {"name": 3, "text": "x"}, {}, None])
+def test_a_system_without_a_name_is_refused_also_beside_a_baseline(
+    server: Served, system: Any
+) -> None:
+    refused = compare(server, ["kept"], system)
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["where"].startswith("system")
+
+
+def test_systems_that_a_question_repeats_count_each_time(tmp_path: Path) -> None:
+    text = server_description("ours")
+    with served(tmp_path, limits=Limits(description_bytes=len(text) + 10)) as found:
+        assert found.ask.put("/v1/systems/ours", json={"text": text}).status_code == 200
+        question = {"systems": ["ours:4"] * 64, "axes": {"data": 32}, "reduce": ["data"]}
+        refused = found.ask.post("/v1/sweep", json=question)
+        assert refused.status_code == 422
+        with pytest.raises(InputError) as error:
+            asyncio.run(found.service.broker.whole(Caller(), "sweep", question))
+        assert error.value.problem == f"a description of {64 * len(text)} characters"
+        assert error.value.problem == refused.json()["problem"]
+
+
 @pytest.mark.parametrize(
     ("path", "text", "said"),
     [
@@ -384,6 +535,16 @@ def test_a_team_keeps_so_many_baselines(tmp_path: Path) -> None:
         refused = few.ask.put("/v1/baselines/dgx-a100/two", json=body)
         assert refused.status_code == 409
         assert "baselines" in refused.json()["problem"]
+
+
+def test_a_team_keeps_so_many_bytes_of_baselines(tmp_path: Path) -> None:
+    short, long = a_log(1.0), a_log(1.0) + "\n# é"
+    with served(tmp_path, limits=Limits(baselines_bytes_per_team=2 * len(long.encode()))) as few:
+        keep(few, long, long)
+        assert few.ask.put("/v1/baselines/dgx-a100/log2", json={"text": short}).status_code == 409
+        keep(few, short, long)  # replaces both
+        longer = {"text": f"{long}\n# and more of it: {'x' * len(short)}"}
+        assert few.ask.put("/v1/baselines/dgx-a100/log0", json=longer).status_code == 409
 
 
 def test_a_team_keeps_so_many_systems_and_so_much(tmp_path: Path) -> None:

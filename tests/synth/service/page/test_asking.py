@@ -28,6 +28,7 @@ from synth.ask.table import VERBS, judge
 from synth.ask.taking import Recommendation, recommend
 from synth.collective.ranking.request import Watcher
 from synth.service.http.examples import EXAMPLES
+from synth.service.limits import Limits
 from synth.service.page.forms.checks import check
 from synth.service.page.forms.table import FORMS as ALL_FORMS
 from synth.service.page.forms.values import (
@@ -191,6 +192,20 @@ def test_the_machine_that_logs_name_is_reported_and_another_is_refused() -> None
     given, checked = question(FORMS["doctor"], fields("doctor", log_text=[H100], **found.suits))
     right = check(FORMS["doctor"], given, checked, lambda sound: None)
     assert (right.suits, right.wrong) == ({}, {})
+
+
+def test_baselines_that_are_too_long_are_reported_at_their_field(tmp_path: Path) -> None:
+    text = LOG + "\n# and more" * 4000
+    with served(tmp_path, limits=Limits(body_bytes=3 * len(text) // 2)) as found:
+        for test in ("one", "two"):
+            kept = found.ask.put(f"/v1/baselines/dgx-a100/{test}", json={"text": text})
+            assert kept.status_code == 200, kept.text
+        sent = {**SENT["doctor"], "baseline": "kept"}
+        for url in ("/ask/doctor/check", "/ask/doctor"):
+            reply = found.ask.post(url, data=sent)
+            assert f"2 baselines of dgx-a100 that are named have {2 * len(text)}" in reply.text
+        wrong = found.ask.post("/ask/doctor/check", data=sent).json()["wrong"]
+        assert list(wrong) == ["baseline"]
 
 
 def test_a_pasted_baseline_is_compared_with_and_stands_in_the_form_again(server: Served) -> None:

@@ -125,15 +125,25 @@ def test_a_baseline_is_kept_under_its_team_machine_and_test(store: Store) -> Non
     found = store.baselines.one("ours", "lab", "all-reduce")
     assert found is not None
     assert found.text == "new"
-    assert [one.test for one in store.baselines.known("ours", "lab")] == [
-        "all-gather",
-        "all-reduce",
-    ]
-    assert [one.machine for one in store.baselines.known("ours")] == ["attic", "lab", "lab"]
+    of_the_lab = {"all-gather": "another", "all-reduce": "new"}
+    assert store.baselines.texts("ours", "lab") == of_the_lab
+    assert store.baselines.texts("ours", "lab", ["all-reduce", "x"]) == {"all-reduce": "new"}
+    assert [one.machine for one in store.baselines.listed("ours")] == ["attic", "lab", "lab"]
     assert store.baselines.remove("ours", "lab", "all-reduce")
     assert not store.baselines.remove("ours", "lab", "all-reduce")
     assert store.baselines.one("ours", "lab", "all-reduce") is None
     assert store.baselines.one("theirs", "lab", "all-reduce") is not None
+
+
+def test_bytes_of_baselines_are_those_of_their_texts_in_utf_8(store: Store) -> None:
+    texts = {"ascii": "abc", "latin": "é" * 10, "wide": "界\n𝄞", "empty": "", "slash": r"\x41\1"}
+    for test, text in texts.items():
+        store.baselines.put("ours", "lab", test, text)
+    bytes_of = {test: len(text.encode()) for test, text in texts.items()}
+    assert {one.test: one.bytes for one in store.baselines.listed("ours")} == bytes_of
+    assert store.baselines.total("ours") == (5, sum(bytes_of.values()))
+    assert store.baselines.total("ours", "lab", ["latin", "x"]) == (1, 20)
+    assert store.baselines.total("theirs") == (0, 0)
 
 
 def test_the_first_answer_under_a_key_stays(store: Store) -> None:
