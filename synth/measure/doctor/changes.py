@@ -88,8 +88,8 @@ class Changes:
     Each is None without rows that determine it. ``middle`` is the factor beyond the other two.
     ``stray`` has the rows that take longer than the factors explain, if neighbours do so, too.
     ``uneven`` has the rows that take longer by factors that differ, if most rows of a class do so
-    and its factor does not show it. ``untold`` has the rows of ``messages`` and ``links`` that do not
-    tell their factor, because the other one explains nearly all of their time or they scatter.
+    and its factor does not show it. ``untold`` has the rows of ``messages`` and ``links`` that do
+    not tell their factor: the other one explains nearly all of their time, or they scatter.
     """
 
     latency: Change | None

@@ -349,7 +349,7 @@ def test_rows_that_slow_messages_explain_are_not_uneven() -> None:
 
 
 def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
-    """Messages take 7.4 times as long, so that .15 of the rows' time explains more than they took."""
+    """Messages 7.4 times as long: .15 of the rows' time explains more than they took."""
     found = estimate_changes([1.0] * 4 + [0.15] * 4, [log(7.4)] * 4 + [0.0] * 4)
     assert found.bandwidth is None
     assert found.untold == {"links": (4, 5, 6, 7)}
@@ -373,7 +373,7 @@ def test_a_uniform_speed_up_leaves_nothing_in_between() -> None:
 
 
 def test_the_factor_of_sizes_in_between_is_that_of_the_table() -> None:
-    """Messages three times as slow, and sizes in between as before: printed as 1.00x, not less."""
+    """Messages three times as slow, and sizes in between as before: they print 1.00x."""
     times = tuple(3.0 if size <= 2**22 else 1.0 for size in SIZES)
     found = diagnose(SYSTEM, [run(SYSTEM, noise=times)], [run(SYSTEM, name="old")])
     [past] = found.past
