@@ -141,21 +141,21 @@ def estimate_changes(shares: Sequence[float], ratios: Sequence[float]) -> Change
         beyond = np.maximum(times / longest, np.minimum(times / expected, 1.0))
         between = _change("middle", beyond[middle], unsure[middle], middle)
     far = np.log(times / longest) > log(STRAY) + SURE * unsure
-    told = {
-        "latency": latency if latency and _is_told(latency) else None,
+    known = {
+        "latency": latency if latency and _is_known(latency) else None,
         "middle": between,
-        "bandwidth": bandwidth if bandwidth and _is_told(bandwidth) else None,
+        "bandwidth": bandwidth if bandwidth and _is_known(bandwidth) else None,
     }
     return Changes(
-        told["latency"],
+        known["latency"],
         between,
-        told["bandwidth"],
+        known["bandwidth"],
         _longest(far.tolist()),
-        _uneven(share, times, told, rows),
+        _uneven(share, times, known, rows),
         {
             kind: change.rows
             for kind, change in (("messages", latency), ("links", bandwidth))
-            if change and not _is_told(change)
+            if change and not _is_known(change)
         },
     )
 
@@ -176,7 +176,7 @@ def _part_factor(change: Change | None) -> float:
     return change.factor if change and not change.clipped else 1.0
 
 
-def _is_told(change: Change) -> bool:
+def _is_known(change: Change) -> bool:
     return change.error <= UNKNOWN_ERROR and not change.clipped
 
 
