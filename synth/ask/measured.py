@@ -51,6 +51,7 @@ from synth.measure.doctor import (
     Diagnosis,
     carried_shares,
     diagnose,
+    explain_missing,
     is_collective,
     match_baselines,
 )
@@ -230,15 +231,15 @@ class DoctorQuestion(LogsQuestion, PricedQuestion):
             system = system_of(self.system)
             self.baselines(system, self.matched(system).runs)
 
-    def baselines(self, system: System, runs: Sequence[MatchedLog]) -> tuple[MatchedLog, ...]:
+    def baselines(self, system: System, runs: Sequence[MatchedLog]) -> ReadableLogs:
         """The tables of the earlier logs, on the devices that they were taken on.
 
         Tables of other machines are left out, as a service may keep several. Raises InputError if
         none is left, or if none is of a test of the runs.
         """
         if not self.baseline:
-            return ()
-        found, refused = [], []
+            return ReadableLogs((), ())
+        found, refused, left_out = [], [], []
         for file in self.baseline_texts():
             for log in parse_logs(file.text, _source(file), self.collective):
                 try:
@@ -246,10 +247,11 @@ class DoctorQuestion(LogsQuestion, PricedQuestion):
                     found.append(match_log(system, log, self.caller_facts()))
                 except InputError as error:
                     refused.append(error)
+                    left_out.append(f"baseline {log.source} is left out: {error.problem}")
         if refused and not found:
             raise InputError(refused[0].problem, where=BASELINE, hint=refused[0].hint)
         match_baselines(runs, found)
-        return tuple(found)
+        return ReadableLogs(tuple(found), tuple(left_out))
 
     def baseline_texts(self) -> list[NamedText]:
         """The earlier logs. Raises InputError for the name of one that a service does not keep."""
@@ -361,9 +363,11 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
     system = question.priced(system_of(question.system))
     readable = question.matched(system)
     runs = [_with_version_note(system, run) for run in readable.runs]
-    diagnosis = diagnose(system, runs, question.baselines(system, runs))
+    baselines = question.baselines(system, runs)
+    diagnosis = diagnose(system, runs, baselines.runs)
     alone = tuple(
-        f"{run.source}: no baseline is of this test: it is compared with the prediction only"
+        f"{run.source}: {explain_missing(run.matched, baselines.runs)}: it is compared with the "
+        "prediction only"
         for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)
         if question.baseline and past is None
     )
@@ -376,6 +380,6 @@ def doctor(question: DoctorQuestion, watcher: Watcher) -> Reply:
             DiagnosedRun.of(run, past)
             for run, past in zip(diagnosis.runs, diagnosis.past, strict=True)
         ],
-        left_out=readable.left_out + alone,
+        left_out=readable.left_out + baselines.left_out + alone,
     )
     return reply(answer, Outcome.OK if diagnosis.healthy else Outcome.NO)

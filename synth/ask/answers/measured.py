@@ -305,9 +305,9 @@ class PastPart(AnswerPart):
     """A run beside earlier logs of the same test."""
 
     sources: list[str] = Field(description="The baselines.")
-    latency: ChangePart | None = Field(description="Of sizes that wait for messages, if any.")
+    latency: ChangePart | None = Field(description="Of sizes that wait for messages, if told.")
     middle: ChangePart | None = Field(description="Of sizes in between, if any.")
-    bandwidth: ChangePart | None = Field(description="Of sizes that wait for links, if any.")
+    bandwidth: ChangePart | None = Field(description="Of sizes that wait for links, if told.")
     differences: list[str] = Field(description="Settings that differ, in words.")
 
     @classmethod

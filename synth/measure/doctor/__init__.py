@@ -27,6 +27,7 @@ level 'gpu' falls short: 18% of what is described
 
 from synth.measure.doctor.baseline import BASELINE as BASELINE
 from synth.measure.doctor.baseline import PastComparison as PastComparison
+from synth.measure.doctor.baseline import explain_missing as explain_missing
 from synth.measure.doctor.baseline import match_baselines as match_baselines
 from synth.measure.doctor.blame import Finding as Finding
 from synth.measure.doctor.blame import FindingKind as FindingKind

@@ -30,14 +30,16 @@ class PastComparison:
     """A run compared with earlier logs of the same test.
 
     ``before`` has the earlier seconds by size and whether the row is in place, of rows that both
-    have. ``sizes`` are their sizes, ascending, and ``changes`` refers to them by number.
-    ``differences`` are settings that differ, in words.
+    have. ``sizes`` are their sizes, ascending, ``times`` the factors on their time, as tables show
+    them, and ``changes`` refers to both by number. ``differences`` are settings that differ, in
+    words.
     """
 
     run: MeasuredRun
     sources: tuple[str, ...]
     before: _Rows
     sizes: tuple[int, ...]
+    times: tuple[float, ...]
     changes: Changes
     differences: tuple[str, ...]
 
@@ -45,17 +47,23 @@ class PastComparison:
 def match_baselines(
     runs: Sequence[MatchedLog], baselines: Sequence[MatchedLog]
 ) -> list[list[MatchedLog]]:
-    """Returns the baselines of each run's test; none for a run of a test that no baseline has.
+    """Returns the baselines of each run's test with which it has a row in common, if any.
 
-    Raises InputError if no baseline is of a run's test, or if the two have no row in common.
+    Raises InputError if no run has one.
     """
-    found = [_logs_of_test(run, baselines) for run in runs]
+    found = [_logs_of_test(run, _logs_with_rows(run, baselines)) for run in runs]
     if not any(found):
+        for run in runs:
+            if logs := _logs_of_test(run, baselines):
+                raise _no_common_row(run, logs)
         raise _other_tests(runs, baselines)
-    for run, logs in zip(runs, found, strict=True):
-        if logs and not any(_rows_of(run).keys() & _rows_of(log).keys() for log in logs):
-            raise _no_common_row(run, logs)
     return found
+
+
+def explain_missing(run: MatchedLog, baselines: Sequence[MatchedLog]) -> str:
+    """Returns why a run is compared with none of the baselines, in words."""
+    logs = _logs_of_test(run, baselines)
+    return _no_common_row(run, logs).problem if logs else "no baseline is of this test"
 
 
 def compare_with_past(
@@ -78,15 +86,24 @@ def _compare(run: MeasuredRun, logs: Sequence[MatchedLog]) -> PastComparison:
     }
     seconds: dict[int, list[float]] = {}
     ratios: dict[int, list[float]] = {}
-    for key, now in _rows_of(run.matched).items():
+    rows = _rows_of(run.matched)
+    for key, now in rows.items():
         if key in before:
             seconds.setdefault(key[0], []).append(before[key])
             ratios.setdefault(key[0], []).append(math.log(now / before[key]))
     sizes = tuple(sorted(seconds))
     shares = latency_shares(run, {size: fmean(seconds[size]) for size in sizes})
     changes = estimate_changes([shares[n] for n in sizes], [fmean(ratios[n]) for n in sizes])
-    sources = tuple(dict.fromkeys(log.log.source for log in logs))
-    return PastComparison(run, sources, before, sizes, changes, _differences(run.matched, logs))
+    shown = [(size, False) if (size, False) in before else (size, True) for size in sizes]
+    return PastComparison(
+        run,
+        tuple(dict.fromkeys(log.log.source for log in logs)),
+        before,
+        sizes,
+        tuple(rows[key] / before[key] for key in shown),
+        changes,
+        _differences(run.matched, logs),
+    )
 
 
 def latency_shares(run: MeasuredRun, before: Mapping[int, float]) -> dict[int, float]:
@@ -110,6 +127,10 @@ def _rows_of(log: MatchedLog) -> _Rows:
     for sample in log.measurement.samples:
         found.setdefault((sample.size_bytes, sample.in_place), []).append(sample.seconds)
     return {key: median(seconds) for key, seconds in found.items()}
+
+
+def _logs_with_rows(run: MatchedLog, logs: Sequence[MatchedLog]) -> list[MatchedLog]:
+    return [log for log in logs if _rows_of(run).keys() & _rows_of(log).keys()]
 
 
 def _logs_of_test(run: MatchedLog, baselines: Sequence[MatchedLog]) -> list[MatchedLog]:

@@ -105,7 +105,7 @@ def _likely_ways(part: BusyPart, measurement: Measurement) -> Iterator[PossibleW
     ways = possible_ways(part, measurement)
     if len(ways) > 1:
         ranks, goal = Ranks(part.system, part.members), Goal(measurement.collective)
-        largest = measurement.samples[-1].size_bytes
+        largest = max(sample.size_bytes for sample in measurement.samples)
         seconds = [quickest_seconds(ranks, goal, way.name, largest) for way in ways]
         ways = tuple(
             way for way, each in zip(ways, seconds, strict=True) if each <= UNLIKELY * min(seconds)

@@ -6,7 +6,8 @@ factor, large ones the second. The price gives the shape of the share over sizes
 of the earlier run its scale, so that neither factor depends on how far prices are off.
 
 Single rows stray by tens of per cent between runs that are alike, so medians are taken. The errors
-of repeated runs are measured: ``python -m results.doctor``.
+of repeated runs are measured: ``python -m results.doctor``. Rows that slow down unevenly widen the
+error of a factor until it includes 1, so most rows of a class being slower is a change by itself.
 
 >>> from math import log
 >>> change = estimate_changes([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [log(1.0)] * 3 + [log(2.0)] * 3)
@@ -16,8 +17,8 @@ of repeated runs are measured: ``python -m results.doctor``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import exp, hypot, log
 
@@ -37,8 +38,13 @@ SURE = 3.0
 """A factor has moved if it differs from 1 by more than this many standard errors."""
 STRAY, NEIGHBOURS = 1.3, 3
 """Rows stray if they take this many times what the factors explain, as do so many in a row."""
+UNEVEN = 1.15
+"""A row is slower by itself from this factor on, and beyond ``SURE`` errors of its class."""
+UNKNOWN_ERROR = 0.5
+"""A factor is not told if the error of its logarithm is larger."""
 _ROUNDS = 4
 _LEAST = 0.05
+"""Factors are raised to this; one that was is not told."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -49,6 +55,11 @@ class Change:
     factor: float
     error: float
     rows: tuple[int, ...]
+
+    @property
+    def clipped(self) -> bool:
+        """Whether other rows explain all of the time of these, so that nothing is left."""
+        return self.factor <= _LEAST * (1 + 1e-9)
 
     @property
     def low(self) -> float:
@@ -76,18 +87,24 @@ class Changes:
 
     Each is None without rows that determine it. ``middle`` is the factor beyond the other two.
     ``stray`` has the rows that take longer than the factors explain, if neighbours do so, too.
+    ``uneven`` has the rows that take longer by factors that differ, if most rows of a class do so
+    and its factor does not show it. ``untold`` has the rows of ``messages`` and ``links`` that do
+    not tell their factor: the other one explains nearly all of their time, or they scatter.
     """
 
     latency: Change | None
     middle: Change | None
     bandwidth: Change | None
     stray: tuple[int, ...] = ()
+    uneven: tuple[int, ...] = ()
+    untold: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def slower(self) -> bool:
         """Whether some rows take longer than in repeated runs of a machine that did not change."""
         every = (self.latency, self.middle, self.bandwidth)
-        return bool(self.stray) or any(change is not None and change.slower for change in every)
+        alone = bool(self.stray or self.uneven)
+        return alone or any(change is not None and change.slower for change in every)
 
     @property
     def faster(self) -> bool:
@@ -103,31 +120,89 @@ def estimate_changes(shares: Sequence[float], ratios: Sequence[float]) -> Change
     times now over those then, both in the order of sizes.
     """
     share, times = np.array(shares, dtype=np.float64), np.exp(np.array(ratios, dtype=np.float64))
-    small, large = np.flatnonzero(share >= MUCH), np.flatnonzero(share <= FEW)
-    middle = np.flatnonzero((share > FEW) & (share < MUCH))
+    rows = {
+        "latency": np.flatnonzero(share >= MUCH),
+        "middle": np.flatnonzero((share > FEW) & (share < MUCH)),
+        "bandwidth": np.flatnonzero(share <= FEW),
+    }
     latency = bandwidth = None
     by_latency = by_bandwidth = 1.0
     for _ in range(_ROUNDS):
-        if len(small):
-            part = share[small]
-            found = (times[small] - by_bandwidth * (1 - part)) / part
-            unsure = SHARE_ERROR * (by_bandwidth - 1) * (1 - part)
-            latency = _change("latency", found, unsure, small)
-            by_latency = latency.factor
-        if len(large):
-            part = share[large]
-            found = (times[large] - by_latency * part) / (1 - part)
-            unsure = SHARE_ERROR * (by_latency - 1) * part
-            bandwidth = _change("bandwidth", found, unsure, large)
-            by_bandwidth = bandwidth.factor
+        latency = _factor("latency", share, times, by_bandwidth, rows["latency"])
+        by_latency = _part_factor(latency)
+        bandwidth = _factor("bandwidth", 1 - share, times, by_latency, rows["bandwidth"])
+        by_bandwidth = _part_factor(bandwidth)
+    expected = by_latency * share + by_bandwidth * (1 - share)
     # Rows that did not change are not slow, even if all others became faster.
-    expected = np.maximum(by_latency * share + by_bandwidth * (1 - share), 1.0)
-    unsure = SHARE_ERROR * np.abs(by_latency - by_bandwidth) * share / expected
+    longest = np.maximum(expected, 1.0)
+    unsure = SHARE_ERROR * np.abs(by_latency - by_bandwidth) * share / longest
     between = None
-    if len(middle):
-        between = _change("middle", (times / expected)[middle], unsure[middle], middle)
-    far = np.log(times / expected) > log(STRAY) + SURE * unsure
-    return Changes(latency, between, bandwidth, _longest(far.tolist()))
+    if len(middle := rows["middle"]):
+        beyond = np.maximum(times / longest, np.minimum(times / expected, 1.0))
+        between = _change("middle", beyond[middle], unsure[middle], middle)
+    far = np.log(times / longest) > log(STRAY) + SURE * unsure
+    known = {
+        "latency": latency if latency and _is_known(latency) else None,
+        "middle": between,
+        "bandwidth": bandwidth if bandwidth and _is_known(bandwidth) else None,
+    }
+    return Changes(
+        known["latency"],
+        between,
+        known["bandwidth"],
+        _longest(far.tolist()),
+        _uneven(share, times, known, rows),
+        {
+            kind: change.rows
+            for kind, change in (("messages", latency), ("links", bandwidth))
+            if change and not _is_known(change)
+        },
+    )
+
+
+def _factor(
+    kind: str, part: Floats, times: Floats, by_other: float, rows: npt.NDArray[np.intp]
+) -> Change | None:
+    """Returns the factor on a part of the times, given that on the rest; None without rows."""
+    if not len(rows):
+        return None
+    rest = 1 - part[rows]
+    found = (times[rows] - by_other * rest) / part[rows]
+    return _change(kind, found, SHARE_ERROR * (by_other - 1) * rest, rows)
+
+
+def _part_factor(change: Change | None) -> float:
+    """Returns the factor that the other part's rows assume; 1 if their own rows do not tell it."""
+    return change.factor if change and not change.clipped else 1.0
+
+
+def _is_known(change: Change) -> bool:
+    return change.error <= UNKNOWN_ERROR and not change.clipped
+
+
+def _uneven(
+    share: Floats,
+    times: Floats,
+    changes: Mapping[str, Change | None],
+    rows: Mapping[str, npt.NDArray[np.intp]],
+) -> tuple[int, ...]:
+    """Returns the rows that are slower by themselves, if most of a class of several are.
+
+    A class is passed over if its factor shows that it is slower. What factors that did so explain
+    of other classes is left out of their rows.
+    """
+    slow = {kind: one.factor if one and one.slower else 1.0 for kind, one in changes.items()}
+    explained = slow["latency"] * share + slow["bandwidth"] * (1 - share)
+    unsure = SHARE_ERROR * np.abs(slow["latency"] - slow["bandwidth"]) * share / explained
+    found: list[int] = []
+    most = False
+    for kind, these in rows.items():
+        if slow[kind] == 1.0:
+            margin = max(log(UNEVEN), SURE * hypot(ROW_ERROR[kind], RUN_ERROR[kind]))
+            far = np.log(times / explained)[these] > margin + SURE * unsure[these]
+            most = most or (len(these) > 1 and 2 * int(far.sum()) > len(these))
+            found += these[far].tolist()
+    return tuple(sorted(found)) if most else ()
 
 
 def _longest(far: Sequence[bool]) -> tuple[int, ...]:

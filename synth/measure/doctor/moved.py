@@ -79,35 +79,63 @@ def _describe(past: PastComparison) -> Iterator[Finding]:
     for text in past.differences:
         yield Finding("other-settings", f"{text}: it may explain the difference", source=source)
     changes = past.changes
-    parts = [
-        f"{_name_sizes(past, change.rows)} {_describe_factor(change)}"
-        for change in (changes.latency, changes.middle, changes.bandwidth)
-        if change is not None
-    ]
     kind: FindingKind = "as-before"
     verdict = "as before"
     if changes.slower:
         kind, verdict = "slower", "slower than before"
+        if changes.uneven:
+            verdict += ", unevenly"
     elif changes.faster:
         kind, verdict = "faster", "faster than before"
     shape = " x ".join(map(str, run.matched.measurement.members))
     text = (
         f"{source}: {run.matched.measurement.collective} of {shape}: {verdict} ({before}): "
-        f"{', '.join(parts)}"
+        f"{'; '.join(_describe_changes(past))}"
     )
     share = 1 / changes.bandwidth.factor if changes.bandwidth else None
     yield Finding(kind, text, source=source, share=share)
 
 
-def _describe_factor(change: Change) -> str:
-    return f"{change.factor:.2f}x the time ({change.low:.2f} to {change.high:.2f})"
+def _describe_changes(past: PastComparison) -> Iterator[str]:
+    """Yields rows that are slower unevenly; the factors on messages and on links; and the plain
+    one of sizes in between. Classes of uneven rows are left out, as no factor describes them.
+    """
+    changes, uneven = past.changes, set(past.changes.uneven)
+    if uneven:
+        listed = ", ".join(
+            f"{format_bytes(past.sizes[row])} {past.times[row]:.2f}x" for row in changes.uneven
+        )
+        yield f"{listed} the time, which no factor on links or messages explains"
+    for what, change in (
+        ("messages", changes.latency),
+        ("", changes.middle),
+        ("links", changes.bandwidth),
+    ):
+        rows = change.rows if change else changes.untold.get(what, ())
+        if not rows or uneven.intersection(rows):
+            continue
+        sizes = _name_sizes(past, rows)
+        if not change:
+            yield f"{what} (by {sizes}) cannot be told"
+        elif what:
+            factor = f"{change.factor:.2f}x the time ({change.low:.2f} to {change.high:.2f})"
+            yield f"{what} (by {sizes}) {factor}"
+        else:
+            yield f"{sizes} {median(past.times[row] for row in rows):.2f}x the time"
 
 
 def _name_sizes(past: PastComparison, rows: Sequence[int]) -> str:
-    sizes = [past.sizes[row] for row in rows]
-    if min(sizes) == max(sizes):
-        return format_bytes(min(sizes))
-    return f"{format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
+    """Returns the sizes of rows, in ranges that have no size of other rows."""
+    ranges: list[list[int]] = []
+    for row in sorted(rows):
+        if ranges and row == ranges[-1][-1] + 1:
+            ranges[-1].append(row)
+        else:
+            ranges.append([row])
+    return " and ".join(
+        " to ".join(format_bytes(past.sizes[row]) for row in dict.fromkeys((each[0], each[-1])))
+        for each in ranges
+    )
 
 
 def _blame_levels(

@@ -97,3 +97,12 @@ def test_links_do_at_least_what_is_said_of_them(node: float, gpu: float, ran: st
 
 
 BOTH = [log(slowed({}), INSIDE, "ring"), log(slowed({}), BETWEEN, "ring")]
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    """The ways that may have run are those of the largest size, wherever it is in the log."""
+    large = log(slowed({0: 0.6}), TOGETHER, "ring", said=False)
+    small = Sample(1 << 10, 40e-6)
+    last, first = (*large.samples, small), (small, *large.samples)
+    found = [carried_shares(STATED, [replace(large, samples=rows)]) for rows in (last, first)]
+    assert found[0] == found[1]

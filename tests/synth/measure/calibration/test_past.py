@@ -14,13 +14,15 @@ from typer.testing import CliRunner
 
 from exhaustive import examples
 from hierarchies import InputError, System, load
+from hierarchies.units import format_bytes
 from log_writer import Written, text
 from synth.cli.app import app
 from synth.measure.calibration.candidates import Predictor
 from synth.measure.calibration.measurements import Measurement, Sample
 from synth.measure.calibration.typical import apply_typical
-from synth.measure.doctor import Diagnosis, diagnose
+from synth.measure.doctor import Diagnosis, diagnose, explain_missing
 from synth.measure.doctor.changes import estimate_changes
+from synth.measure.doctor.moved import describe_past
 from synth.measure.logs.matching import MatchedLog
 from synth.measure.logs.tables import CheckedLog, LogRow, Table, Timing
 
@@ -321,6 +323,112 @@ def test_slow_messages_are_in_headline_and_next_steps(tmp_path: Path) -> None:
     assert "takes 3.0x as long, 80 us more a call, and links are as before" in said
     assert "next: NCCL_DEBUG=INFO" in said
     assert "None" not in said
+
+
+def test_rows_slower_by_factors_that_differ_are_a_change() -> None:
+    """As all-reduce on p5 in a repeat by other settings: 1.0 to 2.2 times as long."""
+    found = estimate_changes([0.5] + [0.1] * 5, [log(t) for t in (1.66, 2.22, 2.05, 1.4, 1.4, 1.0)])
+    assert found.uneven == (0, 1, 2, 3, 4)
+    assert found.slower
+    assert found.bandwidth is not None
+    assert not found.bandwidth.moved
+
+
+def test_fewer_than_half_of_the_rows_slower_is_noise() -> None:
+    found = estimate_changes([0.0] * 6, [log(t) for t in (1.0, 1.3, 1.0, 1.4, 1.0, 1.0)])
+    assert not found.uneven
+    assert not found.slower
+
+
+def test_rows_that_slow_messages_explain_are_not_uneven() -> None:
+    shares = [1.0] * 4 + [0.25, 0.2, 0.15, 0.1]
+    found = estimate_changes(shares, [log(3 * share + 1 - share) for share in shares])
+    assert found.latency is not None
+    assert found.latency.slower
+    assert not found.uneven
+
+
+def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
+    """Messages 7.4 times as long: .15 of the rows' time explains more than they took."""
+    found = estimate_changes([1.0] * 4 + [0.15] * 4, [log(7.4)] * 4 + [0.0] * 4)
+    assert found.bandwidth is None
+    assert found.untold == {"links": (4, 5, 6, 7)}
+    assert found.latency is not None
+    assert found.latency.factor == pytest.approx(7.4)
+
+
+def test_a_factor_with_an_error_above_one_half_is_not_told() -> None:
+    found = estimate_changes([1.0] * 3 + [0.0] * 3, [log(t) for t in (0.2, 1, 5, 1, 1, 1)])
+    assert found.latency is None
+    assert found.untold == {"messages": (0, 1, 2)}
+    assert found.bandwidth is not None
+
+
+def test_a_uniform_speed_up_leaves_nothing_in_between() -> None:
+    found = estimate_changes([1.0] * 3 + [0.5] * 3 + [0.0] * 3, [log(0.5)] * 9)
+    assert found.middle is not None
+    assert found.middle.factor == pytest.approx(1.0)
+    assert not found.middle.moved
+    assert found.faster
+
+
+def test_the_factor_of_sizes_in_between_is_that_of_the_table() -> None:
+    """Messages three times as slow, and sizes in between as before: they print 1.00x."""
+    times = tuple(3.0 if size <= 2**22 else 1.0 for size in SIZES)
+    found = diagnose(SYSTEM, [run(SYSTEM, noise=times)], [run(SYSTEM, name="old")])
+    [past] = found.past
+    assert past is not None
+    assert past.changes.middle is not None
+    assert past.changes.middle.factor < 0.9
+    sizes = [format_bytes(past.sizes[row]) for row in past.changes.middle.rows]
+    assert f"{sizes[0]} to {sizes[-1]} 1.00x the time" in found.findings[0].text
+
+
+def test_named_sizes_do_not_overlap() -> None:
+    """Shares of latency are not monotone in the size where the protocol changes."""
+    base = diagnose(SYSTEM, [run(SYSTEM)], [run(SYSTEM, name="old")]).past[0]
+    assert base is not None
+    shares = [1.0, 1.0, 1.0, 0.1, 0.5, 0.1, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1][: len(base.sizes)]
+    past = replace(base, changes=estimate_changes(shares, [0.0] * len(shares)))
+    [[told, *_]] = describe_past(SYSTEM, [past])
+    assert "256 KiB and 4 MiB 1.00x the time" in told.text
+    assert "links (by 64 KiB and 1 MiB and 16 MiB to 4 GiB)" in told.text
+
+
+def test_one_run_without_a_common_row_does_not_stop_the_others() -> None:
+    runs = [run(SYSTEM, (1, 8), "one"), run(SYSTEM, name="all")]
+    apart = run(SYSTEM, (1, 8), "apart", sizes=(3 * 2**10, 3 * 2**20))
+    old = [apart, run(SYSTEM, name="old")]
+    found = diagnose(SYSTEM, runs, old)
+    assert [past is None for past in found.past] == [True, False]
+    assert "no row is in both logs: one has sizes" in explain_missing(runs[0], old)
+    assert explain_missing(run(SYSTEM, (2, 8)), old) == "no baseline is of this test"
+
+
+def test_uneven_rows_are_named_and_make_the_exit_code_1(tmp_path: Path) -> None:
+    old = written(tmp_path / "old.txt", 1.0)
+    sizes = [2**power for power in range(25, 31)]
+    pairs = zip(sizes, (1.66, 2.22, 2.05, 1.4, 1.4, 1.0), strict=True)
+    rows = tuple((n, t, t) for n, times in pairs for t in [times * (40 + n / 250e3)])
+    new = tmp_path / "new.txt"
+    new.write_text("\n".join(text(Written("all_reduce", 16, 2, rows))))
+    code, out, _ = ask(str(new), "--baseline", old)
+    said = " ".join(out.split())
+    assert code == 1
+    assert "slower than before, unevenly (old.txt): 32 MiB 1.66x, 64 MiB 2.22x" in said
+    assert "1 GiB 1." not in said.split("unevenly")[1].split("explains")[0]
+
+
+def test_a_baseline_that_cannot_be_used_is_told_beside_a_good_one(tmp_path: Path) -> None:
+    new, good = written(tmp_path / "new.txt", 1.0), written(tmp_path / "good.txt", 1.0)
+    other = tmp_path / "other.txt"
+    sizes = (2**20, 2**21)
+    rows = tuple((n, 50.0, 50.0) for n in sizes)
+    other.write_text("\n".join(text(Written("all_reduce", 128, 16, rows))))
+    code, out, _ = ask(new, "--baseline", good, "--baseline", str(other), "--json")
+    assert code == 0
+    [told] = json.loads(out)["left_out"]
+    assert told.startswith("baseline other.txt is left out: ")
 
 
 def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
