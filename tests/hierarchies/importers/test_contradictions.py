@@ -260,7 +260,7 @@ def test_gpus_that_lost_links_are_named_and_become_exceptions(
         return
     draft = of(NV, matrix(each), nodes=2)
     assert draft.counted["nvlinks"] == sum(each)
-    found = {lack.unit: lack.bandwidth_share for lack in draft.lacks}
+    found = {lack.unit: lack.bandwidth_share or 0.0 for lack in draft.lacks}
     assert found == {f"node0/gpu{gpu}": each[gpu] / links for gpu in faulty}
     for gpu in faulty:
         assert any(f"GPU{gpu} has" in w and "nvidia-smi nvlink -s" in w for w in draft.warnings)
