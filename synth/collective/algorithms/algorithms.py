@@ -371,8 +371,9 @@ def recipe_at(
     CollNet). ``inside`` a node, data on its way up a tree passes all members in sequence, because
     NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are
     not joined (``wraps`` is False), a ring goes out and back along it; but where groups span this
-    level ``alone``, pieces of a reduce-scatter or an all-gather go straight to their places. Where
-    groups are ``whole`` rings with joined ends, chains go both ways around.
+    level ``alone``, and its links are the children's own, pieces of a reduce-scatter or an
+    all-gather go straight to their places. Where groups are ``whole`` rings with joined ends, chains go
+    both ways around.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:
@@ -406,7 +407,8 @@ def recipes(
             link.reduces,
             link.medium in INSIDE if between < 0 else level > between,
             link.wraps,
-            alone,
+            # Pieces that stop at every child would load its inner ports twice.
+            alone and not link.through,
             members[level] == system.hierarchy.cardinalities[level],
         )
         for level, link in enumerate(system.links)

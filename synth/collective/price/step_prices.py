@@ -342,9 +342,7 @@ class Simulator:
         """Per byte of buffer: the bytes on a level's busiest link, its seconds, and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
         link = system.links[level]
-        passing = [
-            crossing[j] * _transit(system, j) for j in range(level) if level in system.through(j)
-        ]
+        passing = [crossing[j] for j in range(level) if level in system.through(j)]
         outer = sum(passing)
         if link.domain is Domain.SWITCH:
             bytes_sent = (
@@ -361,15 +359,6 @@ class Simulator:
         if outer:
             share += 2 * outer * sharing * busiest_block((slots,), count_children(slots))
         return share, share / link.bandwidth_bytes_per_second, hops
-
-
-def _transit(system: System, level: int) -> int:
-    """How often the bytes that a child sends pass its inner ports.
-
-    On an open line a ring goes out and back, so children between its ends forward as much as they
-    send.
-    """
-    return 2 if is_line(system, level) else 1
 
 
 def _groups(instruction: Instruction, grid: Grid) -> Groups:

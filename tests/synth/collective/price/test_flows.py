@@ -18,6 +18,7 @@ from hierarchies import (
     Domain,
     Hierarchy,
     InputError,
+    Level,
     Link,
     Reduction,
     System,
@@ -42,6 +43,21 @@ def whole(system: System) -> Reduction:
 
 
 # The symmetric engine.
+
+
+def test_on_a_line_through_inner_ports_flows_end_when_the_symmetric_engine_says() -> None:
+    """Pieces that stopped at every rack would pass its port twice."""
+
+    def link(domain: Domain, through: tuple[str, ...] = (), wraps: bool = True) -> Link:
+        return Link(domain, 1e9, 0.0, 1, through, wraps=wraps)
+
+    hierarchy = Hierarchy((Level("pod", 3), Level("rack", 1)))
+    links = link(Domain.RING, ("rack",), wraps=False), link(Domain.SWITCH)
+    system = System("line", "", hierarchy, links, 1e10)
+    case = case_of(system, whole(system), "reduce-scatter root inside; all-gather root inside", 1)
+    for phase, price in zip(case.schedule.phases, case.prices, strict=True):
+        flowed = simulate(replace(case.schedule, phases=(phase,)), [price], case.network)
+        assert flowed.seconds == pytest.approx(price.seconds, rel=1e-6)
 
 
 @given(cases())
