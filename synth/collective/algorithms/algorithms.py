@@ -372,8 +372,8 @@ def recipe_at(
     NCCL has trees between nodes only (NVIDIA/nccl issues 545 and 919). Where the ends of a line are
     not joined (``wraps`` is False), a ring goes out and back along it; but where groups span this
     level ``alone``, and its links are the children's own, pieces of a reduce-scatter or an
-    all-gather go straight to their places. Where groups are ``whole`` rings with joined ends, chains go
-    both ways around.
+    all-gather go straight to their places. Where groups are ``whole`` rings with joined ends,
+    chains go both ways around.
     """
     has_tree = (collective, Algorithm.TREE) in RECIPES
     if algorithm is Algorithm.IN_NETWORK and not reduces and has_tree:

@@ -14,6 +14,7 @@ pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from hierarchies.units import format_duration
+from machines import precise
 from plain_text import printed
 from synth.ask.answers.parts import to_json
 from synth.ask.answers.training.gained import ProgramOfPlan
@@ -200,7 +201,7 @@ def test_where_nothing_is_sent_far_nothing_gains() -> None:
 @pytest.mark.slow
 def test_programs_number_ranks_like_their_readers() -> None:
     """Where axes lie otherwise than the framework lays them out, ranks go by its own order."""
-    system = load("p2-a100:2")
+    system = precise("p2-a100:2")
     spelling = ModelSettings(batch=32, dtype="bfloat16")
     sizes = {"layers": 4, "vocabulary": 4096, "heads": 16, "width": 1024}
     job = PlanningProblem("gpt2-small", sizes, spelling, system, device_named(system.device))

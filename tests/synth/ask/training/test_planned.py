@@ -14,6 +14,7 @@ from framework_files import megatron_parser, words
 from hierarchies import InputError
 from hierarchies.units import format_duration
 from plain_text import printed
+from synth.ask.answers.parts import to_json
 from synth.ask.answers.training.planned import ROWS, PlanOfStep, StepPlanReply, thin_front
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, judge
@@ -92,7 +93,7 @@ def test_without_fitting_plans_none_is_called_simulated() -> None:
     answer = answered(model="llama3-8b", pin="data=8 zero=0", explain="")
     assert not answer.plans
     assert not answer.front
-    said = printed(TABLES["plan"](answer.model_dump(mode="json")))
+    said = printed(TABLES["plan"](to_json(answer)))
     assert "NOTHING FITS" in said
     assert "simulated" not in said
 
