@@ -30,7 +30,7 @@ from hierarchies import InputError
 from synth.service.store.records import Status
 
 NAME_CHARACTERS = 200
-REVISION = "v0002"
+REVISION = "v0001"
 """The latest revision in ``migrations``."""
 
 

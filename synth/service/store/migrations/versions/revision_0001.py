@@ -1,4 +1,4 @@
-"""All tables: keys and sessions, systems, answers and the teams that saw them, servers, jobs."""
+"""All tables: keys and sessions, systems, baselines, answers and the teams that saw them, servers, jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def make_keys() -> None:
-    """Create the tables of keys, sessions and systems."""
+    """Create the tables of keys, sessions, systems and baselines."""
     op.create_table(
         "api_key",
         sa.Column("id", NAME, nullable=False),
@@ -54,6 +54,15 @@ def make_keys() -> None:
         sa.Column("text", sa.String(), nullable=False),
         sa.Column("changed", MOMENT, nullable=False),
         sa.PrimaryKeyConstraint("team", "name", name="pk_system"),
+    )
+    op.create_table(
+        "baseline",
+        sa.Column("team", NAME, nullable=False),
+        sa.Column("machine", NAME, nullable=False),
+        sa.Column("test", NAME, nullable=False),
+        sa.Column("text", sa.String(), nullable=False),
+        sa.Column("changed", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("team", "machine", "test", name="pk_baseline"),
     )
 
 
