@@ -132,6 +132,11 @@ class AlgorithmWay:
     one_way: tuple[tuple[float, float] | None, ...] = ()
     message_share: float = 1.0
 
+    @property
+    def curve_name(self) -> str:
+        """The algorithm whose curves of messages it has; "" for those in common."""
+        return self.algorithm.value if self.at_once else ANY
+
     def line(self, system: System, protocol: Protocol) -> PriceLine:
         """The price by a protocol: as measured, if the system is calibrated for it.
 
@@ -148,8 +153,8 @@ class AlgorithmWay:
             for index, (hops, peers, level) in enumerate(counts):
                 waits = hops * level.hop_seconds + peers * level.peer_seconds * self.at_once
                 latency += waits
-                own = algorithm if self.at_once else ANY
-                if waits and (curve := calibration.curve(own, protocol.value, index)):
+                curve = calibration.curve(self.curve_name, protocol.value, index)
+                if waits and curve:
                     messages.append((waits, curve))
             shares = [
                 level.share_among(m) for m, level in zip(self.children, fit.levels, strict=True)

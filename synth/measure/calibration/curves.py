@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import MessageCurve
-from hierarchies.calibration import ANY
 from synth.measure.calibration.candidates import FitCandidate
 
 Floats = npt.NDArray[np.float64]
@@ -25,8 +24,8 @@ SIZES = tuple(float(4**power * 32) for power in range(9))
 SPREAD, STEP = 0.5, 0.2
 """Expected deviations of a whole curve's logarithm from 0, and of a factor from the next.
 
-Of the spreads tried on the families of ``results.fidelity`` (1 and 0.25, 0.5 and 0.15 at twice as
-many sizes, none and 0.12) these err least where tables are few.
+They were chosen from a few pairs by the errors of two machines, Polaris and Snellius (see
+``results/fidelity``).
 """
 MOST = 3.0
 """The largest logarithm of a factor."""
@@ -49,7 +48,10 @@ class CurveColumns:
     def of(cls, candidates: Sequence[FitCandidate], sizes: Floats) -> CurveColumns:
         """Returns the columns of candidates with buffers of ``sizes`` bytes, one each."""
         levels = range(len(candidates[0].waited))
-        named = [[_key(candidate, level) for level in levels] for candidate in candidates]
+        named = [
+            [(each.way.curve_name, each.protocol.value, level) for level in levels]
+            for each in candidates
+        ]
         keys = tuple(dict.fromkeys(key for row in named for key in row))
         number = {key: place for place, key in enumerate(keys)}
         curve = np.array([[number[key] for key in row] for row in named])
@@ -100,11 +102,6 @@ def soft_loss(strayed: Floats) -> tuple[float, Floats]:
     """Returns the soft-L1 loss of deviations, and the weights of their rows in least squares."""
     loss = float((2 * (np.sqrt(1 + strayed**2) - 1)).sum())
     return loss, np.asarray((1 + strayed**2) ** -0.25)
-
-
-def _key(candidate: FitCandidate, level: int) -> CurveKey:
-    way = candidate.way
-    return way.algorithm.value if way.at_once else ANY, candidate.protocol.value, level
 
 
 def _weights(message_bytes: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""All tables: keys and sessions, systems, baselines, answers and the teams that saw them, servers, jobs."""
+"""All tables: keys, sessions, systems, baselines, answers with their teams, servers and jobs."""
 
 import sqlalchemy as sa
 from alembic import op
