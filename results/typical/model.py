@@ -188,10 +188,10 @@ class Model:
         for name in np.unique(algorithms):
             taken = algorithms == name
             # Rows of one table and class are alike: together they count as two at most.
-            gained = (least - lost(taken)) / (1 + (counts - 1) * ALIKE)
-            better = (gained > UNLIKELY)[places][rows.row]
-            found = np.where(better, taken, found)
-            least = np.minimum(least, np.where(gained > UNLIKELY, lost(taken), least))
+            loss = lost(taken)
+            better = (least - loss) / (1 + (counts - 1) * ALIKE) > UNLIKELY
+            found = np.where(better[places][rows.row], taken, found)
+            least = np.where(better, loss, least)
         return found
 
 
