@@ -235,9 +235,10 @@ def collective_settings(ways: Mapping[str, Way], version: NcclVersion = DEFAULT)
     AllGather ... NCCL_ALGO was set to Tree"). The syntax is parseList's in NCCL's tuning code.
     """
     if version < PER_COLLECTIVE:
-        (name, protocol), *others = set(ways.values())
-        whole = f"NCCL_ALGO={SPELLINGS[name]} NCCL_PROTO={_PROTOCOLS[protocol]}"
-        return "" if others else whole
+        if len({*ways.values()}) != 1:
+            return ""
+        [(name, protocol)] = {*ways.values()}
+        return f"NCCL_ALGO={SPELLINGS[name]} NCCL_PROTO={_PROTOCOLS[protocol]}"
     by_function = {nccl_function_name(what): way for what, way in ways.items()}
     algorithms = ";".join(
         f"{function}:{SPELLINGS[name]}" for function, (name, _) in by_function.items()

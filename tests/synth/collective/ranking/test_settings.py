@@ -11,6 +11,7 @@ from grammar import Goal
 from hierarchies import Axis, load
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.nccl_model import Ranks
+from synth.collective.algorithms.nccl_versions import parse_version
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.resolution import FINEST
 from synth.collective.ranking.explanation import explain_answer
@@ -128,3 +129,12 @@ def test_xla_is_told_nothing() -> None:
     system = load("tpu-v5e-slice:4x4")
     request = Request((Axis("data", 16),), ("data",), 2**20, 3, Language(2), stripes=False)
     assert all(one.called is None for one in answers(system, request).answers)
+
+
+def test_before_settings_name_collectives_there_is_one_for_all_or_none() -> None:
+    old, simple = parse_version("2.22.3"), Protocol.SIMPLE
+    both = {"all-reduce": ("ring", simple), "all-gather": ("ring", simple)}
+    assert collective_settings(both, old) == "NCCL_ALGO=Ring NCCL_PROTO=Simple"
+    for name in ("tree", "direct"):
+        assert collective_settings({**both, "other": (name, simple)}, old) == ""
+    assert collective_settings({}, old) == ""
