@@ -305,9 +305,13 @@ class PastPart(AnswerPart):
     """A run beside earlier logs of the same test."""
 
     sources: list[str] = Field(description="The baselines.")
-    latency: ChangePart | None = Field(description="Of sizes that wait for messages, if told.")
+    latency: ChangePart | None = Field(
+        description="Of sizes that wait for messages, if it is determined."
+    )
     middle: ChangePart | None = Field(description="Of sizes in between, if any.")
-    bandwidth: ChangePart | None = Field(description="Of sizes that wait for links, if told.")
+    bandwidth: ChangePart | None = Field(
+        description="Of sizes that wait for links, if it is determined."
+    )
     differences: list[str] = Field(description="Settings that differ, in words.")
 
     @classmethod

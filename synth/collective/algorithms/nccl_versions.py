@@ -1,4 +1,4 @@
-"""NCCL's versions: what each changed of the algorithms that it has, and of how it is told.
+"""NCCL's versions: what each changed of its algorithms and of the settings that it reads.
 
 The default that a program gains over depends on the version. ``CHANGES`` states what is known and
 who says so: *source* was read in NVIDIA/nccl at that tag, *notes* in NVIDIA's release notes.

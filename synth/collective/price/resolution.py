@@ -40,7 +40,7 @@ FINEST_OF_OTHERS = 0.1
 OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.5
 """The least gains claimed where prices come from other machines, as shares of the messages and of
 the links in a price. Of two runs on one machine, the run priced lower by less than this was the
-slower run in one of three to six cases; priced lower by more, in one of seven at most
+slower run in one of two to six cases; priced lower by more, in one of seven at most
 (results/typical). Prices from data sheets resolve no finer.
 """
 WORTH = 0.1

@@ -180,8 +180,8 @@ def _settings(run: MatchedLog, logs: Sequence[MatchedLog]) -> Iterator[tuple[str
 
 def _other_tests(runs: Sequence[MatchedLog], baselines: Sequence[MatchedLog]) -> InputError:
     """Returns the error for baselines of other tests, with both tests."""
-    told = _types_differ(runs, baselines)
-    here, there = (_describe(logs, told) for logs in (runs, baselines))
+    with_types = _types_differ(runs, baselines)
+    here, there = (_describe(logs, with_types) for logs in (runs, baselines))
     hint = "give an earlier log of the same collective, groups of ranks and data type"
     return InputError(
         f"the baseline is of another test: {there}; and {here}", where=BASELINE, hint=hint

@@ -41,10 +41,10 @@ STRAY, NEIGHBOURS = 1.3, 3
 UNEVEN = 1.15
 """A row is slower by itself from this factor on, and beyond ``SURE`` errors of its class."""
 UNKNOWN_ERROR = 0.5
-"""A factor is not told if the error of its logarithm is larger."""
+"""A factor is undetermined if the error of its logarithm is larger."""
 _ROUNDS = 4
 _LEAST = 0.05
-"""Factors are raised to this; one that was is not told."""
+"""Factors are raised to this; one that was is undetermined."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -88,8 +88,9 @@ class Changes:
     Each is None without rows that determine it. ``middle`` is the factor beyond the other two.
     ``stray`` has the rows that take longer than the factors explain, if neighbours do so, too.
     ``uneven`` has the rows that take longer by factors that differ, if most rows of a class do so
-    and its factor does not show it. ``untold`` has the rows of ``messages`` and ``links`` that do
-    not tell their factor: the other one explains nearly all of their time, or they scatter.
+    and its factor does not show it. ``undetermined`` has the rows of ``messages`` and ``links``
+    that do not determine their factor: the other one explains nearly all of their time, or they
+    scatter.
     """
 
     latency: Change | None
@@ -97,7 +98,7 @@ class Changes:
     bandwidth: Change | None
     stray: tuple[int, ...] = ()
     uneven: tuple[int, ...] = ()
-    untold: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    undetermined: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def slower(self) -> bool:

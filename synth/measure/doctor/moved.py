@@ -111,12 +111,12 @@ def _describe_changes(past: PastComparison) -> Iterator[str]:
         ("", changes.middle),
         ("links", changes.bandwidth),
     ):
-        rows = change.rows if change else changes.untold.get(what, ())
+        rows = change.rows if change else changes.undetermined.get(what, ())
         if not rows or uneven.intersection(rows):
             continue
         sizes = _name_sizes(past, rows)
         if not change:
-            yield f"{what} (by {sizes}) cannot be told"
+            yield f"{what} (by {sizes}) cannot be determined"
         elif what:
             factor = f"{change.factor:.2f}x the time ({change.low:.2f} to {change.high:.2f})"
             yield f"{what} (by {sizes}) {factor}"

@@ -205,18 +205,18 @@ def later_default_lines(
     """
     if not (later := plain.later_default):
         return
-    told = _later_default_text(plain)
+    text = _later_default_text(plain)
     if best:
         gain = later.seconds / best.runtime_seconds
         over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
-        yield f"{told}; over that row {best.rank} gains {over}"
+        yield f"{text}; over that row {best.rank} gains {over}"
     elif _is_later_slower(plain):
         yield (
-            f"{told}. {plain.default.setting(request)} keeps what is priced: "
+            f"{text}. {plain.default.setting(request)} keeps what is priced: "
             f"{explain_scope(request)}"
         )
     else:
-        yield told
+        yield text
 
 
 def _two_level_lines(
@@ -230,7 +230,7 @@ def _two_level_lines(
     if not reply.system.nccl or not seconds or seconds * (1 + FINEST) >= plain.baseline_seconds:
         return
     need = hierarchical_need(reply.request, parse_version(reply.system.nccl.version))
-    told = (
+    text = (
         f"{nccl_name(reply.system)} has its own {reply.request.value} of two levels: about "
         f"{format_duration(seconds)}, not {format_duration(plain.baseline_seconds)}; "
         f"it needs {need}"
@@ -238,8 +238,8 @@ def _two_level_lines(
     if best:
         gain = seconds / best.runtime_seconds
         over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
-        told += f"; over it row {best.rank} gains {over}"
-    yield told
+        text += f"; over it row {best.rank} gains {over}"
+    yield text
 
 
 def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:

@@ -352,7 +352,7 @@ def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
     """Messages 7.4 times as long: .15 of the rows' time explains more than they took."""
     found = estimate_changes([1.0] * 4 + [0.15] * 4, [log(7.4)] * 4 + [0.0] * 4)
     assert found.bandwidth is None
-    assert found.untold == {"links": (4, 5, 6, 7)}
+    assert found.undetermined == {"links": (4, 5, 6, 7)}
     assert found.latency is not None
     assert found.latency.factor == pytest.approx(7.4)
 
@@ -360,7 +360,7 @@ def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
 def test_a_factor_with_an_error_above_one_half_is_not_told() -> None:
     found = estimate_changes([1.0] * 3 + [0.0] * 3, [log(t) for t in (0.2, 1, 5, 1, 1, 1)])
     assert found.latency is None
-    assert found.untold == {"messages": (0, 1, 2)}
+    assert found.undetermined == {"messages": (0, 1, 2)}
     assert found.bandwidth is not None
 
 
