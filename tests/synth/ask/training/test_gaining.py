@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
-from hierarchies import InputError, load
+from hierarchies import InputError
 from hierarchies.devices import device_named
 from hierarchies.units import format_duration
-from machines import precise
+from machines import precise, precise_text
 from plain_text import printed
 from synth.ask.answers.parts import to_json
 from synth.ask.answers.training.gained import ProgramOfPlan
@@ -64,7 +64,7 @@ def answered(**given: Any) -> Any:
 @cache
 def across() -> Any:
     """Each gradient is summed over four nodes, each behind one NIC."""
-    return answered(system=FOUR, batch=64, pin="data=64 zero=0 remat=no bucket=no")
+    return answered(system=precise_text(FOUR), batch=64, pin="data=64 zero=0 remat=no bucket=no")
 
 
 def test_what_gains_has_a_file_for_each_framework_that_runs_the_plan() -> None:
@@ -103,8 +103,8 @@ def test_an_execution_plan_is_written_if_one_segment_gains_else_a_reason() -> No
             assert json.loads(written[name])["num_threads_per_block"]
     assert set(plans) == {name for one in found.programs for name in one.files} & set(plans)
     for one in gains():
-        plan = execution_plans_of(load(FOUR), one[1].placement, one[0])
-        asked = replace(earlier_answer_of(load(FOUR), one[1].placement, one[0]), segments=1)
+        plan = execution_plans_of(precise(FOUR), one[1].placement, one[0])
+        asked = replace(earlier_answer_of(precise(FOUR), one[1].placement, one[0]), segments=1)
         out = prepare_emit_input(asked, EmitOptions())
         gained = total_seconds(out.source.prices) < out.plain_seconds
         assert isinstance(plan, dict) == gained
@@ -112,7 +112,7 @@ def test_an_execution_plan_is_written_if_one_segment_gains_else_a_reason() -> No
 
 @cache
 def gains() -> list[tuple[CollectiveGain, Finalist]]:
-    system = load(FOUR)
+    system = precise(FOUR)
     sizes = {"layers": 4, "vocabulary": 4096}
     spelling = ModelSettings(batch=64, dtype="bfloat16")
     job = PlanningProblem("gpt2-small", sizes, spelling, system, device_named(system.device))
@@ -248,7 +248,7 @@ def configured(**given: Any) -> Any:
 
 def test_a_plan_that_is_given_has_the_files_of_the_one_that_is_found() -> None:
     found = across()
-    given = configured(system=FOUR, batch=64, plan=found.plans[0].plan)
+    given = configured(system=precise_text(FOUR), batch=64, plan=found.plans[0].plan)
     beside = ("megatron/", "mscclpp/")
     theirs = {
         one.name.partition("/")[2]: one.text for one in found.files if one.name.startswith(beside)
