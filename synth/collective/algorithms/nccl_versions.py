@@ -1,7 +1,7 @@
 """NCCL's versions: what each changed of its algorithms and of the settings that it reads.
 
-The default that a program gains over depends on the version. ``CHANGES`` states what is known and
-who says so: *source* was read in NVIDIA/nccl at that tag, *notes* in NVIDIA's release notes.
+The default that a program is compared with depends on the version. ``CHANGES`` lists the known
+changes, each with its source: the code of NVIDIA/nccl at that tag, or NVIDIA's release notes.
 A version has two or three numbers: 2.28 stands for the last of its releases. RCCL has the number of
 the NCCL that it was made from. Versions are of these libraries alone: XLA and Neuron have others.
 """

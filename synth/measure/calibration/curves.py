@@ -1,9 +1,10 @@
-"""The columns of a fit that hold the curves of messages: a factor of their cost by their size.
+"""The columns of a fit for the cost of messages by their size.
 
-Each level, protocol and kind of way (to one member after another, or to all at once) has a curve.
-Its unknowns are the logarithms of the factor at ``SIZES``; a message of another size has the two
-nearest in proportion. Before any row is seen, factors are near 1 (``SPREAD``) and near those of the
-next size (``STEP``). Both are held by a soft loss, so that few large steps cost less than many.
+A curve is a factor of the cost over the size. There is one for each level and protocol, and another
+for algorithms that send to all members at once. Its unknowns are the logarithms of the factor at
+``SIZES``, interpolated for other sizes. The prior expects factors near 1 (``SPREAD``) and near the
+factor of the next size (``STEP``). Its loss is soft, so that one large step costs less than many
+small ones.
 """
 
 from __future__ import annotations
