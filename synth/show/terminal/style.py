@@ -52,13 +52,21 @@ def times_text(times: float) -> str:
 class _FittingTable(Table):
     """A table that is never wider than the screen, and truncates nothing.
 
-    rich truncates columns that must not wrap if they do not fit. In that case all columns wrap.
+    rich truncates columns that must not wrap if they do not fit. In that case all columns wrap,
+    between words if the screen is wide enough for them: a name that is folded cannot be copied.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if sum(map(_width, self.columns)) + _GAP * (len(self.columns) - 1) > options.max_width:
+        lines = [_width(column) for column in self.columns]
+        room = options.max_width - _GAP * (len(self.columns) - 1)
+        if sum(lines) > room:
             for column in self.columns:
                 column.no_wrap = False
+            words = [_width(column) for column in self.columns]
+            if (spare := room - sum(words)) >= 0:
+                wanted = max(sum(lines) - sum(words), 1)
+                for column, line, word in zip(self.columns, lines, words, strict=True):
+                    column.width = word + spare * (line - word) // wanted
         yield from super().__rich_console__(console, options)
 
 
