@@ -111,9 +111,10 @@ def advise(answer: Answer) -> Advice:
 def explain_kept_default(answer: Answer) -> str:
     """Returns why the default is advised and what the program's file is for then.
 
-    Empty if the program gains, or is one call of the runtime's own (``explain_call``).
+    Empty if the program gains, or is the runtime's own choice (``explain_call``).
     """
-    if answer.gains or answer.plain:
+    own = answer.plain and _way(*answer.runtime_prices) == _way(*answer.defaults.baseline)
+    if answer.gains or own:
         return ""
     seconds, default = answer.runtime_seconds, answer.baseline_seconds
     return default_notice(answer.against_default, seconds, default)
@@ -251,7 +252,7 @@ def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[st
     """
     own = spell_way(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
-        return (f"That is what the runtime takes by itself ({own}): set nothing.",)
+        return (f"{KEEP}: this is what the runtime takes by itself ({own}).",)
     own_time = f"{own}, {format_duration(total_seconds(defaults.baseline))}"
     how = _advise_for_call(price, defaults)
     if how.by is AdviceKind.NOTHING:
