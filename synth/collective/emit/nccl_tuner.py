@@ -4,9 +4,9 @@ A tuner cannot express a program, only how NCCL carries out one collective on on
 the table has a row for each call of the program, for communicators with its numbers of nodes and
 ranks, with the algorithm of its price: for the sizes of the question's range, or, for one size, for
 those around it that have the same algorithms and the same verdict. It has no other rows, because
-the answer does not cover other sizes or communicators. Rows are of rings and trees; a call priced by anything else,
-such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL composes an
-all-to-all of sends, for which it asks no tuner.
+the answer does not cover other sizes or communicators. Rows are of rings and trees; a call priced
+by anything else, such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL
+composes an all-to-all of sends, for which it asks no tuner.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 

@@ -49,7 +49,7 @@ def find_ranges(
 
 
 def _reach(summary: Callable[[int], Hashable], own: int, step: Callable[[int], int]) -> int:
-    """Returns the last size in a direction, accurate to a hundredth, with the summary of ``own``."""
+    """Returns the last size in a direction, to a hundredth, with the summary of ``own``."""
     last, wanted = own, summary(own)
     while (beyond := step(last)) != last:
         if summary(beyond) == wanted:
