@@ -61,15 +61,15 @@ class TellingTest(AnswerPart):
     )
 
     @classmethod
-    def of(cls, system: System, untold: hierarchies.UndeterminedLevels) -> Self | None:
+    def of(cls, system: System, undetermined: hierarchies.UndeterminedLevels) -> Self | None:
         """None where no group of ranks has that level alone."""
-        inner = max(untold.levels, key=system.hierarchy.index)
+        inner = max(undetermined.levels, key=system.hierarchy.index)
         whole = replace(system, faults=())
         experiment = isolating_experiment(whole, inner)
         if experiment is None:
             return None
         line = launch_lines(whole, experiment).mpirun
-        return cls.like(untold, experiment.groups, test=experiment.name, line=line)
+        return cls.like(undetermined, experiment.groups, test=experiment.name, line=line)
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:

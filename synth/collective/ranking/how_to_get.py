@@ -301,8 +301,8 @@ def _explain_unsettable(answer: Answer) -> str:
 def _explain_unavailable(answer: Answer) -> str:
     """Returns why a program surely cheaper than the default is no gain."""
     default = format_duration(answer.baseline_seconds)
-    if untold := _explain_unsettable(answer):
-        return f"the default takes {default}; {untold}"
+    if unsettable := _explain_unsettable(answer):
+        return f"the default takes {default}; {unsettable}"
     return (
         f"its price takes {_foreign_algorithms(answer)} algorithms; by those that runtimes have "
         f"it takes {format_duration(answer.runtime_seconds)}, and the default {default}"

@@ -18,6 +18,7 @@ from synth.measure.logs.matching import MatchedLog
 
 NOTICED = 1.1
 """A fault of less than this factor needs no mention: repeated runs differ by nearly as much."""
+_SUCH_LINKS = " such links on other machines"
 MOSTLY = 0.5
 """From this share of latency in the prediction on, a size mostly waits for messages."""
 
@@ -46,10 +47,10 @@ class Diagnosis:
         """Whether no run contradicts the description, and none falls short.
 
         A run with an earlier log of the same test falls short if it is slower than then, any other
-        if it is below the prediction.
+        if it is below the prediction, at large sizes or at small ones.
         """
         short = (
-            past.changes.slower if past else run.short
+            past.changes.slower if past else run.short or run.late
             for run, past in zip(self.runs, self.past, strict=True)
         )
         return not self.contradictions and not any(short)
@@ -91,7 +92,7 @@ def _findings(
             yield _find_too_fast(run)
         elif not run.beating:
             yield from _find_unnoticed(run)
-        yield from _find_small_sizes(run)
+        yield from _find_small_sizes(system, run)
         yield from _find_middle_sizes(run)
 
 
@@ -102,11 +103,12 @@ def _describe_reached(system: System, run: MeasuredRun) -> Iterator[Finding]:
         return
     kind: FindingKind = "short" if run.short else "as-predicted"
     text = f"{_name_run(run)}: {run.share:.0%} of the predicted bandwidth (by {run.way})"
-    expected = "less than nine of ten reach" if run.short else "as expected"
+    expected = "below" if run.short else ""
     if run.too_good or (run.beating and not run.short):
-        kind, expected = "above-prediction", "more than nine of ten reach"
+        kind, expected = "above-prediction", "above"
     if system.prices == "typical":
-        text += f": {expected} of such links on other machines"
+        text += f": {expected} the range of" if expected else ": as expected of"
+        text += " nine in ten machines with such links" if expected else _SUCH_LINKS
     yield Finding(kind, text, source=run.source, share=run.share)
 
 
@@ -129,13 +131,19 @@ def _find_all_sizes_short(run: MeasuredRun) -> Iterator[Finding]:
 
 def _find_unnoticed(run: MeasuredRun) -> Iterator[Finding]:
     """Yields how much slower links may be before prices call it a fault."""
-    reach = [r.longest_seconds / r.seconds for r in run.large if r.longest_seconds is not None]
-    if reach and (factor := median(reach)) > NOTICED:
+    factor = _find_slack(run.large)
+    if factor > NOTICED:
         text = (
-            f"up to {factor:.1f}x the time would pass, too: an earlier log of the same test "
-            "(--baseline) notices less"
+            f"at large sizes up to {factor:.1f}x the time would pass, too: an earlier log of the "
+            "same test (--baseline) notices less"
         )
         yield Finding("unnoticed", text, source=run.source, share=1 / factor)
+
+
+def _find_slack(rows: Sequence[SizeReading]) -> float:
+    """Returns the median of how many times as long rows may take until prices notice; 1 if none."""
+    reach = [r.longest_seconds / r.seconds for r in rows if r.longest_seconds is not None]
+    return median(reach) if reach else 1.0
 
 
 def _find_too_fast(run: MeasuredRun) -> Finding:
@@ -170,17 +178,27 @@ def _find_below_bound(system: System, run: MeasuredRun, worst: SizeReading) -> F
     )
 
 
-def _find_small_sizes(run: MeasuredRun) -> Iterator[Finding]:
-    """Yields a finding on small sizes, beyond the launch that prices include."""
+def _find_small_sizes(system: System, run: MeasuredRun) -> Iterator[Finding]:
+    """Yields findings on small sizes, beyond the launch that prices include, or that there are
+    none.
+    """
     if run.slower is None or run.extra_seconds is None:
+        text = "no size mostly waits for messages: it says nothing of latency"
+        yield Finding("no-small-sizes", text, source=run.source)
         return
-    small = [r for r in run.readings if r.waiting >= SMALL]
-    if run.slower > 1 / SHORT and 2 * sum(r.explained for r in small) < len(small):
-        text = (
-            f"small sizes take {run.slower:.1f}x the prediction, "
-            f"{format_duration(run.extra_seconds)} more"
-        )
+    sizes = [r.size_bytes for r in run.small]
+    ends = " to ".join(dict.fromkeys(map(format_bytes, (min(sizes), max(sizes)))))
+    text = f"small sizes ({ends}) take {run.slower:.1f}x the prediction"
+    typical = system.prices == "typical"
+    if run.late:
+        text += f", {format_duration(run.extra_seconds)} more"
+        text += ": above the range of nine in ten machines with such links" * typical
         yield Finding("latency", text, source=run.source, share=1 / run.slower)
+        return
+    text += f": as expected of{_SUCH_LINKS}" * typical
+    if (factor := _find_slack(run.small)) > NOTICED:
+        text += f"; up to {factor:.1f}x the time would pass, too"
+    yield Finding("latency-as-predicted", text, source=run.source, share=1 / run.slower)
 
 
 def _find_middle_sizes(run: MeasuredRun) -> Iterator[Finding]:

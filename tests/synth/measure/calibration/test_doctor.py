@@ -66,7 +66,8 @@ def named(found: Diagnosis) -> set[tuple[str, str]]:
 def test_a_machine_that_is_as_described_is_not_blamed() -> None:
     runs = [measured_on(SYSTEM, (1, 8), "one"), measured_on(SYSTEM, (4, 8), "four")]
     found = diagnose(SYSTEM, runs)
-    assert [f.kind for f in found.findings] == ["as-predicted", "as-predicted"]
+    assert [f.kind for f in found.findings] == ["as-predicted", "latency-as-predicted"] * 2
+    assert found.healthy
     assert all(run.share == pytest.approx(1) for run in found.runs)
 
 
@@ -103,7 +104,7 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "node-alone-all-reduce-ring-simple",
         "gpu-alone-all-reduce-ring-simple",
     )
-    assert "% of what is described: not told apart" in opened.text
+    assert "% of what is described: this log cannot distinguish them" in opened.text
     least = opened.share == max(found.runs[0].delivered.values())
     assert least == ("its links are busy longest, so the least fault" in opened.text)
     assert least != ("hardly ever so slow" in opened.text)
@@ -176,13 +177,36 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
     levels = tuple(Crossing(link.latency_seconds, 1.0) for link in SYSTEM.links)
     fit = Fit("simple", levels, Protocol.SIMPLE.launch_seconds)
     for system in (SYSTEM, replace(SYSTEM, calibration=Calibration((fit,), ()))):
-        assert [one.kind for one in diagnose(system, [usual]).findings] == ["as-predicted"]
+        kinds = [one.kind for one in diagnose(system, [usual]).findings]
+        assert kinds == ["as-predicted", "latency-as-predicted"]
         found = diagnose(system, [late])
+        assert not found.healthy
         [said] = [f.text for f in found.findings if f.kind == "latency"]
         assert found.runs[0].extra_seconds == pytest.approx(3 * hops, rel=1e-3)
         assert said.endswith(f"{format_duration(3 * hops)} more")
     [unlaunched] = diagnose(replace(SYSTEM, launches=False), [usual]).runs
     assert unlaunched.extra_seconds == pytest.approx(Protocol.SIMPLE.launch_seconds, rel=1e-3)
+
+
+def test_a_log_without_small_sizes_says_nothing_of_latency() -> None:
+    """The verdict is of large sizes alone, and says so."""
+    run = measured_on(SYSTEM, (1, 8), "large")
+    samples = tuple(s for s in run.measurement.samples if s.size_bytes >= 2**28)
+    found = diagnose(SYSTEM, [replace(run, measurement=replace(run.measurement, samples=samples))])
+    assert [f.kind for f in found.findings] == ["as-predicted", "no-small-sizes"]
+
+
+def test_a_slow_log_of_small_sizes_is_no_healthy_run(tmp_path: Path) -> None:
+    """By the prices of other machines: a latency of four times what such links have."""
+    for name, latency in (("usual", 40.0), ("late", 160.0)):
+        rows = tuple((s, latency + s / 2.4e5, latency + s / 2.4e5) for s in SIZES)
+        log = "\n".join(text(Written("all_reduce", 8, 1, rows)))
+        (tmp_path / f"{name}.txt").write_text(log + "\n")
+        result = CliRunner().invoke(app, ["doctor", "dgx-h100:1", str(tmp_path / f"{name}.txt")])
+        assert result.exit_code == (name == "late")
+        head = "Small sizes fall short: 1 of 1 run" if name == "late" else "As expected: 1 run"
+        assert head in result.stdout
+        assert "small sizes (" in result.stdout
 
 
 def test_faster_than_predicted_and_than_the_bound_is_said() -> None:
