@@ -127,9 +127,12 @@ def default_rows(reply: RankingReply) -> list[RankingRow]:
     if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
     first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
-    if not first.steps or (
-        first.against_best is DefaultComparison.SAME and is_plain(first, reply.request)
-    ):
+    listed = any(
+        _is_default_call(answer, reply.request)
+        for answer in reply.answers
+        if answer.baseline_seconds == first.baseline_seconds
+    )
+    if not first.steps or listed:
         return []
     row = replace(rows(reply)[reply.answers.index(first)], rank="-", speedup=("",))
     by = f"by {first.default.name}: {first.default.advice.text}"
@@ -347,11 +350,16 @@ def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> s
     """Return the algorithm of a plain collective, where it differs from the default."""
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
+    if _is_default_call(answer, request):
+        return "" if answer.rank == 1 else f"by {answer.default.name}: the default"
     own, [step] = answer.default, answer.steps
-    taken = own.algorithm is None  # XLA has one way
-    taken |= (step.algorithm, step.protocol) == (own.algorithm, own.protocol)
-    kept = taken and answer.against_default is DefaultComparison.SAME
-    return "" if kept else f"by {algorithm_text(step)}"
+    one_way = own.algorithm is None and answer.against_default is DefaultComparison.SAME
+    return "" if one_way else f"by {algorithm_text(step)}"
+
+
+def _is_default_call(answer: PlacedAnswer, request: Goal) -> bool:
+    """Whether it is the call that the runtime makes by itself, in one segment."""
+    return is_plain(answer, request) and answer.segments == 1 and answer.is_default
 
 
 def is_plain(answer: PlacedAnswer, request: Goal) -> bool:

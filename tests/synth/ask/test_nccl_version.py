@@ -33,11 +33,27 @@ PAIRS: dict[str, Any] = {
     "k": 1,
 }
 """Two GPUs of each of four nodes in a communicator."""
+PLAIN = "all-reduce root inside"
 
 
 def ask(verb: str, **given: Any) -> Any:
     question = parse_question(VERBS[verb].question, given)
     return judge(verb).validate_python(VERBS[verb].answer(question, Watcher()).body)
+
+
+@pytest.mark.parametrize(
+    ("system", "has"), [("aws-p5:2", True), ("aws-p4d:2", False), ("dgx-h100:2", False)]
+)
+def test_where_another_tuner_may_choose_the_answer_says_so(system: str, has: bool) -> None:
+    """aws-ofi-nccl's on EFA, for the instances that it knows; ``time`` and ``top`` print it."""
+    where = {"system": system, "axes": {"data": 16}, "reduce": ["data"], "bytes": 2**20}
+    for verb, more in (("top", {"k": 1, "max_steps": 1}), ("time", {"program": PLAIN})):
+        question = parse_question(VERBS[verb].question, {**where, **more})
+        body = VERBS[verb].answer(question, Watcher()).body
+        part = body["nccl"] if verb == "time" else body["system"]["nccl"]
+        assert ("aws-ofi-nccl" in part.get("tuner", "")) == has
+        shown = " ".join(printed(TABLES[verb](body)).split())
+        assert ("OFI_NCCL_TUNER_TYPE=Internal" in shown) == has
 
 
 def log(*, version: str = "2.22.3", algorithm: str = "", scale: float = 1.0) -> dict[str, str]:
