@@ -32,6 +32,7 @@ FindingKind = Literal[
     "no-large-sizes",
     "no-small-sizes",
     "latency-as-predicted",
+    "contradicting-rows",
     "cleared",
     "level-short",
     "explained",

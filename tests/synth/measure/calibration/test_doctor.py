@@ -196,6 +196,20 @@ def test_a_log_without_small_sizes_says_nothing_of_latency() -> None:
     assert [f.kind for f in found.findings] == ["as-predicted", "no-small-sizes"]
 
 
+def test_rows_of_one_size_that_contradict_each_other_are_named() -> None:
+    """Twice the time is no noise; a fifth more may be."""
+    run = measured_on(SYSTEM, (1, 8), "twice")
+    for factor, named_ in ((2.0, ["contradicting-rows"]), (1.2, [])):
+        again = Sample(2**24, factor * run.measurement.samples[7].seconds)
+        assert run.measurement.samples[7].size_bytes == 2**24
+        inside = tuple(replace(sample, in_place=True) for sample in run.measurement.samples)
+        rows = (*run.measurement.samples, again, *inside)
+        found = diagnose(SYSTEM, [replace(run, measurement=replace(run.measurement, samples=rows))])
+        texts = [f.text for f in found.findings if f.kind == "contradicting-rows"]
+        assert [f.kind for f in found.findings if f.kind == "contradicting-rows"] == named_
+        assert all("16 MiB by 2.0x" in text for text in texts)
+
+
 def test_a_slow_log_of_small_sizes_is_no_healthy_run(tmp_path: Path) -> None:
     """By the prices of other machines: a latency of four times what such links have."""
     for name, latency in (("usual", 40.0), ("late", 160.0)):

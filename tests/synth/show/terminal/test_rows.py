@@ -159,7 +159,9 @@ def test_the_default_comes_first_if_it_is_advised_and_in_no_row() -> None:
 def test_the_default_is_one_row_also_where_others_come_before_it(name: str) -> None:
     """The plain collective by the runtime's own way is the default: its row says so."""
     reply = ranking(apply_typical(load(name)), 2**28)
-    plain = [row for row in rows(reply) if row.time == (format_duration(reply.best_default_seconds),)]
+    plain = [
+        row for row in rows(reply) if row.time == (format_duration(reply.best_default_seconds),)
+    ]
     [by] = [row.by for row in plain]
     assert by in ("", "by ring: the default", "by tree: the default")
     assert default_rows(reply) == []
