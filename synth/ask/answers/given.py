@@ -99,8 +99,10 @@ class _JsonSweep(BaseModel):
         answers = [self._stretch(size_bytes).at(size_bytes)]
         return _JsonRanking.model_construct(**{**dict(self), "bytes": size_bytes}, answers=answers)
 
-    def ends_at(self, size_bytes: int) -> tuple[int, int]:
+    def ends_at(self, size_bytes: int | None) -> tuple[int, int] | None:
         """The stretch of a size, up to the next one: there is no size between two stretches."""
+        if size_bytes is None:
+            return None
         own = self._stretch(size_bytes)
         later = [s.from_bytes - 1 for s in self.stretches if s.from_bytes > own.from_bytes]
         return own.from_bytes, min(later, default=self.bytes[1])

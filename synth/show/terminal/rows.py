@@ -109,7 +109,9 @@ def rows(reply: Ranking) -> list[RankingRow]:
             priced = [
                 _PricedAnswer(answer, reply.bytes, reply.bound_seconds) for answer in reply.answers
             ]
-    return [_row(reply.request, reply.reduce, answer) for answer in priced]
+    found = [_row(reply.request, reply.reduce, part) for part in priced]
+    others = zip(found[1:], priced[1:], strict=True)
+    return [*found[:1], *(_mark_default(row, part.answer, reply.request) for row, part in others)]
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
@@ -351,10 +353,19 @@ def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> s
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
     if _is_default_call(answer, request):
-        return "" if answer.rank == 1 else f"by {answer.default.name}: the default"
+        return ""
     own, [step] = answer.default, answer.steps
     one_way = own.algorithm is None and answer.against_default is DefaultComparison.SAME
     return "" if one_way else f"by {algorithm_text(step)}"
+
+
+def _mark_default(
+    row: RankingRow, answer: PlacedAnswer | UnevenAnswerPart, request: Goal
+) -> RankingRow:
+    """Return a row that is not the first; the runtime's own call says that it is the default."""
+    if isinstance(answer, UnevenAnswerPart) or not _is_default_call(answer, request):
+        return row
+    return replace(row, by=f"by {answer.default.name}: the default")
 
 
 def _is_default_call(answer: PlacedAnswer, request: Goal) -> bool:

@@ -121,7 +121,7 @@ def _render_time(answer: TimeReply) -> RenderableType:
             f"by {name} {format_duration(seconds)}" for name, seconds in answer.defaults.items()
         ),
         price_basis(answer.prices),
-        answer.nccl.tuner if answer.nccl else None,
+        (answer.nccl and answer.nccl.tuner) or None,
     )
 
 
