@@ -165,7 +165,7 @@ def test_a_log_forced_to_what_its_version_does_not_know_is_refused(
     assert (f"NCCL {version} has no PAT" in str(error.value)) == refused
 
 
-def test_where_nccl_has_two_levels_itself_a_programs_gain_over_them_is_told() -> None:
+def test_where_nccl_has_two_level_kernels_the_gain_over_them_is_stated() -> None:
     """The default of unregistered buffers stays a ring; what the program gains is said of both."""
     given = {"system": "dgx-h100:32", "axes": {"data": 256}, "reduce": ["data"], "max_steps": 2}
     given |= {"request": "all-gather", "bytes": "1MiB", "k": 2}
