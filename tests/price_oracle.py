@@ -204,9 +204,12 @@ class Machine:
                 yield there, here, share
 
     def is_along_a_line(self, group: Group) -> bool:
-        """Whether a group's members differ in one digit only, of a level without joined ends."""
-        spanned = [level for level, m in enumerate(self.counts(group)) if m > 1]
-        return len(spanned) == 1 and not self.system.links[spanned[0]].wraps
+        """Whether a group's members differ in one digit only, of a level without joined ends.
+
+        The level's links are the children's own: inner ports would carry pieces in and out again.
+        """
+        spanned = [self.system.links[i] for i, m in enumerate(self.counts(group)) if m > 1]
+        return len(spanned) == 1 and not spanned[0].wraps and not spanned[0].through
 
     def straight(self, group: Group, *, to_owners: bool) -> Iterator[Message]:
         """Every piece passes from member to member along a line: its sums to its owner, or copies

@@ -94,7 +94,7 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
 
 def test_neighbouring_rows_of_a_range_differ() -> None:
     """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
-    system = apply_typical(load("dgx-h100:4"))
+    system = precise("dgx-h100:4")
     request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**20, 2**32))
     found = rows(reply)
