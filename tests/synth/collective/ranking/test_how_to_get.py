@@ -181,7 +181,7 @@ def test_what_may_gain_is_worth_a_run_that_decides(model: int, payload: int) -> 
 def test_lines_set_what_the_file_that_they_start_needs() -> None:
     """Several groups at once: the head of the file says what must be set, its own line and ours."""
     system = apply_typical(load("dgx-h100:4"))
-    request = Request((Axis("data", 32),), ("data",), 2**30, 8, Language(3))
+    request = Request((Axis("data", 32),), ("data",), 2**31, 8, Language(3))
     seen = set()
     for answer in rank_with_advice(system, request).answers:
         if answer.plain:
