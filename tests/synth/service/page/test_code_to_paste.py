@@ -64,8 +64,8 @@ def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], word
 
 def test_each_row_of_a_range_has_one_setting() -> None:
     """The tree is by LL128 where the range begins, and by Simple where it ends."""
-    axes = {"data": 16, "model": 2}
-    answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
+    system = precise_text("p2-a100:4", error=0.15)
+    answer = asked_of(bytes=[2**20, 2**26], system=system, axes={"data": 64}, max_steps=1)
     told = []
     for row in range(len(answer.stretches)):
         said = no_code_advice(answer, row)
