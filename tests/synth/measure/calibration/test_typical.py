@@ -117,6 +117,20 @@ def test_the_bound_stays_the_description_s_and_no_price_is_below_it(name: str) -
             assert min(line.seconds(size) for line in lines) >= least.seconds
 
 
+def test_switches_of_blackwell_reduce_at_less_of_their_links() -> None:
+    """NCCL's figures are 0.85 for Hopper and 0.74 for Blackwell; rings have none."""
+
+    def share(name: str, way: str) -> float:
+        found = apply_typical(load(name)).calibration
+        assert found is not None
+        return next(fit.levels[1].share for fit in found.fits if fit.algorithm == way)
+
+    assert share("dgx-b200", "in-network") / share("dgx-h100", "in-network") == pytest.approx(
+        0.74 / 0.85
+    )
+    assert share("dgx-b200", "ring") == share("dgx-h100", "ring")
+
+
 def test_of_tcp_fast_links_reach_a_smaller_share() -> None:
     def share(rate: float) -> float:
         found = apply_typical(machine("tcp", rate=rate)).calibration
