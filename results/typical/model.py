@@ -57,7 +57,7 @@ def _priors() -> dict[str, tuple[float, float]]:
     for place in _PLACES:
         found[f"hop {place}"] = (0.0, 0.7)
         # Without a common factor two protocols may swap their hops: rows fit either.
-        found |= {f"hop {place} {protocol}": (0.0, 0.3) for protocol in PROTOCOLS}
+        found |= {f"hop {place} {protocol}": (0.0, 0.15) for protocol in PROTOCOLS}
     found |= {f"hop {medium}": (0.0, 0.5) for medium in MEDIA}
     found |= {"share inside": (np.log(0.8), 0.5), "share between": (np.log(0.8), 0.5)}
     found |= {f"share {medium}": (0.0, 0.3) for medium in MEDIA}
