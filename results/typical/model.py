@@ -170,7 +170,7 @@ class Model:
             lost = (1 - loss) ** np.where(self._between[level], rows.doublings[:, level], 0.0)
             busy = np.maximum(busy, sizes * rows.busy[:, level] * rate / (left * lost))
         launched = rows.launches * np.exp(unknowns[NAMES.index(LAUNCH)])
-        return np.maximum(found + busy, launched[rows.row])
+        return np.asarray(np.maximum(found + busy, launched[rows.row]))
 
     def assign(self, unknowns: Floats) -> Kept:
         """The candidates by which each table's rows of a class most likely went.
