@@ -21,8 +21,11 @@ from hierarchies.files.values import spell_pairs
 from results import pages, record
 from results.fidelity.tables import SHARED
 from results.typical.doctored import doctored
+from results.typical.inside import inside
 from results.typical.model import (
     CLASSES,
+    LAUNCH,
+    NAMES,
     Kept,
     Model,
     classes,
@@ -194,6 +197,8 @@ def main() -> int:
                 **origin,
                 **judged(found),
                 "families": by_family(found),
+                "launch_us": short(1e6 * float(np.exp(found.unknowns[NAMES.index(LAUNCH)]))),
+                "inside": inside(whole),
                 "noise": noise(found.known, found.model.rows, found.seconds, SIZES),
                 "doctor": doctored(found.known, apart),
                 "numbers": whole.model_dump(exclude={"spread"}),

@@ -4,9 +4,10 @@ A row takes, by the way that NCCL's model chooses and the fastest protocol,
 
     launch + hops waited for + peers + bytes x the busiest level's seconds per byte
 
-with numbers by medium. All are logarithms of factors to NCCL's constants and to data sheets, each
-with a spread about what is more general: a medium's share about that of all links inside nodes, or
-between. So few families of a medium stay near the others (partial pooling: Gelman and Hill, 2006).
+and no less than its thread takes to launch on all its GPUs, with numbers by medium. All are
+logarithms of factors to NCCL's constants and to data sheets, each with a spread about what is more
+general: a medium's share about that of all links inside nodes, or between. So few families of a
+medium stay near the others (partial pooling: Gelman and Hill, 2006).
 TCP copies through the processor: its rate saturates, share = 1 / (1 + link's rate / processor's).
 """
 
@@ -27,7 +28,7 @@ from synth.collective.algorithms.protocols import Protocol
 from synth.measure.calibration.typical import SWITCHED, Medium, Spread, TypicalNumbers
 
 ASSIGNMENTS = 3
-"""How often algorithms are assigned to default tables while learning."""
+"""How often ways are assigned to default tables while learning."""
 CLASSES = (0, 1 << 16, 1 << 24)
 NOISE = np.array([0.4, 0.5, 0.25])
 """Expected deviations of logarithms by class of sizes, of rows of a family and of families."""
@@ -38,6 +39,8 @@ HOPS_US = {
     **dict.fromkeys(("nvlink", "xgmi"), (3.4, 0.6, 1.9)),
     **dict.fromkeys(("pcie", SWITCHED), (5.7, 1.0, 2.5)),
 }
+LAUNCH = "launch on a GPU"
+"""The seconds in which a thread launches on one of its GPUs."""
 NETWORK_US = (14.0, 2.7, 4.0)
 """NCCL's constants by protocol, as the catalogue has them."""
 _PLACES = ("inside", "between")
@@ -52,7 +55,9 @@ def _priors() -> dict[str, tuple[float, float]]:
     found = {f"launch {protocol}": (0.0, 0.7) for protocol in PROTOCOLS}
     found["launch in-network"] = (0.0, 1.0)
     for place in _PLACES:
-        found |= {f"hop {place} {protocol}": (0.0, 0.7) for protocol in PROTOCOLS}
+        found[f"hop {place}"] = (0.0, 0.7)
+        # Without a common factor two protocols may swap their hops: rows fit either.
+        found |= {f"hop {place} {protocol}": (0.0, 0.15) for protocol in PROTOCOLS}
     found |= {f"hop {medium}": (0.0, 0.5) for medium in MEDIA}
     found |= {"share inside": (np.log(0.8), 0.5), "share between": (np.log(0.8), 0.5)}
     found |= {f"share {medium}": (0.0, 0.3) for medium in MEDIA}
@@ -60,7 +65,7 @@ def _priors() -> dict[str, tuple[float, float]]:
         found[f"share {way}"] = (0.0, 0.3)
     found |= {"share ll": (0.0, 0.3), "share ll128": (0.0, 0.2), "loss": (np.log(0.05), 1.0)}
     found |= {"peer inside": (np.log(1e-6), 1.0), "peer between": (np.log(15e-6), 1.0)}
-    return found | {"copied GB_per_s": (np.log(5.0), 1.0)}
+    return found | {LAUNCH: (np.log(4e-6), 0.7), "copied GB_per_s": (np.log(5.0), 1.0)}
 
 
 Names = npt.NDArray[np.str_]
@@ -69,7 +74,7 @@ NEW = 0.25
 """What lies outside of all others of a new machine, in families: a quarter, as its rows are partly
 alike. This and ``OTHERS`` were chosen so that intervals hold 85 to 95 % of machines left out."""
 UNLIKELY = 1.0
-"""The loss beyond which an algorithm other than the model's choice is assumed to have run."""
+"""The loss beyond which a way other than the model's choice is assumed to have run."""
 OTHERS = 4.0
 """What all machines of other media count in the spread of one, in families."""
 PRIORS = _priors()
@@ -128,8 +133,10 @@ class Model:
     def _hops(self, media: Names) -> tuple[Floats, Any]:
         constants = np.array([HOPS_US.get(medium, NETWORK_US) for medium in media])
         micro = constants[np.arange(len(media)), self._protocol]
-        places = [f"hop {place_of(m)} {p}" for m, p in zip(media, self.rows.protocol, strict=True)]
-        return np.log(micro * 1e-6), self._matrix(places, [f"hop {medium}" for medium in media])
+        places = [f"hop {place_of(medium)}" for medium in media]
+        ways = [f"{place} {p}" for place, p in zip(places, self.rows.protocol, strict=True)]
+        named = [f"hop {medium}" for medium in media]
+        return np.log(micro * 1e-6), self._matrix(places, ways, named)
 
     def _shares(self, media: Names) -> tuple[Floats, Any]:
         rows, places = self.rows, [place_of(medium) for medium in media]
@@ -162,17 +169,18 @@ class Model:
             rate = np.where(self._tcp[level], 1 + rows.bandwidth[:, level] / copied, 1.0)
             lost = (1 - loss) ** np.where(self._between[level], rows.doublings[:, level], 0.0)
             busy = np.maximum(busy, sizes * rows.busy[:, level] * rate / (left * lost))
-        return np.asarray(found + busy)
+        launched = rows.launches * np.exp(unknowns[NAMES.index(LAUNCH)])
+        return np.asarray(np.maximum(found + busy, launched[rows.row]))
 
     def assign(self, unknowns: Floats) -> Kept:
         """The candidates by which each table's rows of a class most likely went.
 
-        The algorithm of a default log is not stated. Versions of NCCL and settings of a cluster
-        differ, so another than the model's choice is assumed where it explains the rows better by
-        ``UNLIKELY``.
+        The algorithm and the protocol of a default log are not stated. Versions of NCCL and
+        settings of a cluster differ, so others than the model's algorithm by the fastest protocol
+        are assumed where they explain the rows better by ``UNLIKELY``.
         """
         rows, every = self.rows, self.every(unknowns)
-        algorithms = np.array(rows.algorithm)
+        ways = np.char.add(np.char.add(rows.algorithm, " "), rows.protocol)
         place = 10 * rows.table + classes(rows.size)
         noise, aim = NOISE[classes(rows.size)], np.log(rows.seconds)
 
@@ -185,8 +193,8 @@ class Model:
         _, places = np.unique(place, return_inverse=True)
         counts = np.bincount(places)
         found, least = rows.default.copy(), lost(rows.default)
-        for name in np.unique(algorithms):
-            taken = algorithms == name
+        for way in np.unique(ways):
+            taken = ways == way
             # Rows of one table and class are alike: together they count as two at most.
             loss = lost(taken)
             better = (least - loss) / (1 + (counts - 1) * ALIKE) > UNLIKELY
@@ -210,7 +218,7 @@ def weights(rows: Rows) -> Floats:
 
 
 def learn(model: Model, keep: Kept, start: Floats = START, rounds: int = 15) -> Floats:
-    """The unknowns that explain the kept rows best, and with them the algorithms that ran."""
+    """The unknowns that explain the kept rows best, and with them the ways that ran."""
     found = _least(model, keep, start, rounds, model.rows.default)
     for _ in range(ASSIGNMENTS):
         found = _least(model, keep, found, rounds, model.assign(found))
@@ -237,8 +245,9 @@ def typical(unknowns: Floats, source: str, counts: dict[str, int], tables: int) 
 
     def medium(name: str) -> Medium:
         place, known = place_of(name), HOPS_US.get(name, NETWORK_US)
+        common = found[f"hop {place}"] * found[f"hop {name}"]
         hops = {
-            protocol: short(us * found[f"hop {place} {protocol}"] * found[f"hop {name}"])
+            protocol: short(us * found[f"hop {place} {protocol}"] * common)
             for protocol, us in zip(PROTOCOLS, known, strict=True)
         }
         share = short(found[f"share {place}"] * found[f"share {name}"])

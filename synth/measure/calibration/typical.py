@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from hierarchies import INSIDE, Calibration, Crossing, Domain, Fit, Link, Residual, System
 from hierarchies.calibration import ANY, MODEL
 from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.nccl_model import HOPPER_NVLS_EFFICIENCY, nvls_efficiency
 from synth.collective.algorithms.protocols import Protocol
 
 WAYS = (ANY, *(algorithm.value for algorithm in Algorithm))
@@ -124,7 +125,13 @@ def _crossing(
         return Crossing(hop, protocol.share)
     place = "inside" if link.medium in INSIDE else "between"
     tree = f"tree {place}" if way == Algorithm.TREE.value else way
-    share = medium.share * known.way.get(tree, 1.0) * known.protocol.get(protocol.value, 1.0)
+    efficiency = relative_nvls_efficiency(link) if way == Algorithm.IN_NETWORK.value else 1.0
+    share = (
+        efficiency
+        * medium.share
+        * known.way.get(tree, 1.0)
+        * known.protocol.get(protocol.value, 1.0)
+    )
     copied = link.bandwidth_bytes_per_second / 1e9 / known.copied_GB_per_s
     slower = 1 + copied if link.medium == "tcp" else 1.0
     between = place == "between"
@@ -134,6 +141,13 @@ def _crossing(
         known.peer_us[place] * 1e-6,
         known.loss if between else 0.0,
     )
+
+
+def relative_nvls_efficiency(link: Link) -> float:
+    """The efficiency of NVLink switches that reduce, relative to Hopper's; 1 for other links."""
+    if not (link.reduces and link.medium == "nvlink"):
+        return 1.0
+    return nvls_efficiency(link.bandwidth_bytes_per_second) / HOPPER_NVLS_EFFICIENCY
 
 
 def _residuals(media: list[Medium | None], known: TypicalNumbers) -> tuple[Residual, ...]:
