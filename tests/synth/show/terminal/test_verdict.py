@@ -31,12 +31,7 @@ SHORT: dict[str, Any] = {"reduce": ["data"], "k": 4, "max_steps": 3, "stripes": 
 H100 = {**SHORT, "system": "dgx-h100:4", "axes": {"data": 8, "model": 4}}
 P2 = {**SHORT, "system": precise_text("p2-a100:4"), "axes": {"data": 64}}
 RANGE = {**P2, "system": precise_text("p2-a100:4", error=0.15)}
-TREE = {
-    **SHORT,
-    "system": precise_text("dgx-a100:2"),
-    "axes": {"data": 16},
-    "bytes": "1MiB",
-}
+TREE = {**RANGE, "bytes": "1MiB"}
 V100 = {**SHORT, "system": "p2-v100:2", "axes": {"data": 4, "model": 4}, "per_placement": True}
 ASKED = {
     "keep": H100,
@@ -144,8 +139,8 @@ def emitted(reply: Ranking, what: ToDo) -> str:
 
 TENSOR: dict[str, Any] = {"reduce": ["data"], "axes": {"data": 16, "tensor": 2}}
 WITH_FILES = {
-    "two rows": (2, {**TENSOR, "system": "dgx-h100:4", "bytes": "1GiB", "k": 2}),
-    "a run at the end of sizes": (1, {**H100, **TENSOR, "bytes": [2**28, 2**29]}),
+    "two rows": (2, {**RANGE, "bytes": [2**26, 2**30]}),
+    "a run": (1, {**TENSOR, "system": "dgx-a100:4", "bytes": "256MiB"}),
     "a run, and a gain from a size on": (1, {**RANGE, "bytes": [2**10, 2**26]}),
 }
 
@@ -171,7 +166,7 @@ def test_the_default_without_nvls_is_followed_by_that_of_later_nccl(
 ) -> None:
     """Two GPUs of a node in each communicator, or four."""
     axes = {"data": data, "tensor": 32 // data}
-    reply = answered(**{**H100, "axes": axes, "bytes": "64MiB", "k": 1})
+    reply = answered(**{**H100, "axes": axes, "bytes": "256MiB", "k": 1})
     assert isinstance(reply, RankingReply)
     [one] = reply.answers
     assert one.default.name == ("ring" if warned else "nvls_tree")
@@ -190,7 +185,7 @@ def test_the_default_without_nvls_is_followed_by_that_of_later_nccl(
 
 
 def test_sizes_without_an_available_default_are_reported() -> None:
-    given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**26], "max_steps": 1}
+    given = {**H100, "axes": {"data": 8, "tensor": 4}, "bytes": [2**25, 2**27], "max_steps": 1}
     reply = answered(**given)
     assert isinstance(reply, SweepReply)
     [one] = reply.stretches
