@@ -53,7 +53,14 @@ def test_every_device_of_a_part_keeps_what_it_shares(system: System, data: st.Da
 
 @pytest.mark.parametrize(
     "spec",
-    [*catalogue(), "gb200-nvl72:1x64", "tpu-v5e-slice:2x4", "tpu-v5p-slice:4x4x8", "p2-a100:4x8"],
+    [
+        *catalogue(),
+        "gb200-nvl72:1x64",
+        "tpu-v5e-slice:2x4",
+        "tpu-v5p-slice:4x4x8",
+        "tpu-v5p-multislice:2x4x4x8",
+        "p2-a100:4x8",
+    ],
 )
 def test_how_a_machine_is_asked_for_gives_that_machine(spec: str) -> None:
     system = load(spec)
@@ -69,6 +76,19 @@ def test_a_slice_of_tpus_is_x_first_as_google_writes_it() -> None:
         assert load(spec).hierarchy.cardinalities == sizes
     assert load("aws-trn2:2x4x2").hierarchy.cardinalities == (2, 4, 2)
     assert load("tpu-v4-pod-slice:8").hierarchy.cardinalities == (8, 4, 4)
+
+
+def test_several_slices_begin_with_their_number_and_keep_the_order_of_one() -> None:
+    system = load("tpu-v5p-multislice:3x4x4x8")
+    assert system.hierarchy.names == ("slice", "z", "y", "x")
+    assert system.hierarchy.cardinalities == (3, 8, 4, 4)
+    # Four chips a host, whose NICs are one port.
+    assert (system.links[0].ports, system.block(0)) == (32, 4)
+    assert all(link.wraps for link in system.links[1:])
+    open_ends = load("tpu-v5e-multislice:2x8x16").links
+    assert [link.wraps for link in open_ends] == [True, False, False]
+    with pytest.raises(InputError, match=r"one for each level, as in 2x4x4x4 \(slice, x, y, z\)"):
+        load("tpu-v5p-multislice:2x4x4")
 
 
 def test_sixty_four_of_a_rack_of_seventy_two() -> None:
