@@ -83,9 +83,13 @@ def _link(system: System, level: int, shape: Sequence[int]) -> Link:
 def _ports(system: System, level: int, inside: int) -> int:
     """Return the number of ports that serve the remaining devices of one child."""
     block, ports = system.block(level), system.ports_of_block(level)
-    if inside % block and block % inside:
+    left = -(-inside // block)
+    # Nodes of three GPUs on two ports are described by these numbers; of five on 4 + 1, by none.
+    together = len(system.hierarchy.levels) == level + 2
+    as_described = together and ports == 1 and -(-inside // left) == block
+    if inside % block and block % inside and not as_described:
         raise InputError(
             f"{inside} devices of which every {block} share a port",
             hint=f"take a number that {block} divides",
         )
-    return ports * max(1, inside // block)
+    return ports * left
