@@ -111,7 +111,8 @@ def precise(name: str, error: float = 0.0) -> System:
     system = apply_typical(load(name))
     spread = (Residual(0, 100, 1 - error, 1.0, 1 + error),) if error else ()
     if system.calibration:
-        return replace(system, calibration=replace(system.calibration, families=0, residuals=spread))
+        known_error = replace(system.calibration, families=0, residuals=spread)
+        return replace(system, calibration=known_error)
     known = [p for p in Protocol if all(p.latency_seconds(link) for link in system.links)]
     fits = (expected_fit(system, ("", "", protocol.value)) for protocol in known)
     launches = system.launches

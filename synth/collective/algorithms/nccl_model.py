@@ -202,8 +202,7 @@ class Ranks:
         between = 0.0
         if self.nodes > 1:
             level = self._between_nodes
-            blocks = self.system.hierarchy.devices_in_child(level) // self.system.block(level)
-            between = self._rate(level) * min(blocks, per_node)
+            between = self._rate(level) * min(self.system.blocks(level), per_node)
         return inside or between, between
 
     @cached_property
