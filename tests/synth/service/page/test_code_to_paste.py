@@ -24,7 +24,6 @@ from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
 from synth.show.report.details import emit_question, no_code_advice, no_code_text
 
-
 PRECISE = precise_text("p2-a100:4", error=0.15)
 
 
