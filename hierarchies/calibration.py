@@ -251,12 +251,12 @@ class UndeterminedLevels:
     taken: str
 
     def __post_init__(self) -> None:
-        _check(len(self.levels) > 1, f"levels {self.levels} not told apart", "two or more")
-        _check(self.taken in self.levels, f"{self.taken!r} taken", "one that was not told apart")
+        _check(len(self.levels) > 1, f"levels {self.levels} cannot be distinguished", "two or more")
+        _check(self.taken in self.levels, f"{self.taken!r} taken", "one of these levels")
 
     def __str__(self) -> str:
         names = " and ".join(map(repr, self.levels))
-        return f"levels {names} are not told apart: one of them is slow, taken to be {self.taken!r}"
+        return f"levels {names} cannot be distinguished: one is slow, taken to be {self.taken!r}"
 
 
 _Class = TypeVar("_Class", Residual, TableResidual)

@@ -176,7 +176,7 @@ class AmbiguityPart(_CalibrationPart):
     def undetermined(self, levels: Sequence[str]) -> UndeterminedLevels:
         """Return the levels. Raises InputError for unknown levels."""
         for name in self.levels:
-            _check_level("untold", name, levels)
+            _check_level("ambiguity", name, levels)
         return UndeterminedLevels(tuple(self.levels), self.taken)
 
 
@@ -235,7 +235,7 @@ class CalibrationPart(_CalibrationPart):
     machines: Annotated[list[ResidualPart], Field(min_length=1)] = optional_key(
         "Spread of machines with such links.", []
     )
-    untold: Annotated[list[AmbiguityPart], Field(min_length=1)] = optional_key(
+    ambiguity: Annotated[list[AmbiguityPart], Field(min_length=1)] = optional_key(
         "Levels that cannot be distinguished.", []
     )
 
@@ -248,7 +248,7 @@ class CalibrationPart(_CalibrationPart):
             "measured": [MeasuredTablePart.of(row, levels) for row in known.measured],
             "stray": list(map(StrayPart.of_row, known.strays)),
             "machines": list(map(ResidualPart.of_row, known.machines)),
-            "untold": [
+            "ambiguity": [
                 AmbiguityPart(levels=list(row.levels), taken=row.taken)
                 for row in known.undetermined_levels
             ],
@@ -277,7 +277,7 @@ class CalibrationPart(_CalibrationPart):
             tuple(TableResidual(row.from_bytes, **_ratios(row)) for row in self.stray),
             self.families,
             tuple(map(_residual, self.machines)),
-            tuple(row.undetermined(levels) for row in self.untold),
+            tuple(row.undetermined(levels) for row in self.ambiguity),
             self.nccl,
             tuple(row.curve(levels) for row in self.curve),
         )

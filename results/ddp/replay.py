@@ -30,7 +30,7 @@ from results.runs.ranks import Ranks, ranks
 from results.runs.replay import LONGEST_SECONDS, PROFILING, REPEATS, soon
 from results.testbed.hosts.network import network
 from results.testbed.systems import built
-from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.nccl_model import RING
 from synth.measure.calibration.measurements import Sample
 from synth.step.bucketing import (
     BucketComparison,
@@ -215,7 +215,7 @@ def summing_of(told: Told) -> tuple[Sums, AllReduceSeconds]:
 
     flat = calibrated(FLAT, plain(system))
     steps = [calibrated(step, program) for step in range(len(program.moves))]
-    return Sums(flat, placed(flat), Choice.RING), Seconds(program, steps)
+    return Sums(flat, placed(flat), RING), Seconds(program, steps)
 
 
 def ways_of(told: Told, profile: Told) -> tuple[BucketComparison, dict[str, Ends]]:

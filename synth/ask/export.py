@@ -9,12 +9,13 @@ from grammar import Goal, canonicalize, parse
 from hierarchies import InputError, Reduction, error_context
 from synth.ask.answers.given import EarlierAnswer
 from synth.collective.algorithms.runtimes import runtime_of_system
-from synth.collective.emit import EmitOptions, EmitSource
+from synth.collective.emit import EmitOptions, EmitSource, PricedRange
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, total_seconds
 from synth.collective.ranking.answers import answer_of_parts, price_parts
 from synth.collective.ranking.how_to_get import explain_call, explain_kept_default
+from synth.collective.ranking.ranges import find_ranges
 from synth.collective.ranking.request import ProgramPart
 from synth.collective.ranking.settings import RuntimeCalls
 from synth.collective.ranking.stripes import round_to_bytes
@@ -66,9 +67,12 @@ def check_derivation(text: str, reduction: Reduction, goal: Goal) -> None:
         canonicalize(parse(text), reduction.tree)
 
 
-def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput:
+def prepare_emit_input(
+    chosen: EarlierAnswer, options: EmitOptions, *, by_size: bool = False
+) -> EmitInput:
     """Derive, replay, prove, lower and price programs, even those of an answer that says "proved".
 
+    ``by_size``: the target has rows for ranges of sizes, which are then found.
     Raises InputError and WrongProgramError as ``derive_text`` does, and InputError for a
     payload of fewer bytes than stripes, and for an operation where nothing is reduced.
     """
@@ -85,12 +89,16 @@ def prepare_emit_input(chosen: EarlierAnswer, options: EmitOptions) -> EmitInput
     ]
     plain = total_seconds(defaults(simulator, reduction, size, chosen.goal).baseline)
     told = _price_conditions(chosen, parts, prices)
+    ranges: tuple[PricedRange, ...] = ()
     if any(price.algorithm for each in prices for price in each):
         answer = answer_of_parts(
             simulator, reduction, parts, size, [source.verdict for source in sources]
         )
         told = (*filter(None, [explain_kept_default(answer)]), *told)
-    return EmitInput(replace(first, beside=tuple(others), reached=told), plain)
+        if by_size and not others:
+            ranges = find_ranges(simulator, answer, chosen.ends)
+    source = replace(first, beside=tuple(others), reached=told, ranges=ranges)
+    return EmitInput(source, plain)
 
 
 def _price_conditions(

@@ -211,9 +211,7 @@ class EmitQuestion(EmitInputQuestion):
     host_level: Annotated[str | None, Flag("Level whose units are hosts, unless node or host")] = (
         None
     )
-    channels: Annotated[Figure | None, Flag("Number of NCCL channels, for its tuner")] = Field(
-        default=None, ge=1
-    )
+    channels: Annotated[Figure | None, Flag("Number of NCCL channels, for its tuner")] = None
 
     def check_early(self) -> None:
         target_of(self.target)
@@ -278,9 +276,10 @@ def emit_program(question: EmitQuestion, watcher: Watcher) -> Reply:
 
 def _source(question: EmitQuestion, chosen: EarlierAnswer, options: EmitOptions) -> EmitSource:
     """Returns the source to emit, in one segment for targets without segments."""
-    if not target_of(question.target).overlaps:
+    target = target_of(question.target)
+    if not target.overlaps:
         chosen = replace(chosen, segments=1)
-    return prepare_emit_input(chosen, options).source
+    return prepare_emit_input(chosen, options, by_size=target.by_size).source
 
 
 def _emit_plan(question: EmitQuestion, options: EmitOptions) -> Reply:

@@ -172,6 +172,8 @@ def _show(verb: str, body: dict[str, Any], output: str | None) -> bool:
         raise InputError("this answer has no files", where="-o", hint="--json is written there")
     if body.get("files") and (output is not None or verb not in TABLES):
         deliver(judge(verb).validate_python(body).files, output)
+        for note in body.get("notes", ()):
+            typer.echo(note, err=True)
     elif output is not None:
         typer.echo(f"nothing is written to {output}: this answer has no files", err=True)
     if verb in TABLES:

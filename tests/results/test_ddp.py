@@ -18,7 +18,7 @@ from results.ddp.programs import PAYLOAD_BYTES, Seconds, best, plain
 from results.ddp.replay import NETWORKS
 from results.ddp.standins import slept
 from results.testbed.systems import built
-from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.nccl_model import RING
 from synth.step.bucketing.sums import Sums
 
 
@@ -70,7 +70,7 @@ def test_a_program_costs_the_price_of_the_planner_on_the_described_machine() -> 
     assert least < Seconds(program, [system] * 4)(PAYLOAD_BYTES) < 1.4 * least
     [placement] = placements(system.hierarchy, [Axis("data", 8)])
     for size in (4096, PAYLOAD_BYTES):
-        flat = Sums(system, placement, Choice.RING).seconds(size)
+        flat = Sums(system, placement, RING).seconds(size)
         assert Seconds(plain(system), [system])(size) == pytest.approx(flat)
 
 

@@ -96,10 +96,19 @@ class _JsonSweep(BaseModel):
                 where="--bytes",
                 hint=f"choose one: {' to '.join(ends)}",
             )
-        before = [stretch for stretch in self.stretches if stretch.from_bytes <= size_bytes]
-        return _JsonRanking.model_construct(
-            **{**dict(self), "bytes": size_bytes}, answers=[before[-1].at(size_bytes)]
-        )
+        answers = [self._stretch(size_bytes).at(size_bytes)]
+        return _JsonRanking.model_construct(**{**dict(self), "bytes": size_bytes}, answers=answers)
+
+    def ends_at(self, size_bytes: int | None) -> tuple[int, int] | None:
+        """The stretch of a size, up to the next one: there is no size between two stretches."""
+        if size_bytes is None:
+            return None
+        own = self._stretch(size_bytes)
+        later = [s.from_bytes - 1 for s in self.stretches if s.from_bytes > own.from_bytes]
+        return own.from_bytes, min(later, default=self.bytes[1])
+
+    def _stretch(self, size_bytes: int) -> _JsonStretch:
+        return [stretch for stretch in self.stretches if stretch.from_bytes <= size_bytes][-1]
 
 
 class _JsonEntry(BaseModel):
@@ -188,6 +197,7 @@ class EarlierAnswer:
 
     ``beside`` has all stripes of the answer; empty if there is only one. ``program`` is then how
     they are printed, with ``|`` between them, which is no text of the language: ask ``slices``.
+    ``ends``: the sizes of the stretch that it is from; None for an answer to one size.
     """
 
     system: System
@@ -199,6 +209,7 @@ class EarlierAnswer:
     goal: Goal = Goal.ALL_REDUCE
     beside: tuple[AnswerStripe, ...] = ()
     op: ReductionKind = ReductionKind.SUM
+    ends: tuple[int, int] | None = None
 
     @property
     def slices(self) -> tuple[AnswerStripe, ...]:
@@ -244,11 +255,14 @@ def read_answer(
         answer = _choose_answer([entry.answer for entry in plan.entries], rank, None)
         [entry] = [entry for entry in plan.entries if entry.answer is answer]
         return _build_answer(plan, entry, answer)
+    ends = None
     if "stretches" in given:
-        ranking = _read(_JsonSweep, given, _HINT).at(size_bytes)
+        sweep = _read(_JsonSweep, given, _HINT)
+        ranking, ends = sweep.at(size_bytes), sweep.ends_at(size_bytes)
     else:
         ranking = _read(_JsonRanking, given, _HINT)
-    return _build_answer(ranking, ranking, _choose_answer(ranking.answers, rank, placement))
+    answer = _choose_answer(ranking.answers, rank, placement)
+    return replace(_build_answer(ranking, ranking, answer), ends=ends)
 
 
 def read_uneven_ranking(given: Mapping[str, Any]) -> UnevenRanking:

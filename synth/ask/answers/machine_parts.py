@@ -18,8 +18,8 @@ from synth.ask.answers.parts import (
     Positive,
     optional_key,
 )
+from synth.collective.algorithms.nccl_versions import explain_tuner, version_of
 from synth.collective.algorithms.nccl_versions import stated_by as stated_by_of
-from synth.collective.algorithms.nccl_versions import version_of
 from synth.collective.algorithms.runtimes import CollectiveRuntime as CollectiveRuntime
 from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.measure.calibration.experiments import isolating_experiment, launch_lines
@@ -61,15 +61,15 @@ class TellingTest(AnswerPart):
     )
 
     @classmethod
-    def of(cls, system: System, untold: hierarchies.UndeterminedLevels) -> Self | None:
+    def of(cls, system: System, undetermined: hierarchies.UndeterminedLevels) -> Self | None:
         """None where no group of ranks has that level alone."""
-        inner = max(untold.levels, key=system.hierarchy.index)
+        inner = max(undetermined.levels, key=system.hierarchy.index)
         whole = replace(system, faults=())
         experiment = isolating_experiment(whole, inner)
         if experiment is None:
             return None
         line = launch_lines(whole, experiment).mpirun
-        return cls.like(untold, experiment.groups, test=experiment.name, line=line)
+        return cls.like(undetermined, experiment.groups, test=experiment.name, line=line)
 
     @classmethod
     def all_of(cls, system: System) -> list[Self]:
@@ -86,6 +86,9 @@ class NcclPart(AnswerPart):
         description="Who states it; default: nobody does, and it is assumed."
     )
     measured: NonEmptyText = optional_key("Version of the measurements, if it is another.", "")
+    tuner: NonEmptyText = optional_key(
+        "What else may choose its algorithms on such a machine, in a sentence.", ""
+    )
 
     @classmethod
     def of(cls, system: System) -> Self | None:
@@ -95,6 +98,7 @@ class NcclPart(AnswerPart):
         version, stated_by = str(version_of(system)), stated_by_of(system)
         measured = system.calibration.nccl if system.calibration else ""
         others = {"measured": measured} if measured not in ("", version) else {}
+        others |= {"tuner": tuner} if (tuner := explain_tuner(system)) else {}
         return cls(version=version, stated_by=stated_by, **others)
 
 

@@ -17,6 +17,7 @@ from synth.ask.answers.parts import (
     BinaryFile,
     GoalName,
     Json,
+    NonEmptyText,
     Number,
     OneFile,
     OperationName,
@@ -26,10 +27,13 @@ from synth.ask.answers.parts import (
     Seconds,
     TextFile,
     discriminate_by,
+    optional_key,
     to_json,
 )
 from synth.collective.degraded.handing import PricedGroupProgram
-from synth.collective.emit import EmitSource, Files, PackageEntry
+from synth.collective.emit import EmitSource, Files, PackageEntry, target_of
+from synth.collective.emit.nccl_tuner import describe_covered
+from synth.collective.emit.source import kept_default
 from synth.collective.ranking.request import programs_text
 from synth.collective.run import TrialResult
 from synth.collective.semantics.schedule import pad_length, slice_ends
@@ -76,10 +80,16 @@ class EmittedReply(ReplyModel):
     segments: Positive = Field(description="1 for targets that cannot overlap.")
     stripes: list[PayloadStripe] = Field(min_length=1, description="The programs side by side.")
     seconds: PredictedSeconds
+    notes: list[NonEmptyText] = optional_key(
+        "That the default is to be kept, if no gain is sure, and the sizes that its rows cover.", []
+    )
     files: list[AnyFile] = Field(min_length=1, description="Files to save.")
 
     @classmethod
     def of(cls, source: EmitSource, target: str, files: Files) -> Self:
+        row = target_of(target)
+        notes = [] if row.places else [*kept_default(source)]
+        notes += [describe_covered(source)] * row.by_size
         return cls.like(
             source,
             source.schedule,
@@ -89,6 +99,7 @@ class EmittedReply(ReplyModel):
             proof="proved" if source.proved else "unknown",
             stripes=PayloadStripe.all_of(source),
             files=[_file(name, content) for name, content in files.items()],
+            **({"notes": notes} if notes else {}),
         )
 
 

@@ -16,7 +16,6 @@ from synth.ask.answers.parts import (
     AnswerPart,
     Axes,
     CallsOfProgram,
-    Choice,
     ChoiceName,
     Complete,
     DecidingRunPart,
@@ -49,7 +48,7 @@ from synth.collective.ranking import sizes as by_size
 from synth.collective.ranking.explanation import explain_answer
 from synth.collective.ranking.how_to_get import advise, default_notice, find_deciding_run
 from synth.collective.ranking.request import DefaultComparison as DefaultComparison
-from synth.collective.ranking.settings import algorithm_setting, way_setting
+from synth.collective.ranking.settings import way_setting
 
 
 class RankedStripe(VerdictPart):
@@ -136,18 +135,19 @@ class PlacedAnswer(VerdictPart, DefaultsPart):
         own = self.default.algorithm, self.default.protocol
         return all((step.algorithm, step.protocol) == own for step in self.steps)
 
-    def setting(self, choice: Choice, system: MachineInFull) -> str:
+    def setting(self, system: MachineInFull) -> str:
         """Return the environment variable of one call; empty for the runtime's default."""
-        by = system.runtime
         if self.advice.by is AdviceKind.ENVIRONMENT:
             return self.advice.text
         if self.is_default:
-            held = choice in (Choice.RING, Choice.TREE) and by.told
-            return algorithm_setting("", self.default.name) if held else ""
+            return ""
         [step] = self.steps
         protocol = step.protocol or Protocol.SIMPLE
         version = parse_version(system.nccl.version) if system.nccl else DEFAULT
-        return way_setting(step.collective, self.defaults, step.algorithm, protocol, by, version)
+        runtime = system.runtime
+        return way_setting(
+            step.collective, self.defaults, step.algorithm, protocol, runtime, version
+        )
 
     @property
     def default_notice(self) -> str:

@@ -16,7 +16,14 @@ from hierarchies import (
     placements,
     row_major_placement,
 )
-from hierarchies.devices import Device, device_named, devices, read_device
+from hierarchies.devices import (
+    Device,
+    device_named,
+    devices,
+    is_same_device,
+    model_words,
+    read_device,
+)
 from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.parts import Json
 from synth.ask.questions.fields import CostLimit, File, Flag
@@ -66,18 +73,41 @@ def profile_of(
 
 
 def accelerator_of(system: System, name: str | NamedText | None) -> Device:
-    """The device. Raises InputError for one of which no rates are known, and for none."""
+    """The device: the question's, or the system's own, by any spelling that names one of them.
+
+    Raises InputError for one of which no rates are known, for a name of several, and for none.
+    """
     if isinstance(name, NamedText):
         return read_device(name.text, where=name.name)
-    if name is None:
-        if not system.device:
-            problem = f"{system.name} does not say which accelerators it has"
-            raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
-        return device_named(system.device)
+    named = system.device if name is None else name
+    if not named:
+        problem = f"{system.name} does not say which accelerators it has"
+        raise InputError(problem, where="--device", hint=f"one of {', '.join(devices())}")
+    found = _find_devices(named)
+    if len(found) > 1:
+        hint = f"give one with --device: {', '.join(found)}"
+        raise InputError(f"{named!r} names {len(found)} devices", where="--device", hint=hint)
+    return device_named(found[0] if found else named)
+
+
+def _find_devices(name: str) -> list[str]:
+    """Return the devices that a name may denote: one that it begins, or a driver's name of one."""
+    if name in devices():
+        return [name]
+    short = _normalize_name(name)
     begun = [
-        device for device in devices() if _normalize_name(device).startswith(_normalize_name(name))
+        device
+        for device in devices()
+        if (rest := _normalize_name(device).removeprefix(short)) != _normalize_name(device)
+        and not (short[-1:].isdigit() and rest[:1].isdigit())  # H20 is no H200
     ]
-    return device_named(begun[0] if len(begun) == 1 else name)
+    same = [
+        device
+        for device in devices()
+        if model_words(name.upper()) & model_words(device) and is_same_device(name.upper(), device)
+    ]
+    sized = [device for device in same if _normalize_name(device)[-4:] in short]
+    return begun or sized or same
 
 
 def _normalize_name(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from grammar import Goal
 from hierarchies import InputError, System
+from hierarchies.devices import model_words
 from synth.collective.algorithms.runtimes import runtime_of_system
 
 
@@ -63,6 +64,24 @@ TUNERS: Mapping[int, NcclVersion] = {
     7: NcclVersion(2, 32, 6),
 }
 """The interfaces of tuner plugins, and the first version that asks for each."""
+
+_EFA_TUNER = (
+    "on EFA, aws-ofi-nccl brings a tuner plugin that overrides NCCL's choice on P5, P5e, P5en and "
+    "P6-B200 instances, where NCCL loads it (NCCL_DEBUG=INFO prints 'Tuner is chosen'); with "
+    "OFI_NCCL_TUNER_TYPE=Internal NCCL chooses"
+)
+"""The choice is by its own regions of sizes and ranks (aws/aws-ofi-nccl, src/tuner/
+nccl_ofi_tuner.cpp @ 0e2a0f46; on P4d NCCL's stays). NCCL loads NCCL_TUNER_PLUGIN, else a tuner in
+the library of its network plugin (NVIDIA/nccl, src/plugin/tuner.cc @ 12df1a11).
+"""
+_EFA_DEVICES = frozenset({"H100", "H200", "B200"})
+
+
+def explain_tuner(system: System) -> str:
+    """Returns what else than NCCL may choose its algorithms on a machine; "" if nothing known."""
+    by_efa = any(link.medium == "efa" for link in system.links)
+    others = not system.device or model_words(system.device) & _EFA_DEVICES
+    return _EFA_TUNER if by_efa and others and runtime_of_system(system).told else ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from synth.collective.emit.source import CannotExpressError as CannotExpressErro
 from synth.collective.emit.source import EmitOptions as EmitOptions
 from synth.collective.emit.source import EmitSource as EmitSource
 from synth.collective.emit.source import Files as Files
+from synth.collective.emit.source import PricedRange as PricedRange
 from synth.collective.emit.targets import TARGETS as TARGETS
 from synth.collective.emit.targets import emit as emit
 from synth.collective.emit.targets import runnable_targets as runnable_targets

@@ -2,10 +2,11 @@
 
 A tuner cannot express a program, only how NCCL carries out one collective on one communicator. So
 the table has a row for each call of the program, for communicators with its numbers of nodes and
-ranks, at its size, with the algorithm of its price. It has no other rows, because the answer does
-not cover other sizes or communicators. Rows are of rings and trees; a call priced by anything else,
-such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL composes an
-all-to-all of sends, for which it asks no tuner.
+ranks, with the algorithm of its price: for the sizes of the question's range, or, for one size, for
+those around it that have the same algorithms and the same verdict. It has no other rows, because
+the answer does not cover other sizes or communicators. Rows are of rings and trees; a call priced
+by anything else, such as a switch that reduces (NVLS), makes the whole program inexpressible. NCCL
+composes an all-to-all of sends, for which it asks no tuner.
 
 Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
@@ -24,7 +25,9 @@ Facts, from NVIDIA/nccl plugins/tuner/example/plugin.c @ 35512d6f:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from math import ceil, floor
 from textwrap import wrap
 
@@ -32,12 +35,12 @@ import numpy as np
 
 from grammar import Collective, instructions
 from hierarchies import Devices, InputError
+from hierarchies.units import format_bytes
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.emit.launchers import host_level
-from synth.collective.emit.source import CannotExpressError, EmitSource, Files
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files, PricedRange
 from synth.collective.semantics.schedule import Exchange
 
-MOST_CHANNELS = 64
 TUNABLE_ALGORITHMS = (Algorithm.RING, Algorithm.TREE)
 """The algorithms that the table can have rows for."""
 BUILD = (
@@ -67,8 +70,6 @@ def write(source: EmitSource) -> Files:
             where="nccl-tuner",
             hint='pass --channels N, the least of the "N coll channels" NCCL_DEBUG=INFO prints',
         )
-    if not 1 <= channels <= MOST_CHANNELS:
-        raise InputError(f"{channels} channels", where="--channels", hint=f"1 to {MOST_CHANNELS}")
     lines = [*_header(source, channels), *_rows(source, channels)]
     return {_file(source): "\n".join(lines) + "\n"}
 
@@ -76,27 +77,73 @@ def write(source: EmitSource) -> Files:
 def find_rows(source: EmitSource) -> dict[str, str]:
     """Returns the way of each call and shape of its communicators, as ``tree,ll128``.
 
-    The keys are ``allreduce,FROM,TO,NODES,RANKS``. Raises CannotExpressError as ``write``.
+    The keys are ``allreduce,FROM,TO,NODES,RANKS``. Rows are of all ranges that ``find_covered``
+    returns. Raises CannotExpressError as ``write``.
     """
+    return {
+        ",".join(map(str, (name, first, last, *shape))): way
+        for (name, *shape), sizes in _find_sizes(source, find_covered(source)).items()
+        for (first, last), way in sizes.items()
+    }
+
+
+def find_covered(source: EmitSource) -> tuple[PricedRange, ...]:
+    """Returns the ranges of the payload that rows are of: those whose calls are rings and trees.
+
+    The size of the schedule alone where calls of one collective among as many nodes and ranks would
+    have different ways at one size.
+    """
+    own = source.schedule.payload_bytes
+    alone = (PricedRange(own, own, own, source.prices),)
+    covered = tuple(
+        part
+        for part in source.ranges
+        if part.from_bytes <= own <= part.until_bytes
+        or all(price.algorithm in (None, *TUNABLE_ALGORITHMS) for price in part.prices)
+    )
+    for sizes in _find_sizes(source, covered).values() if covered else ():
+        rows = combinations(sorted(sizes.items()), 2)
+        # Rounded ends of neighbours may share a byte: the first row has it.
+        if any(way != later and end > begin + 1 for ((_, end), way), ((begin, _), later) in rows):
+            return alone
+    return covered or alone
+
+
+def _find_sizes(
+    source: EmitSource, ranges: Sequence[PricedRange]
+) -> dict[tuple[str, int, int], dict[tuple[int, int], str]]:
+    """Returns, by collective and numbers of nodes and ranks, the way of each range of sizes."""
     if source.schedule.goal.apart:
         raise CannotExpressError("all-to-all: NCCL sends it, and asks no tuner how", where="step 1")
-    exchanges = [phase for phase in source.schedule.phases if isinstance(phase, Exchange)]
     schedule = source.schedule
+    exchanges = [phase for phase in schedule.phases if isinstance(phase, Exchange)]
     steps = instructions(schedule.program, schedule.reduction.tree, schedule.goal)
-    prices = [price for price in source.prices if price.algorithm is not None]
-    known: dict[str, str] = {}
-    for at, (step, exchange, price) in enumerate(zip(steps, exchanges, prices, strict=True), 1):
-        if why := explain_missing_row(step.collective.value, price.algorithm):
-            raise CannotExpressError(why, where=f"step {at}")
-        assert price.algorithm
-        way = f"{price.algorithm.value},{price.protocol.value}"
-        sizes = f"{NAMES[step.collective]},{floor(price.size_bytes)},{ceil(price.size_bytes)}"
-        for nodes in _nodes(source, exchange.groups):
-            who = f"{sizes},{nodes},{exchange.groups.shape[1]}"
-            if known.setdefault(who, way) != way:
-                why = f"{step.collective.value}: a call that looks alike goes by {known[who]}"
+    known = defaultdict[tuple[str, int, int], dict[tuple[int, int], str]](dict)
+    for part in ranges:
+        prices = [price for price in part.prices if price.algorithm is not None]
+        for at, (step, exchange, price) in enumerate(zip(steps, exchanges, prices, strict=True), 1):
+            if why := explain_missing_row(step.collective.value, price.algorithm):
                 raise CannotExpressError(why, where=f"step {at}")
+            assert price.algorithm
+            way = f"{price.algorithm.value},{price.protocol.value}"
+            share = price.size_bytes / part.size_bytes
+            ends = floor(share * part.from_bytes), ceil(share * part.until_bytes)
+            for nodes in _nodes(source, exchange.groups):
+                rows = known[NAMES[step.collective], nodes, exchange.groups.shape[1]]
+                if rows.setdefault(ends, way) != way:
+                    why = f"{step.collective.value}: a call that looks alike goes by {rows[ends]}"
+                    raise CannotExpressError(why, where=f"step {at}")
     return known
+
+
+def describe_covered(source: EmitSource) -> str:
+    """Returns a sentence on the sizes of the payload that the rows cover."""
+    ends: list[tuple[int, int]] = []
+    for part in find_covered(source):
+        begins = ends.pop()[0] if ends and ends[-1][1] + 1 == part.from_bytes else part.from_bytes
+        ends.append((begins, part.until_bytes))
+    texts = (" to ".join(dict.fromkeys(map(format_bytes, pair))) for pair in ends)
+    return f"Rows cover payloads of {' and '.join(texts)}; at other sizes NCCL chooses as ever."
 
 
 def _rows(source: EmitSource, channels: int) -> Iterator[str]:
@@ -130,8 +177,9 @@ def _header(source: EmitSource, channels: int) -> Iterator[str]:
         yield _comment(f"  {step}")
     yield _comment(f"on {source.system.name}. NCCL's example tuner plugin reads it:")
     yield f"#   NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE={_file(source)}"
-    yield f"# Every row uses {channels} channels; it is for its size and for communicators of so"
+    yield f"# Every row uses {channels} channels; it is for its sizes and for communicators of so"
     yield "# many nodes and ranks alone."
+    yield from (_comment(line) for line in wrap(describe_covered(source), 98))
     yield _comment(BUILD)
     yield "# A size is the larger of a rank's buffers; calls in one ncclGroup count together."
     yield "#"

@@ -19,6 +19,8 @@ from synth.events.overlap import Lane, makespan_within
 
 KEEP = "Keep the default"
 """The beginning of the paragraph that advises the default."""
+MOST_CHANNELS = 64
+"""MAXCHANNELS of NCCL (src/include/device.h, v2.32.6)."""
 Files = dict[str, str | bytes]
 """The files of a target: their contents by name."""
 
@@ -71,8 +73,10 @@ class EmitOptions:
     * ``rank_order``: how the job's processes are numbered;
     * ``hosts``: names of the hosts, in the order of the hierarchy (else host0, host1, ...);
     * ``host_level``: the level whose units are hosts (else the level called node or host);
-    * ``channels``: how many channels NCCL uses, for its tuner;
+    * ``channels``: how many channels NCCL uses, for its tuner or its configuration of a call;
     * ``made_by``: the name that signs the files.
+
+    Raises InputError for a number of channels that NCCL does not have.
     """
 
     rank_order: RankOrder = RankOrder.MACHINE
@@ -80,6 +84,25 @@ class EmitOptions:
     host_level: str | None = None
     channels: int | None = None
     made_by: str = "collsynth"
+
+    def __post_init__(self) -> None:
+        if self.channels is not None and not 1 <= self.channels <= MOST_CHANNELS:
+            raise InputError(
+                f"{self.channels} channels", where="--channels", hint=f"1 to {MOST_CHANNELS}"
+            )
+
+
+@dataclass(frozen=True)
+class PricedRange:
+    """Sizes of the payload for which a program's calls go by the algorithms of these prices.
+
+    The prices are of ``size_bytes``, which lies in the range; both ends belong to it.
+    """
+
+    from_bytes: int
+    until_bytes: int
+    size_bytes: int
+    prices: tuple[InstructionPrice, ...]
 
 
 @dataclass(frozen=True)
@@ -90,6 +113,8 @@ class EmitSource:
     payload (of every member's piece, if the goal is in pieces): this is the first, and ``beside``
     has the others, in the order of slices. ``reached`` explains in paragraphs how to reach its
     price and which settings it needs; if the default is advised, the first paragraph says so.
+    ``ranges``: the sizes of the payload that a target which chooses by size covers; without any,
+    the one size of the schedule.
     """
 
     schedule: Schedule
@@ -99,6 +124,7 @@ class EmitSource:
     options: EmitOptions = field(default_factory=EmitOptions)
     beside: tuple[EmitSource, ...] = ()
     reached: tuple[str, ...] = ()
+    ranges: tuple[PricedRange, ...] = ()
 
     @property
     def placement(self) -> Placement:

@@ -23,7 +23,8 @@ class Target:
     Without a ``tab`` the page does not offer it. ``module``: the runtime of the Python module that
     it writes. ``runs``: its files carry out the program, as those of torch do. ``overlaps``: they
     support segments and stripes; other targets get schedules of one segment and one stripe.
-    ``places``: only the placement is written, for any program. ``check`` raises the errors of
+    ``places``: only the placement is written, for any program. ``by_size``: they have rows for
+    ranges of sizes. ``check`` raises the errors of
     ``write``, but sooner; None if writing is quick.
     """
 
@@ -34,6 +35,7 @@ class Target:
     runs: bool = False
     overlaps: bool = False
     places: bool = False
+    by_size: bool = False
     check: Callable[[EmitSource], None] | None = None
 
 
@@ -63,9 +65,9 @@ TARGETS: Mapping[str, Target] = {
     ),
     "chakra": Target("Chakra traces and ASTRA-sim inputs", chakra.write),
     "nccl-tuner": Target(
-        "NCCL tuner: rings and trees for its calls", nccl_tuner.write, "NCCL tuner"
+        "NCCL tuner: rings and trees for its calls", nccl_tuner.write, "NCCL tuner", by_size=True
     ),
-    "nccl-plugin": Target("the same as a plugin in C", plugin.write),
+    "nccl-plugin": Target("the same as a plugin in C", plugin.write, by_size=True),
     "nccl": Target("C: NCCL calls with an algorithm each", calls.write),
     "json": Target(
         "the schedule as JSON, by a published schema", document.write, "JSON", overlaps=True

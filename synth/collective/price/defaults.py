@@ -92,10 +92,8 @@ def defaults(
 ) -> RuntimeDefaults:
     """Returns the runtime's options for a goal on a placement, and its choice.
 
-    ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. All options are priced,
-    whatever the simulator's choice of algorithms. If that choice is ring or tree, the runtime must
-    use it; without a tree it falls back to a ring, and without a ring to any algorithm that exists.
-    With any other choice the runtime decides.
+    ``payload_bytes`` is the largest buffer of a device, as in ``Goal``. The simulator's choice of
+    algorithms is about the steps of programs: here all options are priced, and the runtime decides.
     """
     if not reduction.tree.digits:
         return RuntimeDefaults({RING: ()}, RING)
@@ -103,12 +101,9 @@ def defaults(
     default = defaults_of_call(simulator, Collective(goal.value), roles, payload_bytes)
     if kernels := price_two_levels(simulator, reduction, payload_bytes, goal):
         default = replace(default, options={**default.options, HIERARCHICAL: kernels})
-    prices = price_torus_rings(simulator, reduction, payload_bytes, goal)
-    if not prices:
-        return default
-    forced = simulator.choice in (Choice.RING, Choice.TREE)
-    chosen = default.chosen if forced else XLA
-    return replace(default, options={**default.options, XLA: prices}, chosen=chosen)
+    if prices := price_torus_rings(simulator, reduction, payload_bytes, goal):
+        return replace(default, options={**default.options, XLA: prices}, chosen=XLA)
+    return default
 
 
 def defaults_of_call(
@@ -123,10 +118,10 @@ def defaults_of_call(
     names = available_algorithms(ranks, goal, later=True)
     lines = {name: simulator.by(collective, ALGORITHMS[name], roles) for name in names}
     now = {name: lines[name] for name in available_algorithms(ranks, goal)}
-    default = choose_default(ranks, goal, now, size_bytes, simulator.choice)
+    default = choose_default(ranks, goal, now, size_bytes)
     if len(now) == len(lines) or stated_by(simulator.system) != "default":
         return default
-    later = choose_default(ranks, goal, lines, size_bytes, simulator.choice)
+    later = choose_default(ranks, goal, lines, size_bytes)
     return default if later.chosen == default.chosen else replace(default, later=later)
 
 
@@ -135,7 +130,6 @@ def choose_default(
     goal: Goal,
     lines: Mapping[str, Sequence[PriceLine]],
     payload_bytes: float,
-    choice: Choice = Choice.AUTO,
 ) -> RuntimeDefaults:
     """The runtime's choice: a protocol for each algorithm among its lines, then an algorithm.
 
@@ -155,13 +149,8 @@ def choose_default(
         else:
             modelled = [ranks.seconds(goal, name, c.protocol, payload_bytes) for c in candidates]
             picked[name] = candidates[modelled.index(min(modelled))]
-    forced = choice.value
-    if forced == TREE and TREE not in picked:
-        forced = RING
-    names = [forced] if forced in picked else [*picked]
-    chosen, least = names[0], inf
-    for name in names if len(names) > 1 else ():
-        line = picked[name]
+    chosen, least = next(iter(picked)), inf
+    for name, line in picked.items() if len(picked) > 1 else ():
         if measured and measured.runtime == FASTEST:
             seconds = line.seconds(payload_bytes)
         elif measured:

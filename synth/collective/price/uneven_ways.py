@@ -55,7 +55,7 @@ def _two_seconds(
 ) -> tuple[float, float] | None:
     """Returns the seconds of a level's two resources, None where they are one.
 
-    The ends of a line are not told apart.
+    Both ends of a line count the same.
     """
     if is_line(system, level):
         return max(directions), max(directions)

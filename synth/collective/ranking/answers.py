@@ -226,23 +226,33 @@ def _price_as_run(
     stripes: Sequence[PricedStripe],
     called: RuntimeCalls | None,
 ) -> tuple[PriceEstimate, tuple[InstructionPrice, ...]]:
-    """Returns the price as the runtime runs it, and the first stripe's phases.
+    """Returns the price as the runtime runs it, and the first stripe's phases."""
+    run = stripes_as_run(simulator, candidate, stripes, called)
+    ticks = candidate.ticks if run is stripes else _price_side_by_side(run)
+    return estimate_price(simulator.system, ticks, _all_phases(run)), run[0].prices
+
+
+def stripes_as_run(
+    simulator: Simulator,
+    candidate: Candidate,
+    stripes: Sequence[PricedStripe],
+    called: RuntimeCalls | None,
+) -> Sequence[PricedStripe]:
+    """Returns the stripes as the runtime runs them; the given ones if that is as priced.
 
     Steps use algorithms that the runtime has: as priced if environment settings can select them,
     else those of its own choice.
     """
-    runtime, ticks = simulator.of_runtimes, candidate.ticks
+    runtime = simulator.of_runtimes
     if runtime is not simulator:
         prices = price_parts(runtime, candidate.parts, candidate.reduction)
         stripes = [replace(s, prices=p) for s, p in zip(stripes, prices, strict=True)]
-        ticks = _price_side_by_side(stripes)
         priced = [stripe.priced for stripe in stripes]
         called = called and RuntimeCalls.of(runtime, candidate.reduction, priced)
     if called and called.unsaid:
         own = zip(stripes, called.own_prices, strict=True)
         stripes = [replace(stripe, prices=prices) for stripe, prices in own]
-        ticks = _price_side_by_side(stripes)
-    return estimate_price(simulator.system, ticks, _all_phases(stripes)), stripes[0].prices
+    return stripes
 
 
 def _all_phases(stripes: Iterable[PricedStripe]) -> Iterator[InstructionPrice]:

@@ -116,9 +116,10 @@ def advise(answer: Answer) -> Advice:
 def explain_kept_default(answer: Answer) -> str:
     """Returns why the default is advised and what the program's file is for then.
 
-    Empty if the program gains, or is one call of the runtime's own (``explain_call``).
+    Empty if the program gains, or is the runtime's own choice (``explain_call``).
     """
-    if answer.gains or answer.plain:
+    own = answer.plain and _way(*answer.runtime_prices) == _way(*answer.defaults.baseline)
+    if answer.gains or own:
         return ""
     seconds, default = answer.runtime_seconds, answer.baseline_seconds
     return default_notice(answer.against_default, seconds, default)
@@ -268,7 +269,7 @@ def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[st
     """
     own = spell_way(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
-        return (f"That is what the runtime takes by itself ({own}): set nothing.",)
+        return (f"{KEEP}: this is what the runtime takes by itself ({own}).",)
     own_time = f"{own}, {format_duration(total_seconds(defaults.baseline))}"
     how = _advise_for_call(price, defaults)
     if how.by is AdviceKind.NOTHING:
@@ -317,8 +318,8 @@ def _explain_unsettable(answer: Answer) -> str:
 def _explain_unavailable(answer: Answer) -> str:
     """Returns why a program surely cheaper than the default is no gain."""
     default = format_duration(answer.baseline_seconds)
-    if untold := _explain_unsettable(answer):
-        return f"the default takes {default}; {untold}"
+    if unsettable := _explain_unsettable(answer):
+        return f"the default takes {default}; {unsettable}"
     return (
         f"its price takes {_foreign_algorithms(answer)} algorithms; by those that runtimes have "
         f"it takes {format_duration(answer.runtime_seconds)}, and the default {default}"

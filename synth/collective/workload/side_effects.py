@@ -17,7 +17,8 @@ from synth.collective.algorithms.nccl_versions import PER_COLLECTIVE
 from synth.collective.price.defaults import ALGORITHMS, defaults_of_call
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line, total_seconds
-from synth.collective.ranking.how_to_get import AdviceKind, advise
+from synth.collective.ranking.answers import stripes_as_run
+from synth.collective.ranking.how_to_get import AdviceKind, advise, seconds_as_advised
 from synth.collective.ranking.request import Answer
 from synth.collective.ranking.settings import Way
 from synth.collective.semantics.lowering import moves
@@ -48,9 +49,9 @@ def find_side_effects(
         for position, other in enumerate(answers):
             if position == own or not ways or not other.defaults.baseline:
                 continue
-            before = seconds_under(simulator.of_runtimes, other, {})
-            after = seconds_under(simulator.of_runtimes, other, ways)
-            if before is not None and after != before:
+            before = seconds_as_advised(other)
+            after = seconds_under(simulator, other, ways)
+            if after is None or abs(after - before) > 1e-9 * before:
                 effects.append(SideEffect(position, before, after))
         found.append(tuple(effects))
     return found
@@ -74,8 +75,11 @@ def ways_set(answer: Answer) -> Mapping[str, Way]:
 def seconds_under(simulator: Simulator, answer: Answer, ways: Mapping[str, Way]) -> float | None:
     """Returns the seconds of an answer as advised if these ways are set, too; None if NCCL refuses
     a call.
+
+    A program's calls that these ways do not concern go as the answer says that they are run.
     """
-    reduction = answer.candidate.reduction
+    run = stripes_as_run(simulator, answer.candidate, answer.stripes, answer.called)
+    simulator, reduction = simulator.of_runtimes, answer.candidate.reduction
     if not answer.gains or advise(answer).by is AdviceKind.NOTHING:
         roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
         collective = Collective(answer.goal.value)
@@ -83,7 +87,7 @@ def seconds_under(simulator: Simulator, answer: Answer, ways: Mapping[str, Way])
         call = price_call(simulator, collective, roles, answer.payload_bytes, ways, own)
         return None if call is None else total_seconds([call])
     lanes = []
-    for stripe in answer.stripes:
+    for stripe in run:
         steps, phases = iter(moves(stripe.part.derivation)), []
         for price in stripe.prices:
             if price.algorithm is not None:

@@ -30,6 +30,9 @@ FindingKind = Literal[
     "as-predicted",
     "short",
     "no-large-sizes",
+    "no-small-sizes",
+    "latency-as-predicted",
+    "contradicting-rows",
     "cleared",
     "level-short",
     "explained",
@@ -181,7 +184,7 @@ def _open_finding(system: System, run: MeasuredRun, left: dict[str, float]) -> F
         why = "links like the others' are hardly ever so slow"
         if left[likely] == max(left.values()):
             why = "its links are busy longest, so the least fault of theirs explains it"
-        text = f"{listed}: not told apart; most likely {likely!r}: {why}"
+        text = f"{listed}: this log cannot distinguish them; most likely {likely!r}: {why}"
     found = [isolating_experiment(system, name) for name in left]
     tests = tuple(test.name for test in found if test is not None)
     then = next_steps(system, likely)

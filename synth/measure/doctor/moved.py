@@ -211,8 +211,8 @@ def _open_finding(system: System, source: str, left: Mapping[str, float]) -> Fin
     shares = " or ".join(f"{level!r} with {share:.0%}" for level, share in left.items())
     ports = _describe_ports(system, likely, left[likely])
     text = (
-        f"level {shares} of its bandwidth before would explain it: not told apart; most likely "
-        f"{likely!r}, {why}{ports}"
+        f"level {shares} of its bandwidth before would explain it: this log cannot distinguish "
+        f"them; most likely {likely!r}, {why}{ports}"
     )
     found = [isolating_experiment(system, level) for level in left]
     tests = tuple(test.name for test in found if test is not None)

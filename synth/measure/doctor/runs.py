@@ -118,6 +118,17 @@ class MeasuredRun:
         return self.share is not None and self.share < SHORT and not explained
 
     @property
+    def small(self) -> tuple[SizeReading, ...]:
+        """The sizes that mostly wait for messages."""
+        return tuple(r for r in self.readings if r.waiting >= SMALL)
+
+    @property
+    def late(self) -> bool:
+        """Whether small sizes take longer than predicted, beyond the prices' interval."""
+        explained = 2 * sum(r.explained for r in self.small) >= len(self.small)
+        return self.slower is not None and self.slower > 1 / SHORT and not explained
+
+    @property
     def too_good(self) -> bool:
         quick = 2 * sum(r.quick for r in self.large) > len(self.large)
         return self.share is not None and self.share > 1 / SHORT and quick

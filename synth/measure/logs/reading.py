@@ -353,7 +353,8 @@ def _warnings(table: Table) -> Iterator[str]:
     if table.columns == BARE:
         yield "a table of mscclpp-test: it times kernels of MSCCL++, and prices are of NCCL or RCCL"
     if table.broken:
-        yield f"{table.broken} rows are torn apart by other output and left out"
+        rows = "row is" if table.broken == 1 else "rows are"
+        yield f"{table.broken} {rows} torn apart by other output and left out"
     bad: dict[str, list[int]] = {}
     for row in table.rows:
         for timing in row.timings:
@@ -362,7 +363,7 @@ def _warnings(table: Table) -> Iterator[str]:
     for why, sizes in bad.items():
         yield f"{why} at {_spell_sizes(sizes)}: left out"
     if empty := sum(1 for row in table.rows if not row.size_bytes):
-        yield f"{empty} rows of 0 bytes left out"
+        yield f"{empty} {'row' if empty == 1 else 'rows'} of 0 bytes left out"
     twice = [
         size
         for size, n in Counter(r.size_bytes for r in table.rows if r.size_bytes).items()

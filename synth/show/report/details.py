@@ -151,7 +151,7 @@ def no_code_advice(ranking: Ranking, index: int) -> NoCodeAdvice | None:
     ends = (stretch.first, stretch.last) if stretch else (answer,)
     if not all(end.segments == 1 and is_plain(end, request) for end in ends):
         return None
-    lines = [end.setting(ranking.algorithm, ranking.system) for end in ends]
+    lines = [end.setting(ranking.system) for end in ends]
     if not any(lines):
         return NoCodeAdvice(f"Nothing to paste: {_no_code_reason(answer)}.")
     sizes = (stretch.from_bytes, stretch.until_bytes) if stretch else (0,)

@@ -130,6 +130,11 @@ def _runs_by_prediction(answer: DoctorReply, alone: Sequence[DiagnosedRun]) -> s
         finding.source for finding in answer.findings if finding.kind in ("short", "level-short")
     } & {run.source for run in alone}
     runs = pluralize(len(alone), "run")
+    late = {finding.source for finding in answer.findings if finding.kind == "latency"} & {
+        run.source for run in alone
+    }
+    if late - short and not short:
+        return f"Small sizes fall short: {len(late)} of {runs} slower than predicted there"
     if not short:
         above = {
             finding.source for finding in answer.findings if finding.kind == "above-prediction"

@@ -109,7 +109,9 @@ def rows(reply: Ranking) -> list[RankingRow]:
             priced = [
                 _PricedAnswer(answer, reply.bytes, reply.bound_seconds) for answer in reply.answers
             ]
-    return [_row(reply.request, reply.reduce, answer) for answer in priced]
+    found = [_row(reply.request, reply.reduce, part) for part in priced]
+    others = zip(found[1:], priced[1:], strict=True)
+    return [*found[:1], *(_mark_default(row, part.answer, reply.request) for row, part in others)]
 
 
 def elsewhere_rows(reply: RankingReply) -> list[RankingRow]:
@@ -127,9 +129,12 @@ def default_rows(reply: RankingReply) -> list[RankingRow]:
     if not reply.answers or any(answer.against_best in _BETTER for answer in reply.answers):
         return []
     first = min(reply.answers, key=lambda answer: answer.baseline_seconds)
-    if not first.steps or (
-        first.against_best is DefaultComparison.SAME and is_plain(first, reply.request)
-    ):
+    listed = any(
+        _is_default_call(answer, reply.request)
+        for answer in reply.answers
+        if answer.baseline_seconds == first.baseline_seconds
+    )
+    if not first.steps or listed:
         return []
     row = replace(rows(reply)[reply.answers.index(first)], rank="-", speedup=("",))
     by = f"by {first.default.name}: {first.default.advice.text}"
@@ -347,11 +352,25 @@ def _algorithm_note(answer: PlacedAnswer | UnevenAnswerPart, request: Goal) -> s
     """Return the algorithm of a plain collective, where it differs from the default."""
     if isinstance(answer, UnevenAnswerPart) or not is_plain(answer, request):
         return ""
+    if _is_default_call(answer, request):
+        return ""
     own, [step] = answer.default, answer.steps
-    taken = own.algorithm is None  # XLA has one way
-    taken |= (step.algorithm, step.protocol) == (own.algorithm, own.protocol)
-    kept = taken and answer.against_default is DefaultComparison.SAME
-    return "" if kept else f"by {algorithm_text(step)}"
+    one_way = own.algorithm is None and answer.against_default is DefaultComparison.SAME
+    return "" if one_way else f"by {algorithm_text(step)}"
+
+
+def _mark_default(
+    row: RankingRow, answer: PlacedAnswer | UnevenAnswerPart, request: Goal
+) -> RankingRow:
+    """Return a row that is not the first; the runtime's own call says that it is the default."""
+    if isinstance(answer, UnevenAnswerPart) or not _is_default_call(answer, request):
+        return row
+    return replace(row, by=f"by {answer.default.name}: the default")
+
+
+def _is_default_call(answer: PlacedAnswer, request: Goal) -> bool:
+    """Whether it is the call that the runtime makes by itself, in one segment."""
+    return is_plain(answer, request) and answer.segments == 1 and answer.is_default
 
 
 def is_plain(answer: PlacedAnswer, request: Goal) -> bool:

@@ -141,6 +141,8 @@ def nccl_lines(system: MachineInFull) -> Iterator[str]:
         case NcclPart(stated_by=stated_by):
             who = "as asked" if stated_by == "question" else "which was measured"
             yield f"default: that of {nccl_name(system)}, {who}"
+    if system.nccl and system.nccl.tuner:
+        yield system.nccl.tuner
 
 
 def test_advice(test: TellingTest) -> str:

@@ -102,6 +102,7 @@ def _render_lower(answer: LowerReply) -> RenderableType:
 def _render_time(answer: TimeReply) -> RenderableType:
     speedup = answer.baseline_seconds / answer.seconds if answer.seconds else 1.0
     default = answer.default
+    version = f"; version {answer.nccl.version}" if answer.nccl else ""
     return paragraphs(
         f"{answer.program or '(nothing to do)'}  on {answer.system}",
         faults_text(answer.exceptions) or None,
@@ -113,13 +114,14 @@ def _render_time(answer: TimeReply) -> RenderableType:
         f"{bus_bandwidth(answer.request.value, answer.bytes, answer.seconds, _members(answer))} "
         "of bus bandwidth; "
         f"bound {format_duration(answer.bound_seconds)} ({answer.bound_by or 'nothing to do'})",
-        f"default ({default.name}, {default.protocol.value}): "
+        f"default ({default.name}, {default.protocol.value}{version}): "
         f"{format_duration(answer.baseline_seconds)} "
         f"({speedup:.2f}x); "
         + ", ".join(
             f"by {name} {format_duration(seconds)}" for name, seconds in answer.defaults.items()
         ),
         price_basis(answer.prices),
+        (answer.nccl and answer.nccl.tuner) or None,
     )
 
 

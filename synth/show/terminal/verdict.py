@@ -222,24 +222,46 @@ def later_default_lines(
 def _two_level_lines(
     reply: RankingReply, plain: PlacedAnswer, best: RankedAnswer | None
 ) -> Iterator[str]:
-    """Yield NCCL's own two-level kernels, where they are expected to be faster than its default.
+    """Yield NCCL's own two-level kernels, where its version has them, and whether they are faster.
 
     Its default does not use them, because they need registered buffers.
     """
     seconds = plain.defaults.get(HIERARCHICAL)
-    if not reply.system.nccl or not seconds or seconds * (1 + FINEST) >= plain.baseline_seconds:
+    if not reply.system.nccl or not seconds:
         return
-    need = hierarchical_need(reply.request, parse_version(reply.system.nccl.version))
-    text = (
-        f"{nccl_name(reply.system)} has its own {reply.request.value} of two levels: about "
-        f"{format_duration(seconds)}, not {format_duration(plain.baseline_seconds)}; "
-        f"it needs {need}"
-    )
+    text = f"{_two_level_name(reply)}: about {format_duration(seconds)}"
+    if seconds * (1 + FINEST) >= plain.baseline_seconds:
+        yield f"{text}, no faster than its default"
+        return
+    text += f", not {format_duration(plain.baseline_seconds)}; it needs {_two_level_need(reply)}"
     if best:
         gain = seconds / best.runtime_seconds
         over = f"{gain:.2f}x" if gain > 1 + FINEST else "nothing"
         text += f"; over it row {best.rank} gains {over}"
     yield text
+
+
+def _two_level_name(reply: RankingReply | SweepReply) -> str:
+    return f"{nccl_name(reply.system)} has its own {reply.request.value} of two levels"
+
+
+def _two_level_need(reply: RankingReply | SweepReply) -> str:
+    assert reply.system.nccl
+    return hierarchical_need(reply.request, parse_version(reply.system.nccl.version))
+
+
+def _two_level_sizes_lines(reply: SweepReply) -> Iterator[str]:
+    """Yield the same for a range, at its ends."""
+    first, last = reply.stretches[0], reply.stretches[-1]
+    ends = ((first.first, first.from_bytes), (last.last, last.until_bytes))
+    if not reply.system.nccl or not all(HIERARCHICAL in end.defaults for end, _ in ends):
+        return
+    times = " and ".join(
+        f"about {format_duration(end.defaults[HIERARCHICAL])} at {format_bytes(size)}, where the "
+        f"default takes {format_duration(end.baseline_seconds)}"
+        for end, size in ends
+    )
+    yield f"{_two_level_name(reply)}: {times}; it needs {_two_level_need(reply)}"
 
 
 def _later_default_text(plain: PlacedAnswer, where: str = "") -> str:
@@ -336,7 +358,7 @@ def _sweep_verdict(reply: SweepReply, found: Sequence[RankingRow]) -> Verdict:
             most = max(most, *(end.baseline_seconds / end.runtime_seconds for end in gain))
             sizes, times = " to ".join(found[at].title), " to ".join(found[at].speedup)
             to_do.append(to_do_of_answer(gain[0], at, sizes, reply.request.value, times))
-    later = [*_later_sizes_lines(reply)]
+    later = [*_later_sizes_lines(reply), *_two_level_sizes_lines(reply)]
     follow, runs = (
         [*_narrow_lines(reply), *price_basis_lines(reply.system)],
         find_deciding_runs(reply),

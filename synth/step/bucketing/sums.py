@@ -6,7 +6,6 @@ from functools import cached_property
 
 from grammar import Goal
 from hierarchies import Placement, Reduction, System
-from synth.collective.algorithms.algorithms import Choice
 from synth.collective.price.intervals import Interval, interval_of_program
 from synth.collective.price.steps import InstructionPrice, total_seconds
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
@@ -15,12 +14,12 @@ from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 class Sums:
     """Seconds of all-reduces over all axes of a placement, with their intervals.
 
-    ``choice``: the algorithms to which the runtime is restricted.
+    ``algorithm``: the only one that the runtime has, by its name in NCCL; else it chooses.
     """
 
-    def __init__(self, system: System, placement: Placement, choice: Choice = Choice.AUTO) -> None:
+    def __init__(self, system: System, placement: Placement, algorithm: str = "") -> None:
         self.system, self.placement = system, placement
-        self._programs = ProgramPrices(system, choice)
+        self._programs, self._algorithm = ProgramPrices(system), algorithm
 
     @cached_property
     def _reduction(self) -> Reduction:
@@ -45,4 +44,5 @@ class Sums:
 
     def _prices(self, size_bytes: int) -> tuple[InstructionPrice, ...]:
         placed = PlacedGoal(Goal.ALL_REDUCE, size_bytes, self._reduction)
-        return self._programs.default(placed).baseline
+        default = self._programs.default(placed)
+        return default.options[self._algorithm or default.chosen]

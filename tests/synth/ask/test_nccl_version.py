@@ -33,11 +33,27 @@ PAIRS: dict[str, Any] = {
     "k": 1,
 }
 """Two GPUs of each of four nodes in a communicator."""
+PLAIN = "all-reduce root inside"
 
 
 def ask(verb: str, **given: Any) -> Any:
     question = parse_question(VERBS[verb].question, given)
     return judge(verb).validate_python(VERBS[verb].answer(question, Watcher()).body)
+
+
+@pytest.mark.parametrize(
+    ("system", "has"), [("aws-p5:2", True), ("aws-p4d:2", False), ("dgx-h100:2", False)]
+)
+def test_where_another_tuner_may_choose_the_answer_says_so(system: str, has: bool) -> None:
+    """aws-ofi-nccl's on EFA, for the instances that it knows; ``time`` and ``top`` print it."""
+    where = {"system": system, "axes": {"data": 16}, "reduce": ["data"], "bytes": 2**20}
+    for verb, more in (("top", {"k": 1, "max_steps": 1}), ("time", {"program": PLAIN})):
+        question = parse_question(VERBS[verb].question, {**where, **more})
+        body = VERBS[verb].answer(question, Watcher()).body
+        part = body["nccl"] if verb == "time" else body["system"]["nccl"]
+        assert ("aws-ofi-nccl" in part.get("tuner", "")) == has
+        shown = " ".join(printed(TABLES[verb](body)).split())
+        assert ("OFI_NCCL_TUNER_TYPE=Internal" in shown) == has
 
 
 def log(*, version: str = "2.22.3", algorithm: str = "", scale: float = 1.0) -> dict[str, str]:
@@ -149,7 +165,7 @@ def test_a_log_forced_to_what_its_version_does_not_know_is_refused(
     assert (f"NCCL {version} has no PAT" in str(error.value)) == refused
 
 
-def test_where_nccl_has_two_levels_itself_a_programs_gain_over_them_is_told() -> None:
+def test_where_nccl_has_two_level_kernels_the_gain_over_them_is_stated() -> None:
     """The default of unregistered buffers stays a ring; what the program gains is said of both."""
     given = {"system": "dgx-h100:32", "axes": {"data": 256}, "reduce": ["data"], "max_steps": 2}
     given |= {"request": "all-gather", "bytes": "1MiB", "k": 2}

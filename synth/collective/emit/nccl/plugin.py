@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from hierarchies import InputError
 from synth.collective.algorithms.nccl_versions import TUNERS, tuner_interface, version_of
-from synth.collective.emit.nccl_tuner import MOST_CHANNELS, find_rows
+from synth.collective.emit.nccl_tuner import describe_covered, find_rows
 from synth.collective.emit.source import (
     CannotExpressError,
     EmitSource,
@@ -95,7 +95,7 @@ def write(source: EmitSource) -> Files:
     """Returns ``nccl_tuner_STAMP.c``.
 
     Raises CannotExpressError as ``nccl_tuner.write``, and InputError for a version whose interface
-    is older than 5 and for a number of channels that NCCL does not have.
+    is older than 5.
     """
     version = version_of(source.system)
     number = tuner_interface(version)
@@ -107,8 +107,6 @@ def write(source: EmitSource) -> Files:
             hint=f"{TUNERS[_OLDEST]} or later; nccl-tuner writes a table for NCCL's own plugin",
         )
     channels = source.options.channels
-    if channels is not None and not 1 <= channels <= MOST_CHANNELS:
-        raise InputError(f"{channels} channels", where="--channels", hint=f"1 to {MOST_CHANNELS}")
     ordered = "" if channels is None else f"    *channels = {channels};\n"
     rows = "\n".join(_rows(source))
     if not rows:
@@ -136,6 +134,7 @@ def _header(source: EmitSource, name: str, number: int) -> Iterator[str]:
         *(f"  {step}" for step in schedule.program.steps),
         f"on {source.system.name}, for calls of their sizes among as many nodes and ranks alone.",
         *kept_default(source),
+        describe_covered(source),
         "A size is the larger of a rank's buffers; calls in one ncclGroup count together.",
         "Build it with the headers of NCCL's example plugin, and name it to every process:",
         f"  {build}",

@@ -84,7 +84,9 @@ def test_a_single_file_goes_to_the_screen_or_the_given_path(tmp_path: Path) -> N
     shown = run("emit", *words)
     assert shown.stdout.encode() == text
     file = tmp_path / "fast.py"
-    assert run("emit", *words, "-o", str(file)).stderr == f"wrote 1 file to {file}\n"
+    told, note = run("emit", *words, "-o", str(file)).stderr.splitlines()
+    assert told == f"wrote 1 file to {file}"
+    assert note.startswith("Keep the default rather than this")
     assert file.read_bytes() == text
 
 

@@ -92,19 +92,14 @@ def _in_all_dimensions(goal: Goal) -> list[list[str]]:
 
 @given(*CASES)
 @settings(max_examples=100, deadline=None)
-def test_what_is_told_is_done(
+def test_the_algorithms_of_programs_leave_the_default_alone(
     system: System, data: st.DataObject, goal: Goal, payload: float
 ) -> None:
-    """The options are the same; of these the runtime takes rings, or trees where it has any."""
+    """``--algorithm`` is about steps of programs: the runtime chooses as ever."""
     reduction = data.draw(reductions(system.hierarchy))
-    free, ring, tree = (
-        defaults(Simulator(system, choice), reduction, payload, goal)
-        for choice in (Choice.AUTO, Choice.RING, Choice.TREE)
-    )
-    assert free.options == ring.options == tree.options
-    only = "ring" if "ring" in free.options else "direct"
-    assert ring.chosen == only
-    assert tree.chosen == ("tree" if "tree" in free.options else only)
+    free = defaults(Simulator(system), reduction, payload, goal)
+    for choice in Choice:
+        assert defaults(Simulator(system, choice), reduction, payload, goal) == free
 
 
 def test_rings_in_all_dimensions_share_the_memory() -> None:

@@ -383,7 +383,7 @@ def test_what_is_stopped_says_that_it_is_partial() -> None:
     assert flowed.seconds == spans[-1].end_seconds
 
 
-def test_progress_is_told_until_the_end() -> None:
+def test_progress_is_reported_until_the_end() -> None:
     flowed, told = stopped(10**6)
     assert flowed.complete
     assert [done for done, _ in told] == sorted({done for done, _ in told})

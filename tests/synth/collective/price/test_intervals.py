@@ -34,7 +34,9 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("size", ["4KiB", "1MiB", "1GiB"])
-def test_a_price_is_in_its_interval_and_answers_are_told_apart(calibrated: str, size: str) -> None:
+def test_a_price_lies_in_its_interval_and_answers_are_ordered_by_intervals(
+    calibrated: str, size: str
+) -> None:
     answers = answered("top", calibrated, *WHERE, "--bytes", size)["answers"]
     assert [answer["tied"] for answer in answers] == [True] + [False] * (len(answers) - 1)
     for answer in answers:
@@ -81,7 +83,7 @@ def test_without_measurements_there_is_no_interval_and_what_data_sheets_do_not_t
             assert answer["seconds"] < OF_A_SHEET[1] * first["seconds"]
 
 
-def test_people_are_told_intervals_and_ties(calibrated: str) -> None:
+def test_tables_show_intervals_and_ties(calibrated: str) -> None:
     text = CliRunner().invoke(app, ["top", calibrated, *WHERE, "--bytes", "64MiB"]).stdout
     assert " us to " in text
     assert "near: number of other programs that tie with it" in text

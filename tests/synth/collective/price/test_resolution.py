@@ -122,7 +122,7 @@ def test_the_interval_is_none_wider_than_that_of_independent_errors(
 
 @given(owed, owed)
 @examples(80, 2000)
-def test_intervals_that_do_not_overlap_are_told_apart(first: Parts, other: Parts) -> None:
+def test_prices_with_disjoint_intervals_are_ordered(first: Parts, other: Parts) -> None:
     assume(of(first).ticks and of(other).ticks)
     times = 1.1 * of(first).highest / of(other).lowest
     above = {one: (times * part, low, high) for one, (part, low, high) in other.items()}

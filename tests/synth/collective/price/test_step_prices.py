@@ -559,7 +559,7 @@ def test_steps_wait_for_each_other(case: tuple[System, Reduction, Derivation]) -
 
 @given(programmed())
 @settings(deadline=None)
-def test_a_step_says_what_limits_it(case: tuple[System, Reduction, Derivation]) -> None:
+def test_a_step_names_its_limiting_resource(case: tuple[System, Reduction, Derivation]) -> None:
     system, reduction, derivation = case
     resources = {*system.hierarchy.names, MEMORY}
     for price in phases(system, reduction, derivation):
@@ -696,7 +696,7 @@ def test_a_level_of_one_child_changes_nothing(system: System, data: st.DataObjec
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_nor_does_it_to_trees(place: int) -> None:
+def test_trees_do_not_depend_on_it_either(place: int) -> None:
     """Eight devices on a switch are the same eight as the only node, or with a level below."""
     flat = one_level(Domain.SWITCH, 8, bandwidth=GB, latency=1.0)
     idle = (Level("idle", 1), Link(Domain.SWITCH, GB, 1.0))
@@ -807,7 +807,7 @@ def test_devices_share_the_ports_of_their_node(ports: int, sharing: float) -> No
     assert loads(line) == pytest.approx({"node": sharing / 50 / GB})
 
 
-def test_a_step_is_as_dear_as_its_largest_buffer() -> None:
+def test_a_step_is_priced_by_its_largest_buffer() -> None:
     """Of buffers of a half and an eighth of the payload it is the half that takes longest."""
     system = load("dgx-h100:2")
     placement = Placement(system.hierarchy, (Axis("data", 16),), ((2, 8),))

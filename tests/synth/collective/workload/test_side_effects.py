@@ -20,7 +20,7 @@ from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import price_of_line
-from synth.collective.ranking.how_to_get import AdviceKind
+from synth.collective.ranking.how_to_get import AdviceKind, seconds_as_advised
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, DefaultComparison, Request
 from synth.collective.ranking.settings import Way
@@ -105,6 +105,20 @@ def test_no_variable_concerns_an_all_to_all(version: str) -> None:
     answer = plain(system, Goal.ALL_TO_ALL)
     found = seconds_under(Simulator(system), answer, TREE_LL)
     assert found == pytest.approx(answer.baseline_seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100:4", "dgx-a100:2", "p2-a100:4"])
+def test_without_a_variable_an_answer_takes_the_seconds_that_it_states(name: str) -> None:
+    """As run: a program whose ways no setting selects goes by NCCL's own choices, at any gain."""
+    system = load(name)
+    asked = Request((Axis("data", system.devices),), ("data",), SIZE, 4, Language(3))
+    other: Mapping[str, Way] = {"broadcast": ("ring", Protocol.LL)}
+    found = answers(system, asked).answers
+    for answer in found:
+        if any(price.what == "broadcast" for price in answer.prices):
+            continue
+        seconds = seconds_under(Simulator(system), answer, other)
+        assert seconds == pytest.approx(seconds_as_advised(answer), rel=1e-9)
 
 
 def test_an_answer_that_keeps_the_default_sets_nothing() -> None:

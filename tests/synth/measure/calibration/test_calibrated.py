@@ -137,7 +137,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("given_text", WRONG)
-def test_a_calibration_that_is_wrong_is_told_with_its_place(given_text: str) -> None:
+def test_an_invalid_calibration_is_refused_with_its_location(given_text: str) -> None:
     ring = MeasuredRange("reduce", (1, 8), (("ring", "simple"),), 8, 64)
     told = replace(calibration(), measured=(ring,), strays=(TableResidual(0, 3, 0.5, 2.0),))
     first, *others = told.fits
@@ -303,7 +303,7 @@ def test_more_nodes_have_a_smaller_share_of_the_bandwidth(doublings: int, loss: 
     assert lost[0].seconds == pytest.approx(kept[0].seconds / left)
 
 
-def test_a_bound_is_of_what_is_faster_description_or_measurement() -> None:
+def test_a_bound_uses_the_faster_of_description_and_measurement() -> None:
     asked = reduction((32,), ("a0",), 0)
     nominal = bound(bare(), asked, 1e9).seconds
     slower = replace(bare(), calibration=calibration(shares=(0.5, 0.5)))
@@ -407,7 +407,7 @@ def opened(ratio: float, doublings: float) -> float:
     return float(np.exp(np.hypot(np.log(ratio), 1.645 * 0.2 * doublings)))
 
 
-def test_all_to_alls_are_told_by_all_to_alls() -> None:
+def test_all_to_alls_are_fitted_by_all_to_alls() -> None:
     ring = MeasuredRange("all-reduce", (8, 4), (("ring", "simple"),), 8, 1 << 30)
     known = replace(
         calibration(),
@@ -463,7 +463,7 @@ def test_without_a_calibration_there_is_no_interval() -> None:
     assert interval_of_program(bare(), ()) is None
 
 
-def test_intervals_hold_as_many_unseen_rows_as_they_say() -> None:
+def test_intervals_contain_the_stated_share_of_unseen_rows() -> None:
     seen = [
         measured(calibrated(), collective, members, noise=0.1, seed=seed)
         for seed, (collective, members) in enumerate(
@@ -488,7 +488,7 @@ def width(said: SizePrediction) -> float:
     return high / low
 
 
-def test_a_fit_says_what_its_rows_were_of_and_is_surer_of_it() -> None:
+def test_a_fit_lists_measured_classes_and_has_narrower_intervals_for_them() -> None:
     seen = [
         measured(calibrated(), "all-reduce", (8, 4), noise=0.1),
         measured(calibrated(), "all-gather", (8, 4), noise=0.1, sizes=[1 << n for n in range(6)]),
@@ -509,7 +509,7 @@ def test_a_fit_says_what_its_rows_were_of_and_is_surer_of_it() -> None:
     assert min(spans[6:]) > max(spans[:3])
 
 
-def test_an_answer_says_what_of_its_prices_was_not_measured_and_from_what_they_are() -> None:
+def test_an_answer_lists_unmeasured_prices_with_their_sources() -> None:
     """Only trees were run, of all-reduces over all ranks: no rings, and no other collective."""
     known = replace(bare(4, 4), calibration=calibration(shares=(0.95, 0.95)))
     ran = [

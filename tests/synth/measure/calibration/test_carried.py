@@ -48,7 +48,7 @@ def of(level: str, *logs: Measurement) -> CarriedShare:
     return found
 
 
-def test_a_network_at_six_tenths_is_said_to_be_that_where_it_is_alone() -> None:
+def test_a_network_at_six_tenths_is_reported_as_such_where_it_is_the_only_level() -> None:
     found = of("node", log(slowed({0: 0.6}), BETWEEN))
     assert found.told
     assert not found.least
@@ -57,7 +57,7 @@ def test_a_network_at_six_tenths_is_said_to_be_that_where_it_is_alone() -> None:
 
 
 @pytest.mark.parametrize("ran", ["ring", "nvls_tree"])
-def test_nor_does_it_matter_which_algorithm_ran_if_the_log_says_it(ran: str) -> None:
+def test_the_algorithm_does_not_matter_if_the_log_states_it(ran: str) -> None:
     slow = slowed({0: 0.6})
     found = of("node", log(slow, TOGETHER, ran), log(slow, INSIDE, "ring"))
     assert found.told
@@ -82,7 +82,7 @@ def test_where_the_runtime_chose_it_is_six_tenths_by_what_ran_and_not_told(ran: 
 
 @examples(10, 50)
 @given(st.floats(0.1, 1.0), st.floats(0.1, 1.0), st.sampled_from(["ring", "tree", "nvls_tree"]))
-def test_links_do_at_least_what_is_said_of_them(node: float, gpu: float, ran: str) -> None:
+def test_links_carry_at_least_their_described_bandwidth(node: float, gpu: float, ran: str) -> None:
     """And just that where no other level may have limited the rows."""
     there = slowed({0: node, 1: gpu})
     before = {one.level: one.high for one in carried_shares(STATED, BOTH)}

@@ -123,7 +123,7 @@ DRIVER = {
 }
 
 
-def test_every_device_is_told_from_every_other_by_its_exact_model() -> None:
+def test_every_device_is_distinguished_by_its_exact_model() -> None:
     for described_as in DRIVER:
         for other, names in DRIVER.items():
             for name in names:

@@ -134,7 +134,7 @@ def test_what_nine_of_ten_machines_reach_is_as_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_one_of_ten_machines_falls_short_where_nine_of_ten_are_said_to_reach_more(
+def test_one_of_ten_machines_is_below_the_limit_of_nine_of_ten(
     name: str,
 ) -> None:
     system = apply_typical(load(name))

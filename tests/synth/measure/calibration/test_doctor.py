@@ -66,7 +66,8 @@ def named(found: Diagnosis) -> set[tuple[str, str]]:
 def test_a_machine_that_is_as_described_is_not_blamed() -> None:
     runs = [measured_on(SYSTEM, (1, 8), "one"), measured_on(SYSTEM, (4, 8), "four")]
     found = diagnose(SYSTEM, runs)
-    assert [f.kind for f in found.findings] == ["as-predicted", "as-predicted"]
+    assert [f.kind for f in found.findings] == ["as-predicted", "latency-as-predicted"] * 2
+    assert found.healthy
     assert all(run.share == pytest.approx(1) for run in found.runs)
 
 
@@ -81,7 +82,7 @@ def test_one_node_clears_its_level_and_the_other_is_named(share: float) -> None:
     assert not ports or "of its 8 ports" in blamed.text
 
 
-def test_half_of_the_ports_are_told_where_the_arithmetic_fits() -> None:
+def test_half_of_the_ports_are_reported_where_the_arithmetic_fits() -> None:
     for share, said in ((0.5, "4 of its 8 ports"), (0.25, "2 of its 8 ports"), (0.41, "")):
         there = slowed(SYSTEM, node=share)
         runs = [measured_on(there, (1, 8), "one"), measured_on(there, (4, 8), "all")]
@@ -91,7 +92,7 @@ def test_half_of_the_ports_are_told_where_the_arithmetic_fits() -> None:
 
 
 @given(st.floats(0.05, 0.6))
-def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float) -> None:
+def test_one_log_over_two_levels_names_neither_and_lists_tests_that_would(share: float) -> None:
     there = slowed(SYSTEM, gpu=share)
     found = diagnose(SYSTEM, [measured_on(there, (4, 8), "all")])
     if not found.runs[0].short:
@@ -103,7 +104,7 @@ def test_one_log_over_two_levels_names_neither_and_says_what_would(share: float)
         "node-alone-all-reduce-ring-simple",
         "gpu-alone-all-reduce-ring-simple",
     )
-    assert "% of what is described: not told apart" in opened.text
+    assert "% of what is described: this log cannot distinguish them" in opened.text
     least = opened.share == max(found.runs[0].delivered.values())
     assert least == ("its links are busy longest, so the least fault" in opened.text)
     assert least != ("hardly ever so slow" in opened.text)
@@ -176,8 +177,10 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
     levels = tuple(Crossing(link.latency_seconds, 1.0) for link in SYSTEM.links)
     fit = Fit("simple", levels, Protocol.SIMPLE.launch_seconds)
     for system in (SYSTEM, replace(SYSTEM, calibration=Calibration((fit,), ()))):
-        assert [one.kind for one in diagnose(system, [usual]).findings] == ["as-predicted"]
+        kinds = [one.kind for one in diagnose(system, [usual]).findings]
+        assert kinds == ["as-predicted", "latency-as-predicted"]
         found = diagnose(system, [late])
+        assert not found.healthy
         [said] = [f.text for f in found.findings if f.kind == "latency"]
         assert found.runs[0].extra_seconds == pytest.approx(3 * hops, rel=1e-3)
         assert said.endswith(f"{format_duration(3 * hops)} more")
@@ -185,7 +188,42 @@ def test_launches_are_expected_and_only_what_is_above_them_is_found() -> None:
     assert unlaunched.extra_seconds == pytest.approx(Protocol.SIMPLE.launch_seconds, rel=1e-3)
 
 
-def test_faster_than_predicted_and_than_the_bound_is_said() -> None:
+def test_a_log_without_small_sizes_says_nothing_of_latency() -> None:
+    """The verdict is of large sizes alone, and says so."""
+    run = measured_on(SYSTEM, (1, 8), "large")
+    samples = tuple(s for s in run.measurement.samples if s.size_bytes >= 2**28)
+    found = diagnose(SYSTEM, [replace(run, measurement=replace(run.measurement, samples=samples))])
+    assert [f.kind for f in found.findings] == ["as-predicted", "no-small-sizes"]
+
+
+def test_rows_of_one_size_that_contradict_each_other_are_named() -> None:
+    """Twice the time is no noise; a fifth more may be."""
+    run = measured_on(SYSTEM, (1, 8), "twice")
+    for factor, named_ in ((2.0, ["contradicting-rows"]), (1.2, [])):
+        again = Sample(2**24, factor * run.measurement.samples[7].seconds)
+        assert run.measurement.samples[7].size_bytes == 2**24
+        inside = tuple(replace(sample, in_place=True) for sample in run.measurement.samples)
+        rows = (*run.measurement.samples, again, *inside)
+        found = diagnose(SYSTEM, [replace(run, measurement=replace(run.measurement, samples=rows))])
+        texts = [f.text for f in found.findings if f.kind == "contradicting-rows"]
+        assert [f.kind for f in found.findings if f.kind == "contradicting-rows"] == named_
+        assert all("16 MiB by 2.0x" in text for text in texts)
+
+
+def test_a_log_with_slow_small_sizes_is_not_healthy(tmp_path: Path) -> None:
+    """By the prices of other machines: a latency of four times what such links have."""
+    for name, latency in (("usual", 40.0), ("late", 160.0)):
+        rows = tuple((s, latency + s / 2.4e5, latency + s / 2.4e5) for s in SIZES)
+        log = "\n".join(text(Written("all_reduce", 8, 1, rows)))
+        (tmp_path / f"{name}.txt").write_text(log + "\n")
+        result = CliRunner().invoke(app, ["doctor", "dgx-h100:1", str(tmp_path / f"{name}.txt")])
+        assert result.exit_code == (name == "late")
+        head = "Small sizes fall short: 1 of 1 run" if name == "late" else "As expected: 1 run"
+        assert head in result.stdout
+        assert "small sizes (" in result.stdout
+
+
+def test_runs_faster_than_prediction_and_bound_are_reported() -> None:
     found = diagnose(SYSTEM, [measured_on(slowed(SYSTEM, gpu=4.0), (1, 8), "one")])
     kinds = [f.kind for f in found.findings]
     assert "above-prediction" in kinds
@@ -254,7 +292,7 @@ def a_log(ranks: int, hosts: int, groups: list[int] | None = None, members: int 
     ("ranks", "hosts", "members"),
     [(32, 4, (4, 8)), (16, 2, (2, 8)), (8, 1, (1, 8)), (2, 2, (2, 1)), (4, 1, (1, 4))],
 )
-def test_hosts_and_ranks_say_which_devices(
+def test_hosts_and_ranks_determine_the_devices(
     ranks: int, hosts: int, members: tuple[int, ...]
 ) -> None:
     found = match_log(SYSTEM, a_log(ranks, hosts)).measurement
@@ -319,7 +357,7 @@ def test_the_verb_says_in_json_what_the_table_says() -> None:
         (["calibrate", "dgx-a100:2"], "no log is given"),
     ],
 )
-def test_mistakes_are_said_in_one_line(words: list[str], said: str) -> None:
+def test_mistakes_are_reported_in_one_line(words: list[str], said: str) -> None:
     code, out, error = ask(*words)
     assert (code, out) == (2, "")
     assert said in error
@@ -407,7 +445,9 @@ def test_sizes_that_are_all_as_short_are_not_short_by_rate_alone(share: float, a
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_logs_of_a_slow_network_are_said_to_price_the_fault(tmp_path: Path, alone: bool) -> None:
+def test_logs_of_a_slow_network_warn_that_prices_include_the_fault(
+    tmp_path: Path, alone: bool
+) -> None:
     """One log of all devices leaves the level likely; one of an inner level alone tells it."""
     stated = load("dgx-h100:4")
     slow = apply_typical(slowed(stated, node=0.3))
@@ -452,7 +492,7 @@ def test_calibrate_writes_a_description_that_predicts_what_was_measured(tmp_path
     assert not any(finding.kind in ("short", "level-short") for finding in found.findings)
 
 
-def test_calibrate_prints_how_far_off_it_is_and_what_it_could_not_tell(tmp_path: Path) -> None:
+def test_calibrate_prints_its_errors_and_undetermined_numbers(tmp_path: Path) -> None:
     place = tmp_path / "my.toml"
     code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "-o", str(place))
     body = json.loads(ask("calibrate", "dgx-a100:2", *fixtures(), "--json")[1])
@@ -486,7 +526,7 @@ def test_a_size_that_is_off_by_two_is_in_headline_and_verdict_of_terminal_and_pa
     assert any(line in said for line in page.lines if "times its price" in line)
 
 
-def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
+def test_calibrate_lists_undetermined_numbers_in_json() -> None:
     code, out, _ = ask("calibrate", "dgx-a100:2", *fixtures(), "--json")
     body = json.loads(out)
     assert code == 0
@@ -497,7 +537,7 @@ def test_calibrate_says_in_json_what_it_could_not_tell() -> None:
     assert all(f"`{key}`" in schema for key in body if key != "schema_version")
 
 
-def test_nothing_is_left_behind_where_logs_cannot_be_fitted(tmp_path: Path) -> None:
+def test_no_file_is_written_where_logs_cannot_be_fitted(tmp_path: Path) -> None:
     few = tmp_path / "few.txt"
     told = Written("all_reduce", 16, 2, ((2**20, 99.0, 99.0), (2**22, 199.0, 199.0)))
     few.write_text("\n".join(text(told)))

@@ -62,7 +62,7 @@ def digits(rank: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @given(systems())
 @settings(max_examples=40)
-def test_the_groups_are_the_levels_they_say(system: System) -> None:
+def test_groups_are_of_the_stated_levels(system: System) -> None:
     for one in experiments(system):
         groups: dict[int, list[tuple[int, ...]]] = {}
         for rank in range(prod(one.groups.busy)):

@@ -37,7 +37,7 @@ def every(noise: float) -> list[Measurement]:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.03])
-def test_a_fit_finds_the_numbers_that_the_rows_tell(noise: float) -> None:
+def test_a_fit_recovers_the_numbers_that_rows_determine(noise: float) -> None:
     found = fit(bare(), every(noise)).calibration
     for known in calibration().fits:
         told = found.fit("all-reduce", "ring", known.protocol)
@@ -97,7 +97,7 @@ def test_a_few_rows_far_off_change_little_and_are_named() -> None:
 
 
 @pytest.mark.parametrize("times", [0.4, 1.0, 1.05, 2.0])
-def test_one_size_that_is_far_off_is_told_though_it_widens_what_prices_say(times: float) -> None:
+def test_one_outlying_size_is_reported_although_it_widens_intervals(times: float) -> None:
     """Nothing else is, nor one that is no farther off than others."""
     rows = measured(calibrated(), "all-reduce", (8, 4), noise=0.01, algorithm="ring")
     at = SIZES.index(1 << 22)
@@ -194,7 +194,7 @@ def test_what_cannot_be_fitted_is_said(name: str) -> None:
         fit(bare(), rows)
 
 
-def test_rows_of_no_bytes_say_nothing() -> None:
+def test_rows_of_0_bytes_are_ignored() -> None:
     with_none = row(Sample(0, 0.0), *three())
     assert fit(bare(), [with_none]).calibration == fit(bare(), [row(*three())]).calibration
 

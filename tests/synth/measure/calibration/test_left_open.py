@@ -81,7 +81,7 @@ def test_what_rows_leave_open_is_said_once() -> None:
 @pytest.mark.parametrize("name", ["dgx-h100:4", "aws-p4d:4", "mi300x:4"])
 @given(times=st.floats(1.0, 4.0))
 @settings(max_examples=2, deadline=None)
-def test_nothing_is_faster_or_less_certain_for_rows_that_were_slow(name: str, times: float) -> None:
+def test_slow_rows_make_no_price_faster_or_less_certain(name: str, times: float) -> None:
     stated = load(name)
     before = apply_typical(stated)
     after = fit(stated, [logged(before, times)]).system

@@ -111,7 +111,7 @@ def test_rows_that_stay_while_others_become_faster_are_not_slow() -> None:
     assert not found.stray
 
 
-def test_a_change_without_rows_that_determine_it_is_not_told() -> None:
+def test_a_change_without_rows_that_determine_it_is_not_reported() -> None:
     found = estimate_changes([0.0, 0.01], [log(2), log(2)])
     assert found.latency is None
     assert found.middle is None
@@ -164,7 +164,7 @@ def test_a_slow_inside_is_named_by_one_node_and_explains_several(share: float) -
 
 @examples(5, 25)
 @given(st.floats(0.1, 0.85))
-def test_one_log_over_two_levels_names_none_and_says_which_tests_tell(share: float) -> None:
+def test_one_log_over_two_levels_names_none_and_lists_deciding_tests(share: float) -> None:
     found = diagnose(SYSTEM, [run(slowed(node=share))], [run(SYSTEM, name="old")])
     assert not named(found)
     [opened] = [f for f in found.findings if f.kind == "open"]
@@ -176,7 +176,7 @@ def test_one_log_over_two_levels_names_none_and_says_which_tests_tell(share: flo
     )
 
 
-def test_slow_messages_are_told_from_slow_links() -> None:
+def test_slow_messages_are_distinguished_from_slow_links() -> None:
     slow = replace(
         SYSTEM, links=tuple(replace(k, latency_seconds=k.latency_seconds * 3) for k in SYSTEM.links)
     )
@@ -196,13 +196,13 @@ def test_middle_sizes_that_took_another_way_are_neither() -> None:
     assert "another algorithm or protocol" in found.findings[2].text
 
 
-def test_faster_is_told_and_is_no_fault() -> None:
+def test_a_faster_run_is_reported_and_is_no_fault() -> None:
     found = diagnose(SYSTEM, [run(SYSTEM)], [run(slowed(node=0.5), name="old")])
     assert kinds(found)[0] == "faster"
     assert found.healthy
 
 
-def test_a_baseline_of_the_same_settings_is_preferred_and_others_are_told() -> None:
+def test_a_baseline_with_the_same_settings_is_preferred_and_differences_are_listed() -> None:
     tree = run(SYSTEM, name="tree", collective="all-reduce", forced="tree")
     ring = run(SYSTEM, name="ring", collective="all-reduce")
     new = run(SYSTEM, collective="all-reduce")
@@ -222,7 +222,7 @@ def test_of_several_baselines_the_median_counts() -> None:
     assert len(found.past[0].sources) == 2
 
 
-def test_a_run_of_a_test_without_baseline_is_held_to_the_prediction() -> None:
+def test_a_run_without_a_baseline_is_compared_with_the_prediction() -> None:
     runs = [run(slowed(node=0.5), (1, 8), "one"), run(slowed(node=0.5), name="all")]
     found = diagnose(SYSTEM, runs, [run(SYSTEM, (1, 8), "old")])
     assert [past is None for past in found.past] == [False, True]
@@ -264,7 +264,7 @@ def test_a_baseline_of_another_test_is_refused_with_both(old: MatchedLog, said: 
     assert said in refused.value.problem
 
 
-def test_a_row_that_beats_its_bound_is_no_good_news_as_before_or_not() -> None:
+def test_a_row_below_its_bound_is_a_contradiction_with_or_without_a_baseline() -> None:
     fast = tuple(0.1 for _ in SIZES)
     found = diagnose(SYSTEM, [run(SYSTEM, noise=fast)], [run(SYSTEM, name="old", noise=fast)])
     assert found.contradictions
@@ -348,7 +348,7 @@ def test_rows_that_slow_messages_explain_are_not_uneven() -> None:
     assert not found.uneven
 
 
-def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
+def test_a_factor_without_remaining_rows_is_not_reported() -> None:
     """Messages 7.4 times as long: .15 of the rows' time explains more than they took."""
     found = estimate_changes([1.0] * 4 + [0.15] * 4, [log(7.4)] * 4 + [0.0] * 4)
     assert found.bandwidth is None
@@ -357,7 +357,7 @@ def test_a_factor_that_other_rows_leave_nothing_for_is_not_told() -> None:
     assert found.latency.factor == pytest.approx(7.4)
 
 
-def test_a_factor_with_an_error_above_one_half_is_not_told() -> None:
+def test_a_factor_with_an_error_above_one_half_is_not_reported() -> None:
     found = estimate_changes([1.0] * 3 + [0.0] * 3, [log(t) for t in (0.2, 1, 5, 1, 1, 1)])
     assert found.latency is None
     assert found.undetermined == {"messages": (0, 1, 2)}
@@ -419,7 +419,7 @@ def test_uneven_rows_are_named_and_make_the_exit_code_1(tmp_path: Path) -> None:
     assert "1 GiB 1." not in said.split("unevenly")[1].split("explains")[0]
 
 
-def test_a_baseline_that_cannot_be_used_is_told_beside_a_good_one(tmp_path: Path) -> None:
+def test_an_unusable_baseline_is_reported_beside_a_usable_one(tmp_path: Path) -> None:
     new, good = written(tmp_path / "new.txt", 1.0), written(tmp_path / "good.txt", 1.0)
     other = tmp_path / "other.txt"
     sizes = (2**20, 2**21)
@@ -431,7 +431,7 @@ def test_a_baseline_that_cannot_be_used_is_told_beside_a_good_one(tmp_path: Path
     assert told.startswith("baseline other.txt is left out: ")
 
 
-def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     new = written(tmp_path / "new.txt", 1.0)
     other = written(tmp_path / "other.txt", 1.0, "all_gather")
     code, _, error = ask(new, "--baseline", other)

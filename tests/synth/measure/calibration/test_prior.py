@@ -150,7 +150,7 @@ def test_columns_are_launch_and_the_parts_by_level() -> None:
     assert [part_of_column(column, 2) for column in range(9)] == [0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
-def test_a_calibration_names_what_it_tells_of_unmeasured_collectives() -> None:
+def test_a_calibration_lists_sources_of_prices_of_unmeasured_collectives() -> None:
     told = fit(bare(), [measured(bare_known(), name, (8, 4)) for name in RINGS[1:]]).calibration
     whole = told.fit("all-reduce", "ring", "simple")
     assert isinstance(whole, Fit)

@@ -58,7 +58,7 @@ OPEN = (UndeterminedLevels(("node", "gpu"), "node"),)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.3])
-def test_a_slow_network_is_taken_to_be_one_and_said_to_be_open(share: float) -> None:
+def test_a_slow_network_is_the_assumed_cause_and_reported_as_undetermined(share: float) -> None:
     found = fit(STATED, [log(machine({0: share}), TOGETHER)])
     assert found.calibration.undetermined_levels == OPEN
     node, gpu = carried(found.system)
@@ -77,7 +77,7 @@ def test_slow_links_of_a_node_are_open_until_a_node_alone_is_measured() -> None:
     assert node > 0.9
 
 
-def test_a_slow_network_is_told_by_a_log_of_a_node() -> None:
+def test_a_log_of_one_node_identifies_a_slow_network() -> None:
     slow = machine({0: 0.4})
     found = fit(STATED, [log(slow, TOGETHER), log(slow, INSIDE)])
     assert found.calibration.undetermined_levels == ()

@@ -118,7 +118,7 @@ def test_links_carry_twice_their_description_at_most() -> None:
     assert max(level.share for one in told.fits for level in one.levels) == MOST_SHARE
 
 
-def test_latencies_are_never_found_to_be_nothing() -> None:
+def test_fitted_latencies_are_positive() -> None:
     """Bytes alone: rows that waited for nothing at all. What is sent at once has short hops, and
     pays for peers.
     """
@@ -168,7 +168,7 @@ def test_large_rows_are_taken_to_be_the_surest() -> None:
     assert max(map(abs, off[2:])) < 0.01
 
 
-def test_numbers_that_no_row_tells_stay_near_what_others_say() -> None:
+def test_undetermined_numbers_stay_near_related_ones() -> None:
     """A way seen once, and badly, follows its algorithm; what was expected is in the loss."""
     seen = [measured(calibrated(), "all-gather", m, **RING) for m in ((8, 4), (1, 4), (8, 1))]
     odd = scaled(measured(calibrated(), "reduce-scatter", (8, 4), sizes=LARGE[:3], **RING), 3.0)
@@ -313,7 +313,7 @@ def test_an_all_to_all_pays_for_peers_where_none_was_measured() -> None:
 
 @given(st.floats(0.0, 0.3))
 @settings(max_examples=5, deadline=None)
-def test_a_loss_with_each_doubling_is_told_by_three_numbers_of_nodes(loss: float) -> None:
+def test_three_node_counts_determine_the_loss_of_each_doubling(loss: float) -> None:
     known = of_form((0.0, 0.0), loss)
     seen = [measured(known, "all-gather", (m, 4), **RING) for m in (2, 4, 8)]
     asked = measured(known, "all-gather", (64, 4), sizes=LARGE[4:], **RING)
@@ -324,7 +324,7 @@ def test_a_loss_with_each_doubling_is_told_by_three_numbers_of_nodes(loss: float
 
 @given(st.floats(0.1, 1.0))
 @settings(max_examples=5, deadline=None)
-def test_rows_that_bytes_limit_say_nothing_of_latencies(share: float) -> None:
+def test_bandwidth_bound_rows_determine_no_latency(share: float) -> None:
     """From 1 GiB on, at any share of the bandwidth: 1 KiB costs what the description says."""
     slow = replace(bare(), calibration=calibration(shares=(share, share)))
     seen = [

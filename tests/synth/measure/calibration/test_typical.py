@@ -190,7 +190,7 @@ def test_errors_of_one_level_cancel_but_for_some_and_those_of_two_do_not() -> No
 
 
 @pytest.mark.parametrize("name", ["aws-trn2:2", "tpu-v5e-slice:4x4", "p2-a100:2", "dgx-h100:2"])
-def test_a_data_sheet_tells_no_more_than_media_that_were_measured(name: str) -> None:
+def test_a_data_sheet_is_no_more_precise_than_measured_media(name: str) -> None:
     """The same links tell as much; two levels' links are off apart, as far as any media's are."""
     system = load(name)
     assert system.prices == "stated"

@@ -23,7 +23,7 @@ def logged(model: str, ranks: int = 32, hosts: int = 4) -> list[CheckedLog]:
     return parse_logs("\n".join(lines), "log.txt")
 
 
-def test_a_log_of_h100_is_not_taken_for_one_of_a100() -> None:
+def test_a_log_of_an_h100_is_refused_for_an_a100() -> None:
     logs = logged("NVIDIA H100 80GB HBM3")
     with pytest.raises(InputError, match="NVIDIA H100 80GB HBM3, and dgx-a100 has A100") as raised:
         check_devices(load("dgx-a100:4"), logs)
@@ -34,7 +34,7 @@ def test_a_log_of_h100_is_not_taken_for_one_of_a100() -> None:
 
 
 @pytest.mark.parametrize("model", ["", "Graphics Device", "NVIDIA Blackwell GPU"])
-def test_nothing_is_said_of_devices_whose_model_is_not_told(model: str) -> None:
+def test_devices_without_a_stated_model_are_not_compared(model: str) -> None:
     check_devices(load("dgx-a100:4"), logged(model))
     check_devices(replace(load("dgx-a100:4"), device=""), logged("NVIDIA H100 80GB HBM3"))
 

@@ -79,7 +79,7 @@ def test_what_is_printed_is_what_is_read(told: Written, tag: str) -> None:
 
 
 @given(written())
-def test_the_collective_is_told_by_the_program_or_by_the_rows(told: Written) -> None:
+def test_the_collective_is_read_from_the_program_or_the_rows(told: Written) -> None:
     lines = "\n".join(text(told))
     if told.layout != "old":
         [log] = parse_logs(lines, "a.txt")
@@ -209,7 +209,7 @@ def test_tables_that_contradict_themselves_are_refused(log: str, said: str) -> N
         ("  20.00    0.20    0.36   0.25", "wrong results"),
     ],
 )
-def test_rows_of_no_use_are_left_out_and_said(half: str, said: str) -> None:
+def test_unusable_rows_are_left_out_and_reported(half: str, said: str) -> None:
     rows = [
         f"    4096  1024  float  sum  -1 {half}  20.00  0.20  0.36  0",
         "    8192  2048  float  sum  -1  20.00  0.41  0.72  0  20.00  0.41  0.72  0",
@@ -220,7 +220,7 @@ def test_rows_of_no_use_are_left_out_and_said(half: str, said: str) -> None:
     assert log.rows[0].in_place is not None
 
 
-def test_a_size_measured_twice_is_said_and_both_are_kept() -> None:
+def test_a_size_measured_twice_is_reported_and_both_rows_are_kept() -> None:
     lines = all_reduce()
     at = next(i for i, line in enumerate(lines) if line.startswith("        4096"))
     [log] = parse_logs("\n".join([*lines[: at + 1], lines[at], *lines[at + 1 :]]), "a.txt")
@@ -484,7 +484,7 @@ def test_every_real_log_is_read_as_its_numbers() -> None:
         assert (log.ranks, log.hosts) == (int(facts["ranks"]), int(facts["nodes"])), place.stem
 
 
-def test_real_logs_tell_what_they_are_without_notes_or_ask() -> None:
+def test_real_logs_are_identified_without_notes_or_require_one() -> None:
     """The comment lines that a collector put above them are cut off here."""
     for place in sorted(shared("nccl-tests-logs").glob("*.txt")):
         beside = shared("measured", f"{place.stem}.csv").read_text()
@@ -499,7 +499,7 @@ def test_real_logs_tell_what_they_are_without_notes_or_ask() -> None:
         assert log.hosts in (None, int(facts["nodes"])), place.stem
 
 
-def test_a_table_of_ones_own_is_read() -> None:
+def test_a_user_s_own_table_is_read() -> None:
     lines = ["# collective: all_gather", "# nodes: 2", "# ranks: 16", "# algo: NCCL_ALGO=Ring"]
     rows = ["bytes,seconds,inplace_seconds", "1024,0.00001,0.00002", "2048,0.00003,"]
     [log] = parse_logs("\n".join(lines + rows), "own.csv")

@@ -272,7 +272,7 @@ def test_ambiguous_levels_of_a_log_link_to_deciding_tests(server: Served) -> Non
     put = server.ask.post("/ask/doctor", data=sent)
     page = unescape(server.ask.get(str(put.headers["location"])).text)
     assert "proof column" not in page
-    assert "of what such links reach: not told apart" in page
+    assert "of what such links reach: this log cannot distinguish them" in page
     [address] = re.findall(r'href="(/ask/tests\?on=[0-9a-f]{64})"', page)
     filled = unescape(server.ask.get(address).text)
     assert "Which tests should be run on this machine?" in filled

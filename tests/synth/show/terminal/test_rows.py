@@ -155,6 +155,18 @@ def test_the_default_comes_first_if_it_is_advised_and_in_no_row() -> None:
     assert default_rows(ranking(precise("p2-a100:4"), 2**30, stripes=False)) == []
 
 
+@pytest.mark.parametrize("name", ["dgx1-v100", "aws-p4d:2"])
+def test_the_default_is_one_row_also_where_others_come_before_it(name: str) -> None:
+    """The plain collective by the runtime's own way is the default: its row says so."""
+    reply = ranking(apply_typical(load(name)), 2**28)
+    plain = [
+        row for row in rows(reply) if row.time == (format_duration(reply.best_default_seconds),)
+    ]
+    [by] = [row.by for row in plain]
+    assert by in ("", "by ring: the default", "by tree: the default")
+    assert default_rows(reply) == []
+
+
 def test_programs_no_runtime_offers_have_no_speedup() -> None:
     first, *_ = rows(ranking(load("dgx-h100:16"), 2**16, stripes=False, choice=Choice.ANY))
     assert first.speedup == ("none",)
