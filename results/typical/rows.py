@@ -66,7 +66,7 @@ def machines_of_family(
         media["inside"][family["link"]] if family["gpus"] > 1 else "",
     )
     name, measurements = family["name"], tuple(tables(family))
-    group = name.split(",")[0].split("-docs")[0].removesuffix(" one node")
+    group = media["operator"].get(name, name.split(",")[0].split("-docs")[0])
     found = systems(family, links)
     for system in found:
         marked = tuple(
@@ -128,7 +128,7 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         np.array([one.way.peers if one.way.at_once else (0.0,) * LEVELS for _, one, _ in flat]),
         np.array([one.way.busy_seconds for _, one, _ in flat]),
         np.array([one.way.memory_seconds for _, one, _ in flat]),
-        np.array([[k.bandwidth_bytes_per_second for k in m.system.links] for _, _, m in flat]),
+        np.array([_rates_of_devices(machine.system) for _, _, machine in flat]),
         np.log2(np.maximum(children, 2) / 2),
         np.array(
             [
@@ -140,6 +140,11 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         tuple(one.way.algorithm.value for _, one, _ in flat),
         tuple(machine.media for _, _, machine in flat),
     )
+
+
+def _rates_of_devices(system: System) -> list[float]:
+    """The bytes a second of one device's part of each level's ports."""
+    return [system.port_bytes_per_second(level) / system.block(level) for level in range(LEVELS)]
 
 
 def _ways(
