@@ -192,7 +192,7 @@ class Model:
         """How much slower each family's outer links are than those of machines that work.
 
         The rate of machines that work explains the families of a medium best, if each is of that
-        rate, or slower at the cost of ``UNLIKELY``: none may be faster. Slower is by two deviations.
+        rate, or slower at the cost of ``UNLIKELY``: none may be faster. Slower: by two deviations.
         """
         rows = self.rows
         found = np.ones(rows.family.max() + 1)
