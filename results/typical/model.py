@@ -81,6 +81,8 @@ MIXED = ("roce", "efa")
 WORKING = 0.1
 """How far a machine of a medium that works may be off, as a deviation of a logarithm: RoCE that
 works reaches 0.90 to 0.95 of its data sheet, and 0.56 to 0.65 else (shared/design/prices.md)."""
+SHARES = np.geomspace(1.0, 0.4, 20)
+"""The shares of a data sheet that machines that work may reach."""
 UNLIKELY = 1.0
 """The loss beyond which an algorithm other than the model's choice is assumed to have run."""
 OTHERS = 4.0
@@ -191,24 +193,30 @@ class Model:
     def kinds(self, unknowns: Floats, keep: Kept) -> Floats:
         """How much slower each family's outer links are than those of machines that work.
 
-        The rate of machines that work explains the families of a medium best, if each is of that
-        rate, or slower at the cost of ``UNLIKELY``: none may be faster. Slower: by two deviations.
+        The share of machines that work is the likeliest, before any row and by the families of a
+        medium, if each is as fast, or slower at the cost of ``UNLIKELY``: none may be faster.
+        Slower is by two deviations.
         """
-        rows = self.rows
+        rows, taken = self.rows, self.assign(unknowns)
         found = np.ones(rows.family.max() + 1)
-        off = np.log(rows.seconds / self.seconds(unknowns, self.assign(unknowns)))
         large = keep & (self.outer[rows.first] >= 0) & (classes(rows.size) == len(CLASSES) - 1)
         for medium in MIXED:
             mine = large & (self.medium == medium)
             some, count = np.unique(rows.family[mine], return_counts=True)
-            middle = np.array([np.median(off[mine & (rows.family == family)]) for family in some])
-            weight = count / (1 + (count - 1) * ALIKE)
-            far = np.subtract.outer(middle, middle) / WORKING
-            lost = weight[:, None] * _robust(far)
-            lost = np.where(far > 0, np.minimum(lost, UNLIKELY), lost).sum(axis=0)
-            if len(some):
-                apart = far[:, int(lost.argmin())]
-                found[some] = np.where(apart > 2, np.exp(apart * WORKING), 1.0)
+            if not len(some):
+                continue
+            name, tried = f"share {medium}", unknowns.copy()
+            known = np.log(SHARES) - unknowns[NAMES.index(f"share {place_of(medium)}")]
+            apart = np.empty((len(SHARES), len(some)))
+            for number, share in enumerate(known):
+                tried[NAMES.index(name)] = share
+                off = np.log(rows.seconds / self.seconds(tried, taken))
+                apart[number] = [np.median(off[mine & (rows.family == each)]) for each in some]
+            lost = count / (1 + (count - 1) * ALIKE) * _robust(apart / WORKING)
+            lost = np.where(apart > 0, np.minimum(lost, UNLIKELY), lost).sum(axis=1)
+            lost += ((known - PRIORS[name][0]) / PRIORS[name][1]) ** 2
+            slower = apart[lost.argmin()]
+            found[some] = np.where(slower > 2 * WORKING, np.exp(slower), 1.0)
         return found
 
     def assign(self, unknowns: Floats, slow: Floats | None = None) -> Kept:
