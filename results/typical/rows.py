@@ -67,7 +67,7 @@ def machines_of_family(
         media["inside"][family["link"]] if family["gpus"] > 1 else "",
     )
     name, measurements = family["name"], tuple(tables(family))
-    group = name.split(",")[0].split("-docs")[0].removesuffix(" one node")
+    group = media["operator"].get(name, name.split(",")[0].split("-docs")[0])
     found = systems(family, links)
     for system in found:
         marked = tuple(
@@ -138,7 +138,7 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         np.array([one.way.peers if one.way.at_once else (0.0,) * LEVELS for _, one, _ in flat]),
         np.array([_busy(machine, one) for _, one, machine in flat]),
         np.array([one.way.memory_seconds for _, one, _ in flat]),
-        np.array([[k.bandwidth_bytes_per_second for k in m.system.links] for _, _, m in flat]),
+        np.array([_rates_of_devices(machine.system) for _, _, machine in flat]),
         np.log2(np.maximum(children, 2) / 2),
         np.array(
             [
@@ -159,6 +159,11 @@ def _busy(machine: Machine, one: FitCandidate) -> list[float]:
         seconds / relative_nvls_efficiency(link) if reduces else seconds
         for seconds, link in zip(one.way.busy_seconds, machine.system.links, strict=True)
     ]
+
+
+def _rates_of_devices(system: System) -> list[float]:
+    """The bytes a second of one device's part of each level's ports."""
+    return [system.port_bytes_per_second(level) / system.block(level) for level in range(LEVELS)]
 
 
 def _ways(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
+from math import prod
+from statistics import median
 
 import numpy as np
 import pytest
 
-from hierarchies import Calibration
+from hierarchies import Calibration, System
 from hierarchies.calibration import MODEL
 from results import record
 from results.fidelity.tables import SHARED, gpus_of_thread
@@ -14,6 +17,7 @@ from results.typical.model import CLASSES, LAUNCH, MEDIA, NAMES, START, Model, k
 from results.typical.rows import machines, rows
 from synth.collective.price.resolution import OTHERS_LINKS, OTHERS_MESSAGES
 from synth.measure.calibration.candidates import Predictor
+from synth.measure.calibration.measurements import Measurement
 from synth.measure.calibration.typical import apply_typical as priced
 from synth.measure.calibration.typical import load_typical
 
@@ -38,7 +42,7 @@ def test_the_numbers_that_price_are_those_of_the_data() -> None:
 def test_learned_seconds_match_prices(name: str) -> None:
     """The arrays that are fitted, and the lines of the simulator, before anything is learned."""
     [machine] = [one for one in machines() if one.name == name and one.judged]
-    numbers = typical(START, "", {"": 1}, 1)
+    numbers = typical(START, "", {"": 1}, 1, {})
     known = numbers.model_copy(update={"spread": load_typical().spread})
     known_rows = rows([machine], MODEL)
     # A price is that of one process for each GPU.
@@ -78,6 +82,25 @@ def test_rows_of_a_default_log_may_have_gone_by_any_way() -> None:
     known = Model(replace(found, seconds=taken))
     assert known.seconds(START) != pytest.approx(taken)
     assert known.seconds(START, known.assign(START)) == pytest.approx(taken)
+def test_the_slow_kind_is_that_of_machines_that_use_less_of_their_nics() -> None:
+    """By busbw of the largest row alone, which no model has seen."""
+    found = load_typical().of("roce")
+    assert found is not None
+    every = [one for one in machines() if one.media[0] == "roce" and one.judged]
+    used = [max(map(nic_share, repeat(one.system), one.measurements)) for one in every]
+    assert len(used) == found.families
+    assert sum(share < 0.8 for share in used) == len(found.slow)
+    assert found.share == pytest.approx(median(share for share in used if share >= 0.8), rel=0.1)
+    assert max(found.slow) < 0.8
+
+
+def nic_share(system: System, measurement: Measurement) -> float:
+    """The share of a node's NICs that a ring would use; none where switches inside reduce too."""
+    ranks = prod(measurement.members)
+    last = measurement.samples[-1]
+    rounds = 2 if measurement.collective == "all-reduce" else 1
+    node = system.port_bytes_per_second(0) / system.block(0) * measurement.members[1]
+    return rounds * (ranks - 1) / ranks * last.size_bytes / last.seconds / node
 
 
 def test_media_that_stray_alike_lend_each_other_their_spread() -> None:
