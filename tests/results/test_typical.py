@@ -82,6 +82,8 @@ def test_rows_of_a_default_log_may_have_gone_by_any_way() -> None:
     known = Model(replace(found, seconds=taken))
     assert known.seconds(START) != pytest.approx(taken)
     assert known.seconds(START, known.assign(START)) == pytest.approx(taken)
+
+
 def test_the_slow_kind_is_that_of_machines_that_use_less_of_their_nics() -> None:
     """By busbw of the largest row alone, which no model has seen."""
     found = load_typical().of("roce")
