@@ -37,13 +37,13 @@ COVERED = 0.9
 """The share of the rows of a class whose ratio is between ``low`` and ``high``."""
 NORMAL_MARGIN = 1.645
 """``COVERED`` of a normal distribution is within this many standard deviations."""
-MORE_CHILDREN, MORE_BYTES, DOUBLINGS_OF_BYTES, APART = 0.1, 0.2, 6, 0.5
+MORE_CHILDREN, MORE_BYTES, FEWER_BYTES, DOUBLINGS_OF_BYTES, APART = 0.1, 0.1, 0.2, 6, 0.5
 """Additional error of prices beyond the measured rows, as standard deviations of a logarithm: for
-each doubling of children; for each doubling of sizes, up to ``DOUBLINGS_OF_BYTES``; and for an
-all-to-all where none was measured. Of 126 tables priced by fits to a part of their sizes and of 27
-by fits to fewer nodes (results/fidelity) 90 % were within e^0.5 one doubling of sizes away, e^0.9
-three, e^1.4 six, and e^1.8 farther; and within e^0.6 one doubling of nodes away, e^0.9 to e^1.6
-five."""
+each doubling of children; for each doubling or halving of sizes, up to ``DOUBLINGS_OF_BYTES``; and
+for an all-to-all where none was measured. Of 126 tables priced by fits to a part of their sizes and
+of 27 by fits to fewer nodes (results/fidelity) 90 % were within e^0.5 one doubling of sizes away,
+e^0.9 three, e^1.4 six; farther within e^1.1 above all rows, where only bytes limit, and e^1.9
+below, where latencies do; and within e^0.6 one doubling of nodes away, e^0.9 to e^1.6 five."""
 
 
 @dataclass(frozen=True)
@@ -395,12 +395,14 @@ def extrapolation_spread(
     known = own or [*measured]
     if not known:
         return 0.0
-    sizes = [end for rows in known for end in (rows.smallest_bytes, rows.largest_bytes)]
+    smallest = min(rows.smallest_bytes for rows in known)
+    largest = max(rows.largest_bytes for rows in known)
     apart = APART * (collective == _APART and not own)
     shapes = zip(*(rows.members for rows in known), strict=True)
     child_doublings = sum(map(_count_doublings, members, shapes))
-    size_doublings = min(_count_doublings(size_bytes, sizes), DOUBLINGS_OF_BYTES)
-    return hypot(apart, MORE_CHILDREN * child_doublings, MORE_BYTES * size_doublings)
+    doublings = min(_count_doublings(size_bytes, (smallest, largest)), DOUBLINGS_OF_BYTES)
+    beyond = (FEWER_BYTES if size_bytes < smallest else MORE_BYTES) * doublings
+    return hypot(apart, MORE_CHILDREN * child_doublings, beyond)
 
 
 def _class_of_size(classes: Collection[_Class], size_bytes: float) -> _Class:

@@ -148,7 +148,8 @@ def busiest_block(levels: Cast, block: int) -> int:
     """Return the most participants in any aligned block of ``block`` neighbouring devices.
 
     Such a block shares one port of a child. ``levels`` are the levels inside the child, outermost
-    first. ``System`` guarantees that a block consists of whole children of one of them.
+    first. ``System`` guarantees that a block consists of whole children of one of them; the last
+    block may be smaller.
     """
     count = 1
     for slots in reversed(levels):
@@ -157,8 +158,28 @@ def busiest_block(levels: Cast, block: int) -> int:
             count *= int(alive.sum())
             block //= len(alive)
         else:
-            return count * int(alive.reshape(-1, block).sum(axis=1).max())
+            return count * int(_cut(alive, block).sum(axis=1).max())
     return count
+
+
+def busiest_port(levels: Cast, block: int) -> float:
+    """Return the same where each group's bytes are spread evenly over the ports that it reaches.
+
+    A library lays rings and trees over ports, not over devices: three devices on two ports send
+    half over each. ``levels`` are as in ``busiest_block``, and blocks those of the innermost.
+    """
+    slots = levels[-1]
+    children = groups_of_children(slots)
+    on_port = np.zeros((len(children), -(-count_children(slots) // block)))
+    np.add.at(on_port, (np.arange(len(children))[:, None], children // block), 1.0)
+    reached = on_port > 0
+    share = children.shape[1] / reached.sum(axis=1, keepdims=True)
+    return float((reached * share).sum(axis=0).max())
+
+
+def _cut(alive: npt.NDArray[np.bool_], block: int) -> npt.NDArray[np.bool_]:
+    """Return the rows of ``block`` neighbours; the last may be a part of one."""
+    return np.pad(alive, (0, -len(alive) % block)).reshape(-1, block)
 
 
 def count_busy_blocks(levels: Cast, block: int) -> int:
@@ -172,7 +193,7 @@ def count_busy_blocks(levels: Cast, block: int) -> int:
         if block % len(alive) == 0:
             block //= len(alive)
         else:
-            count *= int(alive.reshape(-1, block).any(axis=1).sum())
+            count *= int(_cut(alive, block).any(axis=1).sum())
             block = 1
     return count
 

@@ -100,13 +100,13 @@ class Wiring:
 
     def _links_of(self, fault: Fault) -> list[int]:
         """Return the links in both directions that a fault affects; for a unit, all its links."""
-        level, inside = fault.level, self._inside(fault.level)
+        level = fault.level
         unit = self.system.hierarchy.unit(fault.path)
         if self.system.links[level].domain is not Domain.SWITCH:
             return [link for link in self._of_level(level) if self._is_about(fault, link)]
-        block = self.system.block(level)
-        first = self.firsts[level] + 2 * (unit * inside // block)
-        ports = range(inside // block)
+        blocks = self.system.blocks(level)
+        first = self.firsts[level] + 2 * unit * blocks
+        ports = range(blocks)
         if fault.port is not None:
             port = fault.port // self.system.ports_of_block(level)
             ports = range(port, port + 1)
@@ -139,7 +139,7 @@ class Wiring:
             if share:
                 continue
             level = bisect_right(self.firsts, link) - 1
-            ports = self._inside(level) // self.system.block(level)
+            ports = self.system.blocks(level)
             place, way = divmod(link - self.firsts[level], 2)
             begin = self.firsts[level] + 2 * (place // ports * ports) + way
             others = [
@@ -157,7 +157,7 @@ class Wiring:
         domains = system.devices // (children * inside)
         match system.links[level].domain:
             case Domain.SWITCH:
-                return 2 * system.devices // system.block(level)
+                return 2 * system.devices // inside * system.blocks(level)
             case Domain.BUS:
                 return domains
             case Domain.MESH:
@@ -176,7 +176,9 @@ class Wiring:
 
     def ports(self, level: int, devices: Numbers) -> Numbers:
         """Return the link out of each device's port at a switch level; the link in follows it."""
-        return self.firsts[level] + 2 * (devices // self.system.block(level))
+        child, place = np.divmod(devices, self._inside(level))
+        number = child * self.system.blocks(level) + place // self.system.block(level)
+        return np.asarray(self.firsts[level] + 2 * number)
 
     def buses(self, level: int, devices: Numbers) -> Numbers:
         """Return the medium of each device."""
@@ -231,9 +233,8 @@ class Wiring:
         match self.system.links[level].domain:
             case Domain.SWITCH:
                 port, way = divmod(number, 2)
-                block = self.system.block(level)
-                path = self._path(port * block)[: level + 1]
-                place = port % (inside // block)
+                child, place = divmod(port, self.system.blocks(level))
+                path = self._path(child * inside)[: level + 1]
                 return "/".join([*path, f"port{place} {('out', 'in')[way]}"])
             case Domain.BUS:
                 return "/".join([*self._path(number * children * inside)[:level], f"{label}-bus"])

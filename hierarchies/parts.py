@@ -1,7 +1,8 @@
 """A machine in another shape: a slice of a pod, part of a node's devices, more or fewer racks.
 
 A shape has a count for each level, outermost first: 64 of the 72 GPUs of one rack are ``1x64``.
-The shape of a TPU slice is x first, as in Google's and JAX's coordinates: ``4x4x8`` has 8 along z.
+The shape of a TPU slice is x first, as in Google's and JAX's coordinates: ``4x4x8`` has 8 along z,
+and ``2x4x4x8`` is two such slices.
 Removing devices also removes their ports.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 from hierarchies.errors import InputError, error_context
 from hierarchies.hierarchy import Hierarchy, Level
 from hierarchies.system import Domain, Link, System
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 
 def reshape_system(system: System, shape: Sequence[int]) -> System:
@@ -28,8 +31,8 @@ def reshape_system(system: System, shape: Sequence[int]) -> System:
     names, counts = system.hierarchy.names, system.hierarchy.cardinalities
     if len(shape) == 1:
         shape = (*shape, *counts[1:])
-    elif is_x_first(system):
-        shape = shape[::-1]
+    elif len(shape) == len(counts):
+        shape = turn_slice(system, shape)
     if len(shape) != len(counts):
         raise InputError(
             f"{len(shape)} counts for {system.hierarchy}",
@@ -43,16 +46,25 @@ def reshape_system(system: System, shape: Sequence[int]) -> System:
     return replace(system, hierarchy=Hierarchy(levels), links=tuple(links))
 
 
-def is_x_first(system: System) -> bool:
-    """Whether a shape begins with the innermost level: true of a torus with only z, y and x."""
+def turn_slice(system: System, by_level: Sequence[T]) -> tuple[T, ...]:
+    """Return what is given for each level in the order of a shape; or in that of levels, if turned.
+
+    The dimensions z, y and x of a torus begin with x, after the number of slices if the outermost
+    level is named ``slice``.
+    """
     names = system.hierarchy.names
-    return system.is_torus and names == ("z", "y", "x")[-len(names) :]
+    slices = int(names[0] == "slice")
+    chips = names[slices:]
+    torus = all(link.domain is Domain.TORUS for link in system.links[slices:])
+    turned = torus and chips and chips == ("z", "y", "x")[-len(chips) :]
+    inside = by_level[slices:]
+    return (*by_level[:slices], *(inside[::-1] if turned else inside))
 
 
 def spell_shape(system: System) -> str:
     """Return a machine's shape as users type it, with names of levels: ``4x8 (node, gpu)``."""
-    order = slice(None, None, -1 if is_x_first(system) else 1)
-    counts, names = system.hierarchy.cardinalities[order], system.hierarchy.names[order]
+    counts = turn_slice(system, system.hierarchy.cardinalities)
+    names = turn_slice(system, system.hierarchy.names)
     return f"{'x'.join(map(str, counts))} ({', '.join(names)})"
 
 
@@ -71,9 +83,13 @@ def _link(system: System, level: int, shape: Sequence[int]) -> Link:
 def _ports(system: System, level: int, inside: int) -> int:
     """Return the number of ports that serve the remaining devices of one child."""
     block, ports = system.block(level), system.ports_of_block(level)
-    if inside % block and block % inside:
+    left = -(-inside // block)
+    # Nodes of three GPUs on two ports are described by these numbers; of five on 4 + 1, by none.
+    together = len(system.hierarchy.levels) == level + 2
+    as_described = together and ports == 1 and -(-inside // left) == block
+    if inside % block and block % inside and not as_described:
         raise InputError(
             f"{inside} devices of which every {block} share a port",
             hint=f"take a number that {block} divides",
         )
-    return ports * max(1, inside // block)
+    return ports * left

@@ -92,8 +92,18 @@ def check_axes(hierarchy: Hierarchy, axes: Sequence[Axis]) -> None:
         raise InputError(
             f"the axes {product} multiply to {size} devices, "
             f"but the system {hierarchy} has {hierarchy.devices}",
-            hint="their product must be the number of devices",
+            hint=f"their product must be the number of devices{_part_hint(hierarchy, size)}",
         )
+
+
+def _part_hint(hierarchy: Hierarchy, size: int) -> str:
+    """Name the shape that has so many devices with as many of each node; empty if there is none."""
+    outer, *inner = hierarchy.levels
+    each, rest = divmod(size, outer.cardinality)
+    if len(inner) != 1 or rest or not 0 < each < inner[0].cardinality:
+        return ""
+    part = f"{outer.cardinality}x{each}"
+    return f"; the machine with {each} {inner[0].name} of each {outer.name} ends in :{part}"
 
 
 def placements(hierarchy: Hierarchy, axes: Sequence[Axis]) -> Iterator[Placement]:

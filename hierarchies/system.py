@@ -52,7 +52,9 @@ class Link:
     mesh or torus, of the whole medium on a bus). One child has ``ports`` ports (NICs, rails,
     uplinks), shared by equal, contiguous blocks of its devices, the smallest for which both numbers
     are whole: with four ports and eight devices each port serves two, with sixteen ports each
-    device has two, and with twelve every two devices share three. Traffic of this level also
+    device has two, and with twelve every two devices share three. Neighbours of one level share
+    fewer ports that do not divide them as evenly as they can: of five devices on three ports, two,
+    two and one. Traffic of this level also
     crosses the links of the inner levels ``through``. Without any, the ports are attached directly
     to the devices, like NICs on PCIe. ``latency_seconds`` is that of a message sent whole and then
     announced (NCCL's Simple protocol). ``ll_latency_seconds`` and ``ll128_latency_seconds`` are
@@ -228,14 +230,27 @@ class System:
         return tuple(self.hierarchy.index(name) for name in self.links[level].through)
 
     def block(self, level: int) -> int:
-        """Return the number of neighbouring devices of one child that share a port at a level."""
-        inside = self.hierarchy.devices_in_child(level)
-        return inside // gcd(inside, self.links[level].ports)
+        """Return the number of neighbouring devices of one child that share a port at a level.
+
+        Where ports are shared unevenly, the last block of a child is smaller.
+        """
+        inside, ports = self.hierarchy.devices_in_child(level), self.links[level].ports
+        if self.is_shared_unevenly(level):
+            return -(-inside // ports)
+        return inside // gcd(inside, ports)
+
+    def is_shared_unevenly(self, level: int) -> bool:
+        """Whether some ports of a child serve fewer devices than others."""
+        inside, ports = self.hierarchy.devices_in_child(level), self.links[level].ports
+        return inside == self.hierarchy.cardinalities[-1] and are_shared_unevenly(inside, ports)
+
+    def blocks(self, level: int) -> int:
+        """Return the number of blocks of devices in one child that share ports at a level."""
+        return -(-self.hierarchy.devices_in_child(level) // self.block(level))
 
     def ports_of_block(self, level: int) -> int:
         """Return the number of ports of a block of devices; one message may use all of them."""
-        ports = self.links[level].ports
-        return ports // gcd(self.hierarchy.devices_in_child(level), ports)
+        return self.links[level].ports // self.blocks(level)
 
     def port_bytes_per_second(self, level: int) -> float:
         """Return the bandwidth per direction of one block of devices (``block``) at a level."""
@@ -308,6 +323,8 @@ class System:
 
     def _check_blocks(self, level: int) -> None:
         """Refuse blocks of devices sharing a port that are not whole children of some level."""
+        if self.is_shared_unevenly(level):
+            return
         block = self.block(level)
         for inner in reversed(self.hierarchy.cardinalities[level + 1 :]):
             if block % inner == 0:
@@ -346,6 +363,15 @@ class System:
                     f"traffic passes through level {name!r} but not through {beyond}",
                     hint=f"what passes through {name!r} passes through those too: name them",
                 )
+
+
+def are_shared_unevenly(devices: int, ports: int) -> bool:
+    """Whether neighbours share so many ports as evenly as they can, and yet not equally.
+
+    >>> [are_shared_unevenly(5, ports) for ports in (2, 3, 4, 5, 6)]
+    [True, True, False, False, False]
+    """
+    return ports < devices and devices % ports > 0 and -(-devices // -(-devices // ports)) == ports
 
 
 def _check_positive(number: float, quantity: str) -> None:

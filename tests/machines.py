@@ -106,18 +106,20 @@ def span(said: SizePrediction) -> tuple[float, float]:
     return said.interval.low_seconds, said.interval.high_seconds
 
 
-def precise(name: str) -> System:
-    """A machine priced as before any calibration, as if that had been measured without an error."""
+def precise(name: str, error: float = 0.0) -> System:
+    """A machine priced as before any calibration, as if measured with so small an error."""
     system = apply_typical(load(name))
+    spread = (Residual(0, 100, 1 - error, 1.0, 1 + error),) if error else ()
     if system.calibration:
-        return replace(system, calibration=replace(system.calibration, families=0, residuals=()))
+        known_error = replace(system.calibration, families=0, residuals=spread)
+        return replace(system, calibration=known_error)
     known = [p for p in Protocol if all(p.latency_seconds(link) for link in system.links)]
     fits = (expected_fit(system, ("", "", protocol.value)) for protocol in known)
     launches = system.launches
     exact = tuple(fit if launches else replace(fit, launch_seconds=0.0) for fit in fits)
-    return replace(system, calibration=Calibration(exact, (), runtime=MODEL))
+    return replace(system, calibration=Calibration(exact, spread, runtime=MODEL))
 
 
-def precise_text(name: str) -> dict[str, str]:
+def precise_text(name: str, error: float = 0.0) -> dict[str, str]:
     """The description of ``precise``, as a question takes it."""
-    return {"name": name, "text": describe_system(precise(name))}
+    return {"name": name, "text": describe_system(precise(name, error))}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import chain, combinations, count, pairwise, permutations, product
-from math import factorial, gcd, prod
+from math import ceil, factorial, gcd, prod
 from typing import Any
 
 import networkx as nx
@@ -57,15 +57,25 @@ class Machine:
         assert isinstance(level, int)
         link = self.system.links[level]
         several = 1
-        if link.domain is Domain.SWITCH:
+        if link.domain is Domain.SWITCH and not self.uneven(level):
             several = link.ports // gcd(link.ports, self.inside(level))
         return link.bandwidth_bytes_per_second * several
+
+    def uneven(self, level: int) -> bool:
+        """Whether neighbours share ports that do not divide them: of five on three, 2, 2 and 1."""
+        inside, ports = self.inside(level), self.system.links[level].ports
+        if inside != self.cards[-1] or ports >= inside or inside % ports == 0:
+            return False
+        rows = [range(inside)[at : at + ceil(inside / ports)] for at in range(inside)]
+        return len(rows[:: ceil(inside / ports)]) == ports
 
     def port(self, level: int, device: int, way: str) -> Wire:
         """The port of a switch, or the medium of a bus, that a device uses at a level."""
         if self.system.links[level].domain is Domain.BUS:
             return (level, "bus", device // (self.inside(level) * self.cards[level]))
         sharing = self.inside(level) // gcd(self.system.links[level].ports, self.inside(level))
+        if self.uneven(level):
+            sharing = ceil(self.inside(level) / self.system.links[level].ports)
         child, place = divmod(device, self.inside(level))
         return (level, way, child, place // sharing)
 
@@ -156,6 +166,33 @@ class Machine:
 
     # What the groups exchange.
 
+    def over_ports(self, group: Group, messages: Iterable[Message]) -> Iterator[Message]:
+        """The same, with what crosses unevenly shared ports spread over those of both ends.
+
+        A ring is laid over ports, so that one of three members on two ports sends half.
+        """
+        for here, there, amount in messages:
+            where, to = self.fronts(group, here, there), self.fronts(group, there, here)
+            for source, target in product(where, to):
+                yield source, target, amount / (len(where) * len(to))
+
+    def fronts(self, group: Group, here: int, there: int) -> list[int]:
+        """One member for each port by which the group leaves a child, if these are uneven."""
+        differ = [a != b for a, b in zip(self.digits(here), self.digits(there), strict=True)]
+        level, names = differ.index(True), self.system.hierarchy.names
+        crossed = {level, *map(names.index, self.system.links[level].through)}
+        for uneven in crossed:
+            link = self.system.links[uneven]
+            if link.domain is Domain.SWITCH and self.uneven(uneven):
+                child = here // self.inside(uneven)
+                ports = {
+                    self.port(uneven, member, "up"): member
+                    for member in group
+                    if member // self.inside(uneven) == child
+                }
+                return list(ports.values())
+        return [here]
+
     def counts(self, group: Group) -> tuple[int, ...]:
         """How many different digits the members of a group have at each level."""
         return tuple(len(set(column)) for column in zip(*map(self.digits, group), strict=True))
@@ -200,13 +237,15 @@ class Machine:
         for orders in product(*turns):
             circle = [table[where] for where in product(*orders)]
             for here, there in zip(circle, circle[1:] + circle[:1], strict=True):
-                yield here, there, share
-                yield there, here, share
+                yield from self.over_ports(group, [(here, there, share), (there, here, share)])
 
     def is_along_a_line(self, group: Group) -> bool:
-        """Whether a group's members differ in one digit only, of a level without joined ends."""
-        spanned = [level for level, m in enumerate(self.counts(group)) if m > 1]
-        return len(spanned) == 1 and not self.system.links[spanned[0]].wraps
+        """Whether a group's members differ in one digit only, of a level without joined ends.
+
+        The level's links are the children's own: inner ports would carry pieces in and out again.
+        """
+        spanned = [self.system.links[i] for i, m in enumerate(self.counts(group)) if m > 1]
+        return len(spanned) == 1 and not spanned[0].wraps and not spanned[0].through
 
     def straight(self, group: Group, *, to_owners: bool) -> Iterator[Message]:
         """Every piece passes from member to member along a line: its sums to its owner, or copies
@@ -217,7 +256,8 @@ class Machine:
             for i in range(k):
                 if i != owner:
                     ends = group[i], group[i + 1 if i < owner else i - 1]
-                    yield (*(ends if to_owners else ends[::-1]), Fraction(1, k))
+                    message = (*(ends if to_owners else ends[::-1]), Fraction(1, k))
+                    yield from self.over_ports(group, [message])
 
     def halving(self, group: Group, rounds: int) -> Iterator[Message]:
         """Partners differ in one bit, outermost level and highest bit first; half as much each."""
@@ -247,7 +287,8 @@ class Machine:
                 for where, device in table.items():
                     if where[level] == a:
                         there = table[(*where[:level], b, *where[level + 1 :])]
-                        yield device, there, amount / prod(counts[level + 1 :])
+                        message = device, there, amount / prod(counts[level + 1 :])
+                        yield from self.over_ports(group, [message])
 
     def orders(self, level: int, children: tuple[int, ...]) -> list[tuple[int, ...]]:
         """In which orders a chain may pass some children: any in a mesh, else only the given."""
@@ -337,7 +378,9 @@ class Machine:
         pass, linear chains through all members; on all other links, chains level by level.
         """
         apart = self.loads(self.chain(group, to_first))
-        linear = self.loads(chain.from_iterable(self.cut_rings(group, to_first)))
+        linear = self.loads(
+            self.over_ports(group, chain.from_iterable(self.cut_rings(group, to_first)))
+        )
         shared = {
             level
             for level, link in enumerate(self.system.links)

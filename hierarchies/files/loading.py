@@ -12,7 +12,7 @@ from pathlib import Path
 from hierarchies.errors import InputError, suggest_nearest
 from hierarchies.files.named_texts import text_of
 from hierarchies.files.reading import MOST_CHARACTERS, read
-from hierarchies.parts import is_x_first, spell_shape
+from hierarchies.parts import spell_shape, turn_slice
 from hierarchies.system import System
 
 _SHAPED = re.compile(r"(?P<name>.+):(?P<shape>-?[0-9]{1,18}(x[0-9]{1,18})*)", re.DOTALL)
@@ -66,7 +66,7 @@ def spell_machine(name: str, counts: Sequence[int]) -> str:
     whole = load_known(name) if name in catalogue() else None
     if whole is None or whole.hierarchy.cardinalities[1:] == tuple(counts[1:]):
         return f"{name}:{counts[0]}"
-    return f"{name}:{'x'.join(map(str, counts[::-1] if is_x_first(whole) else counts))}"
+    return f"{name}:{'x'.join(map(str, turn_slice(whole, counts)))}"
 
 
 def parse_description(name: str, text: str) -> System:

@@ -123,15 +123,18 @@ class _GraphBuilder:
         for domain in self.domains(level):
             middle = self.middle(level, domain)
             self.nodes.append(Node(middle, NodeKind.SWITCH, name, reduces=link.reduces))
-            for first in range(domain, domain + children * self.inside(level), block):
-                if not self.present(first, block):
+            inside, blocks = self.inside(level), self.system.blocks(level)
+            for number in range(domain // inside * blocks, (domain // inside + children) * blocks):
+                child, place = divmod(number, blocks)
+                first, count = child * inside + place * block, min(block, inside - place * block)
+                if not self.present(first, count):
                     continue
-                out = self.wiring.firsts[level] + 2 * (first // block)
+                out = self.wiring.firsts[level] + 2 * number
                 end = self.device(first)
-                if self.inside(level) > 1 or self.system.through(level):
+                if inside > 1 or self.system.through(level):
                     end = self.wiring.cable(out)
                     self._add_port(end, level, out)
-                    self.attach(end, level, first, block)
+                    self.attach(end, level, first, count)
                 if out not in self.wiring.detours:
                     self.edges.append(self._cable(end, middle, level, out))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,6 +77,14 @@ def _measured(path: Path) -> tuple[dict[str, str], Measurement]:
         forced.get("NCCL_PROTO"),
         path.stem,
     )
+
+
+def gpus_of_thread(source: str) -> int:
+    """The GPUs that each thread of a run launched on, by its log; 1 where none says so."""
+    path = SHARED / "nccl-tests-logs" / f"{source}.txt"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    found = re.search(r"nThread +\d+ +nGpus +(\d+)", text)
+    return int(found[1]) if found else 1
 
 
 def _scaling(path: Path) -> Iterator[Measurement]:

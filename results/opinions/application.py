@@ -52,6 +52,30 @@ def phases_problem(
     }
 
 
+def at_once(problems: Sequence[Problem]) -> Problem:
+    """Several problems on the same ``Wires`` that begin together; a message is marked by its own.
+
+    ``links`` are those of the last, which knows all.
+    """
+    routes: list[Any] = []
+    messages: list[Any] = []
+    for mark, each in enumerate(problems):
+        ways, first = len(routes), len(messages)
+        routes += each["routes"]
+        for route, size, seconds, after, behind, _ in each["messages"]:
+            messages.append(
+                [
+                    route if route == NO_ROUTE else route + ways,
+                    size,
+                    seconds,
+                    [first + other for other in after],
+                    behind if behind == NOBODY else behind + first,
+                    mark,
+                ]
+            )
+    return {"links": problems[-1]["links"], "routes": routes, "messages": messages}
+
+
 class _Writer:
     """Takes messages down; ``_gates`` say for each device what its next message waits for."""
 

@@ -21,8 +21,11 @@ from hierarchies.files.values import spell_pairs
 from results import pages, record
 from results.fidelity.tables import SHARED
 from results.typical.doctored import doctored
+from results.typical.inside import inside
 from results.typical.model import (
     CLASSES,
+    LAUNCH,
+    NAMES,
     Kept,
     Model,
     classes,
@@ -78,10 +81,15 @@ class Learned:
         }
         counts[""] = len({self.known[n].name for n in some})
         ratios = np.where(self.apart(skip), np.nan, self.ratios) if skip else self.ratios
-        spread = spreads(ratios, self.model.rows, self.outer)
+        kinds = self.model.kinds(unknowns, ~self.apart(skip))
+        spread = spreads(ratios, self.model.rows, self.outer, kinds > 1)
         tables = sum(len(self.known[n].measurements) for n in some if self.known[n].judged)
         source = f"{COMMAND}: {tables} published tables of {counts['']} families of machines"
-        return typical(unknowns, source, counts, tables).model_copy(update={"spread": spread})
+        slow: dict[str, list[float]] = {}
+        for n in np.flatnonzero(kinds > 1):
+            slow.setdefault(self.outer[n], []).append(float(kinds[n]))
+        numbers = typical(unknowns, source, counts, tables, slow)
+        return numbers.model_copy(update={"spread": spread})
 
 
 def learned() -> Learned:
@@ -194,6 +202,8 @@ def main() -> int:
                 **origin,
                 **judged(found),
                 "families": by_family(found),
+                "launch_us": short(1e6 * float(np.exp(found.unknowns[NAMES.index(LAUNCH)]))),
+                "inside": inside(whole),
                 "noise": noise(found.known, found.model.rows, found.seconds, SIZES),
                 "doctor": doctored(found.known, apart),
                 "numbers": whole.model_dump(exclude={"spread"}),

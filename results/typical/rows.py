@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hierarchies import System
-from results.fidelity.tables import Family, systems, tables, told
+from results.fidelity.tables import Family, gpus_of_thread, systems, tables, told
+from synth.collective.algorithms.algorithms import Algorithm
 from synth.measure.calibration.candidates import FitCandidate, candidates, choose_algorithm
 from synth.measure.calibration.measurements import Measurement
-from synth.measure.calibration.typical import medium_of
+from synth.measure.calibration.typical import medium_of, relative_nvls_efficiency
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -66,7 +67,7 @@ def machines_of_family(
         media["inside"][family["link"]] if family["gpus"] > 1 else "",
     )
     name, measurements = family["name"], tuple(tables(family))
-    group = name.split(",")[0].split("-docs")[0].removesuffix(" one node")
+    group = media["operator"].get(name, name.split(",")[0].split("-docs")[0])
     found = systems(family, links)
     for system in found:
         marked = tuple(
@@ -82,6 +83,8 @@ def machines_of_family(
 class Rows:
     """Rows (``size``, ``seconds``, ``family``, ``table``), and the candidates of all of them.
 
+    ``launches``: GPUs that one thread launched on.
+
     Of each candidate: its ``row``, what it asks of each level, shape (candidates, levels), and
     whether its algorithm is the ``default``: what NCCL's model chooses, or what was forced.
     """
@@ -90,6 +93,7 @@ class Rows:
     seconds: Floats
     family: Integers
     table: Integers
+    launches: Floats
     row: Integers
     first: Integers
     waited: Floats
@@ -112,6 +116,9 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         for table, measurement in enumerate(machine.measurements)
         for sample, taken, mine in _ways(machine, measurement, runtime)
     ]
+    launches = {
+        one.source: gpus_of_thread(one.source) for machine in known for one in machine.measurements
+    }
     flat = [(at, one, each[3]) for at, each in enumerate(gathered) for one in each[5]]
     taken = [each[4] for each in gathered for _ in each[5]]
     children = np.array([one.way.children for _, one, _ in flat], dtype=float)
@@ -122,13 +129,16 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         np.array([sample.seconds for _, _, sample, *_ in gathered]),
         np.array([number for number, *_ in gathered]),
         np.array([1000 * number + table for number, table, *_ in gathered]),
+        np.array(
+            [float(launches[m.measurements[table].source]) for _, table, _, m, *_ in gathered]
+        ),
         row,
         np.searchsorted(row, count),
         np.array([one.waited for _, one, _ in flat]),
         np.array([one.way.peers if one.way.at_once else (0.0,) * LEVELS for _, one, _ in flat]),
-        np.array([one.way.busy_seconds for _, one, _ in flat]),
+        np.array([_busy(machine, one) for _, one, machine in flat]),
         np.array([one.way.memory_seconds for _, one, _ in flat]),
-        np.array([[k.bandwidth_bytes_per_second for k in m.system.links] for _, _, m in flat]),
+        np.array([_rates_of_devices(machine.system) for _, _, machine in flat]),
         np.log2(np.maximum(children, 2) / 2),
         np.array(
             [
@@ -140,6 +150,20 @@ def rows(known: Sequence[Machine], runtime: str) -> Rows:
         tuple(one.way.algorithm.value for _, one, _ in flat),
         tuple(machine.media for _, _, machine in flat),
     )
+
+
+def _busy(machine: Machine, one: FitCandidate) -> list[float]:
+    """Busy seconds of each level, beside those of switches that reduce at Hopper's efficiency."""
+    reduces = one.way.algorithm is Algorithm.IN_NETWORK
+    return [
+        seconds / relative_nvls_efficiency(link) if reduces else seconds
+        for seconds, link in zip(one.way.busy_seconds, machine.system.links, strict=True)
+    ]
+
+
+def _rates_of_devices(system: System) -> list[float]:
+    """The bytes a second of one device's part of each level's ports."""
+    return [system.port_bytes_per_second(level) / system.block(level) for level in range(LEVELS)]
 
 
 def _ways(

@@ -71,11 +71,12 @@ def test_the_python_example_finds_the_answer_of_the_transcript(
     assert capsys.readouterr().out == expected
 
 
-def test_the_toml_example_is_a_system() -> None:
-    [block] = blocks("toml", DOCS / "describe.md")
-    system = read(block.text)
+def test_the_toml_examples_are_systems() -> None:
+    ours, slices = blocks("toml", DOCS / "describe.md")
+    system = read(ours.text)
     assert system.hierarchy.names == ("rack", "node", "gpu")
     assert system.devices == 64
+    assert slices.text == (DOCS / "machines" / "two-v6e.toml").read_text(encoding="utf-8")
 
 
 def test_the_make_targets_it_names_exist() -> None:

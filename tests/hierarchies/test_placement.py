@@ -22,6 +22,7 @@ from hierarchies import (
     placements,
     row_major_placement,
 )
+from hierarchies.placement import check_axes
 from strategies import hierarchies, placed
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -122,6 +123,18 @@ def test_a_matrix_that_breaks_a_law_is_refused(matrix: Matrix, problem: str) -> 
     with pytest.raises(InputError) as caught:
         Placement(MACHINE, axes(2, 4), matrix)
     assert problem in str(caught.value)
+
+
+def test_axes_for_some_devices_of_each_node_name_the_shape_that_has_them() -> None:
+    hierarchy, shape = (
+        Hierarchy.of(node=4, gpu=8),
+        "; the machine with 3 gpu of each node ends in :4x3",
+    )
+    for sizes, more in (((4, 3), shape), ((13,), ""), ((4, 16), "")):
+        axes = [Axis(f"axis{number}", size) for number, size in enumerate(sizes)]
+        with pytest.raises(InputError) as raised:
+            check_axes(hierarchy, axes)
+        assert raised.value.hint == f"their product must be the number of devices{more}"
 
 
 def test_axes_need_names_sizes_and_company() -> None:

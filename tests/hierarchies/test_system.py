@@ -66,7 +66,7 @@ def test_through_names_inner_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "block", "together"), [(3, 8, 3), (5, 8, 5), (12, 2, 3), (6, 4, 3), (10, 4, 5)]
+    ("ports", "block", "together"), [(3, 3, 1), (5, 8, 5), (12, 2, 3), (6, 4, 3), (10, 4, 5)]
 )
 def test_ports_that_do_not_divide_are_shared_by_the_fewest_devices(
     ports: int, block: int, together: int

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exhaustive import examples
-from grammar import Collective
+from grammar import Collective, Goal, parse
 from hierarchies import Axis, Domain, Hierarchy, Link, Reduction, System, placements
 from hierarchies.fabric import roles_of
 from results import record
@@ -26,6 +26,12 @@ from synth.collective.algorithms.algorithms import (
     innermost_network_level,
 )
 from synth.collective.price.step_prices import Simulator
+from synth.collective.price.ways import busy_by_direction
+from synth.collective.ranking.answers import price_phases
+from synth.collective.semantics.lowering import lower
+from synth.collective.verify.rehearsal import derive_valid
+from synth.events.longest_path import arrange_tasks
+from synth.step.simulation.sharing import time_on_links
 
 AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 REDUCE, BROADCAST = Collective.REDUCE, Collective.BROADCAST
@@ -226,6 +232,43 @@ def test_seconds_of_rings_match_the_judge(name: str) -> None:
             seconds = judged(found)["seconds"]
             assert seconds >= price.seconds * (1 - 1e-6)
             assert seconds <= price.seconds * 1.03
+
+
+@pytest.mark.parametrize("through", [(), ("gpu",)], ids=["beside", "through"])
+@pytest.mark.parametrize("ports", [1, 2])
+def test_collectives_at_once_end_when_the_judge_says(ports: int, through: tuple[str, ...]) -> None:
+    """A gather over one axis beside a sum over another, as FSDP's beside those of tensors.
+
+    The judge follows every message of both, link by link; ours knows the share of its seconds for
+    which each keeps a level's ports busy. As if alone, the later would end up to twice too early.
+    """
+    nodes = Link(Domain.SWITCH, 25e9, 0.0, ports, through)
+    links = (nodes, Link(Domain.SWITCH, 100e9, 0.0))
+    system = System("made", "", Hierarchy.of(node=4, gpu=2), links, 1e30, launches=False)
+    axes = (Axis("a", 2), Axis("b", 2), Axis("c", 2))
+    crowded = 0
+    for placement in placements(system.hierarchy, axes):
+        network, asked = wires.Wires(system), []
+        for over, goal, size in (("a", Goal.ALL_GATHER, 3 << 19), ("b", Goal.ALL_REDUCE, 1 << 20)):
+            reduction = Reduction(placement, (over,))
+            found = derive_valid(parse(f"{goal.value} root inside"), reduction.tree, goal)
+            [price] = price_phases(Simulator(system, Choice.RING), found, reduction, size)
+            [phase] = lower(found, reduction, size).phases
+            way = price.algorithm, price.protocol
+            asked.append((price, application.phases_problem([phase], [way], network, 1)))
+        at_once = judged(application.at_once([problem for _, problem in asked]))
+        seconds = [price.seconds for price, _ in asked]
+        busy = [busy_by_direction(price.work.busy).items() for price, _ in asked]
+        shares = [
+            tuple((resource, of / took) for resource, of in used)
+            for used, took in zip(busy, seconds, strict=True)
+        ]
+        _, ends = time_on_links(arrange_tasks([(), ()], [[0], [1]]), seconds, shares)
+        judge = dict(at_once["marks"])
+        assert ends == pytest.approx([judge[0], judge[1]], rel=0.12)
+        assert max(ends) >= 0.99 * max(judge.values())
+        crowded += max(judge.values()) > 1.2 * max(seconds)
+    assert crowded
 
 
 def test_the_page_matches_the_data() -> None:

@@ -23,6 +23,7 @@ from synth.collective.algorithms.nccl_versions import stated_by as stated_by_of
 from synth.collective.algorithms.runtimes import CollectiveRuntime as CollectiveRuntime
 from synth.collective.algorithms.runtimes import runtime_of_system
 from synth.measure.calibration.experiments import isolating_experiment, launch_lines
+from synth.measure.calibration.typical import load_typical, medium_of
 
 RuntimeName = Annotated[CollectiveRuntime, Field(strict=False)]
 PricesName = Literal["stated", "typical", "calibrated"]
@@ -78,6 +79,39 @@ class TellingTest(AnswerPart):
         return [test for levels in known if (test := cls.of(system, levels))]
 
 
+class SlowKind(AnswerPart):
+    """Machines with a level's links that were measured to be slower than a typical price says."""
+
+    level: NonEmptyText = Field(description="The level with such links.")
+    medium: NonEmptyText = Field(description="The kind of its links.")
+    machines: Positive = Field(description="Families of machines with such links, all measured.")
+    slow: Positive = Field(description="How many of these are slow.")
+    slow_share: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
+        description="Least and greatest share of the data sheet that the slow ones reach."
+    )
+    share: float = Field(description="The share of those that work, which the prices take.")
+
+    @classmethod
+    def all_of(cls, system: System) -> list[Self]:
+        """Those of all levels of a machine with typical prices."""
+        if system.prices != "typical":
+            return []
+        known = load_typical()
+        media = [known.of(medium_of(link)) for link in system.links]
+        return [
+            cls(
+                level=name,
+                medium=medium.name,
+                machines=medium.families,
+                slow=len(medium.slow),
+                slow_share=[min(medium.slow), max(medium.slow)],
+                share=medium.share,
+            )
+            for name, medium in zip(system.hierarchy.names, media, strict=True)
+            if medium and medium.slow
+        ]
+
+
 class NcclPart(AnswerPart):
     """The version of NCCL, or RCCL, whose default a gain is over."""
 
@@ -105,11 +139,14 @@ class NcclPart(AnswerPart):
 class MachineInFull(Machine, CountedMachine, OrderedPart):
     """A machine with every number of its links, and who says so."""
 
-    last = ("calibration", "tells")
+    last = ("calibration", "slow_kinds", "tells")
 
     runtime: RuntimeName = Field(description="Runtime of its collectives.")
     nccl: NcclPart | None = Field(description="Version of NCCL or RCCL; null for other runtimes.")
     prices: PricesName = Field(description="Basis of prices: see --prices.")
+    slow_kinds: Annotated[list[SlowKind], Field(min_length=1)] = optional_key(
+        "Levels for whose links many machines were measured to be slower than their prices.", []
+    )
     tells: Annotated[list[TellingTest], Field(min_length=1)] = optional_key(
         "Tests that distinguish levels which the measurements do not.", []
     )
@@ -125,5 +162,6 @@ class MachineInFull(Machine, CountedMachine, OrderedPart):
             exceptions=MachineException.all_of(system),
             device=DevicePart.of(system),
             calibration=CalibrationPart.of(known, system.hierarchy.names) if known else None,
+            **({"slow_kinds": slow} if (slow := SlowKind.all_of(system)) else {}),
             **({"tells": tells} if (tells := TellingTest.all_of(system)) else {}),
         )

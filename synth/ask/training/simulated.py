@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Annotated, Literal
 
@@ -61,7 +61,7 @@ from synth.step.simulation.predicting import (
     predict_step,
 )
 from synth.step.simulation.simulation import StepTimelineRow
-from synth.step.simulation.sources import Rooflines
+from synth.step.simulation.sources import Rooflines, build_sources
 from synth.step.simulation.spans import split_communication
 from synth.step.simulation.trace import write_trace
 from synth.step.work import count_primitives
@@ -264,10 +264,9 @@ class _StepTimer:
             return known[id(section)][1]
 
         self._known = known
-        network = (self.network.sending, self.network.handing)
-        self.likely = Sources(lambda section: estimated(section).seconds, *network)
-        self.fast = Sources(lambda section: estimated(section).low, *network)
-        self.slow = Sources(lambda section: estimated(section).high, *network)
+        self.likely = build_sources(estimated, self.network)
+        self.fast = replace(self.likely, computing=lambda section: estimated(section).low)
+        self.slow = replace(self.likely, computing=lambda section: estimated(section).high)
 
     @property
     def how(self) -> Provenance:

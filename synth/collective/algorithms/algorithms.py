@@ -56,6 +56,15 @@ class Algorithm(Enum):
     DIRECT = "direct"
     IN_NETWORK = "in-network"
 
+    @property
+    def over_ports(self) -> bool:
+        """Whether its channels are laid over the ports of a node rather than over its members.
+
+        NCCL lays each ring and tree through one NIC (src/graph/search.cc). With the others every
+        member sends what it owns by its own port.
+        """
+        return self not in (Algorithm.HALVING_DOUBLING, Algorithm.DIRECT)
+
 
 class Choice(Enum):
     """Which algorithm a step may use: a named one (a ring where it does not exist), or the fastest.

@@ -184,6 +184,9 @@ class Loads:
                 case Domain.SWITCH:
                     ports = wiring.ports(level, member)
                     sent, received = self._through_ports([*outer, level])
+                    if self.algorithm.over_ports and system.is_shared_unevenly(level):
+                        sent = self._spread_over_ports(level, ports, sent)
+                        received = self._spread_over_ports(level, ports, received)
                     yield owner, ports, sent
                     yield owner, ports + 1, received
                 case Domain.BUS:
@@ -204,6 +207,20 @@ class Loads:
                     passed = route_around_circles(size, circles, here, there, load, link.wraps)
                     for circle, link_there, circle_load in passed:
                         yield *np.divmod(circle + link_there, wiring.links), circle_load
+
+    def _spread_over_ports(self, level: int, ports: Numbers, load: Floats) -> Floats:
+        """The same bytes of each group out of each child, spread evenly over ports of its members.
+
+        Member by member one of two ports of three members would carry twice as much.
+        """
+        groups = self.shape.whose
+        children = self.shape.member // self.shape.hierarchy.devices_in_child(level)
+        many = self.wiring.links
+        _, unit = np.unique(groups * many + children, return_inverse=True)
+        _, first, reached = np.unique(groups * many + ports, return_index=True, return_inverse=True)
+        port_count = np.bincount(unit[first])
+        each = np.bincount(unit, load) / port_count
+        return np.asarray(each[unit] / np.bincount(reached)[reached])
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
         """The bytes every member sends and receives on ports of the last of ``passing`` levels."""

@@ -11,10 +11,12 @@ Facts, from NVIDIA/nccl v2.28.7-1 src/graph/tuning.cc and src/enqueue.cc, with N
   correction by size; only for all-reduces. Over several nodes each channel has a limit by
   generation of GPU (``perChMaxTreeBws``), and there is a channel for each NIC, or two for NICs of
   25 GB/s and more, where a node has at most four of them or its GPUs are older than Hopper;
-* LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node);
-* a switch that reduces takes one hop, by Simple alone, at 2 x 0.85 of the bandwidth (Hopper's
-  figure), with one of 16 channels set apart; over several nodes all-reduces have a tree between. It
-  is not used where a version has none (``nccl_versions.has_nvls``);
+* LL has half a ring's bandwidth and 1/3.8 of a tree's, LL128 0.92 and 120/128 (7/9 inside a node).
+  LL has a limit (``llMaxBws``): inside a node by generation of GPU, between nodes by kind of
+  processor, here that of Intel;
+* a switch that reduces takes one hop, by Simple alone, at twice 0.85 of the bandwidth (Hopper; 0.74
+  from Blackwell on), with one of 16 channels set apart; over several nodes all-reduces have a tree
+  between. It is not used where a version has none (``nccl_versions.has_nvls``);
 * sends and receives use LL up to 16 KiB (NCCL_P2P_LL_THRESHOLD).
 
 On several nodes a ring has the bandwidth of its NICs everywhere, because the search for channels
@@ -22,7 +24,7 @@ On several nodes a ring has the bandwidth of its NICs everywhere, because the se
 to twice the outer, and on two nodes the inner bandwidth counts for both. None exceeds the links
 inside a node: a channel enters by one NIC and passes the node's GPUs by their links (72 NICs of a
 rack carry four times as much). NCCL takes NVLink for 0.8 of its data sheet (20 of 25 GB/s for each
-link, src/graph/topo.h). Left out: CollNet, PAT, limits of LL by kind of processor.
+link, src/graph/topo.h). Left out: CollNet, PAT, limits of LL by other processors than Intel's.
 
 The network begins at the innermost level whose latency is above that of the devices' own level and
 includes every level outside it; the children of that level are the nodes. Bandwidths are those of
@@ -175,15 +177,16 @@ class Ranks:
         rate = inside
         if self.nodes > 1:
             rate = min(inside, between * (2 if name == TREE and self.nodes == 2 else 1))
+        most = self._most_by_ll if protocol is Protocol.LL else inf
         if name == RING:
-            return rate * _RING_SHARE[protocol] * ratio
+            return min(most, rate * _RING_SHARE[protocol]) * ratio
         if name == TREE:
             share = (
                 7 / 9 if protocol is Protocol.LL128 and self.nodes == 1 else _TREE_SHARE[protocol]
             )
             rate = min(0.92 * rate, self._most_by_tree)
-            return rate * share / 2 * _correction(protocol, size_bytes)
-        pulled = 0.85 * (_CHANNELS - 1) / _CHANNELS * inside
+            return min(most, rate * share) / 2 * _correction(protocol, size_bytes)
+        pulled = nvls_efficiency(self._nvlink_rate) * (_CHANNELS - 1) / _CHANNELS * inside
         if goal.in_pieces:
             per_node = self.ranks / self.nodes
             return min(pulled * (per_node - 1) / per_node, between if self.nodes > 1 else pulled)
@@ -199,8 +202,7 @@ class Ranks:
         between = 0.0
         if self.nodes > 1:
             level = self._between_nodes
-            blocks = self.system.hierarchy.devices_in_child(level) // self.system.block(level)
-            between = self._rate(level) * min(blocks, per_node)
+            between = self._rate(level) * min(self.system.blocks(level), per_node)
         return inside or between, between
 
     @cached_property
@@ -208,14 +210,26 @@ class Ranks:
         """The limit of a tree's channels; only over several nodes, where their number is known."""
         if self.nodes == 1:
             return inf
-        generation = 1
-        if self._on_nvlink and self.inside:
-            rate = min(map(self._rate, self.inside))
-            generation = bisect_left(_MOST_NVLINK, rate)
         link = self.system.links[self._between_nodes]
         nics = max(1, round(self._rates[1] / link.bandwidth_bytes_per_second))
-        twice = link.bandwidth_bytes_per_second > 25e9 and (generation < 2 or nics <= 4)
-        return nics * (2 if twice else 1) * _TREE_CHANNEL[generation][self.nodes > 2]
+        twice = link.bandwidth_bytes_per_second > 25e9 and (self._generation < 2 or nics <= 4)
+        return nics * (2 if twice else 1) * _TREE_CHANNEL[self._generation][self.nodes > 2]
+
+    @property
+    def _most_by_ll(self) -> float:
+        if self.nodes > 1:
+            return _MOST_LL_BETWEEN[self.nodes > 2]
+        return _MOST_LL_INSIDE[self._generation]
+
+    @property
+    def _generation(self) -> int:
+        """Volta, Ampere, Hopper or Blackwell, by NVLink; Ampere without NVLink."""
+        return bisect_left(_MOST_NVLINK, self._nvlink_rate) if self._nvlink_rate else 1
+
+    @cached_property
+    def _nvlink_rate(self) -> float:
+        """Bytes a second of a GPU's NVLink; 0 without."""
+        return min(map(self._rate, self.inside), default=0.0) if self._on_nvlink else 0.0
 
     @cached_property
     def _between_nodes(self) -> int:
@@ -237,6 +251,11 @@ class Ranks:
         return links * link.bandwidth_bytes_per_second
 
 
+def nvls_efficiency(nvlink_bytes_per_second: float) -> float:
+    """The share of NVLink's bandwidth that switches reduce at (``nvlsEfficiency``)."""
+    return 0.74 if nvlink_bytes_per_second > _MOST_NVLINK[-1] else HOPPER_NVLS_EFFICIENCY
+
+
 def _correction(protocol: Protocol, size_bytes: float) -> float:
     """The share of its modelled bandwidth that a tree reaches, by NCCL's measured table."""
     doublings = int(size_bytes // 64).bit_length() - 1
@@ -253,10 +272,15 @@ _BETWEEN_US: _Figures = {RING: {_L: 2.7, _M: 4.0, _S: 14.0}, TREE: {_L: 5.0, _M:
 _RING_SHARE = {_L: 1 / 2, _M: 0.92, _S: 1.0}
 _TREE_SHARE = {_L: 1 / 3.8, _M: 120 / 128, _S: 1.0}
 _NVLINK_SHARE = 0.8
+HOPPER_NVLS_EFFICIENCY = 0.85
 _MOST_NVLINK = 150e9, 300e9, 450e9
 """The largest NVLink rate of a GPU of each generation: Volta, Ampere, Hopper; then Blackwell."""
 _TREE_CHANNEL = (18.5e9, 10e9), (23.6e9, 17.8e9), (41.4e9, 36e9), (42.8e9, 24e9)
 """The most bytes a second of a tree's channel by generation, on two nodes and on more."""
+_MOST_LL_INSIDE = 39e9, 87.7e9, 141e9, 282e9
+"""The most bytes a second of LL inside a node, by generation."""
+_MOST_LL_BETWEEN = 39e9, 20.4e9
+"""The same between nodes with Intel's processors, on two nodes and on more."""
 _TENTHS: Mapping[Protocol, tuple[int, ...]] = {
     _L: (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10),
     _M: (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10, 10),

@@ -53,9 +53,13 @@ def torus_orders(system: System, roles: Cast) -> Iterator[tuple[System, Cast]]:
     """
     tori = [level for level, link in enumerate(system.links) if link.domain is Domain.TORUS]
     first, last = (tori[0], tori[-1] + 1) if tori else (0, 0)
-    # Other levels in between, shared links and faults tie a dimension to its place.
+    # Other levels in between, shared links and faults tie a dimension to its place, and so do ports
+    # outside the torus that some neighbours share: the chips of a host.
     fixed = tori != [*range(first, last)] or any(link.through for link in system.links)
-    if fixed or system.faults:
+    hosts = any(
+        1 < system.block(outer) < system.hierarchy.devices_in_child(outer) for outer in range(first)
+    )
+    if fixed or hosts or system.faults:
         tori, last = [], first
     for order in permutations(tori):
         place = [*range(first), *order, *range(last, len(system.links))]

@@ -11,6 +11,13 @@ one ring, and running several in sequence is our extension. XLA has no reduce to
 broadcast of its own on a TPU: these have only chains as defaults. The better of the two orders of
 dimensions counts, so placements that mirror each other have the same default.
 
+Slices are joined by the data center network, which chips reach through their hosts: XLA hands each
+chip's buffer to MegaScale for its peers in other slices, as a transfer of its own with the bytes of
+a ring (github.com/elbertwang/google_support, commit db27ff9, dcn/v6e/ALGORITHM.md: dumps and
+counters of NICs at 2 to 10 slices). So no ring goes through chips and slices. How XLA orders the
+two where a group spans both is not published: taken here is the order that sends the fewest bytes
+between slices, with pieces of what the chips of a slice share.
+
 NCCL's own kernels of two levels: inside nodes and between them, in one call.
 
 From ``nccl_versions`` on they exist for some collectives, but only for buffers that are registered
@@ -31,6 +38,7 @@ from hierarchies import Domain, Reduction
 from hierarchies.fabric import count_members, roles_of
 from synth.collective.algorithms.algorithms import Algorithm, innermost_network_level
 from synth.collective.algorithms.nccl_versions import hierarchical_need, version_of
+from synth.collective.algorithms.runtimes import CollectiveRuntime, runtime_of_system
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, price_of_line, sum_by_name, total_seconds
 
@@ -48,16 +56,43 @@ _Dimension = tuple[int, tuple[int, ...]]
 def price_torus_rings(
     simulator: Simulator, reduction: Reduction, payload_bytes: float, goal: Goal
 ) -> tuple[InstructionPrice, ...]:
-    """The phases of rings in all dimensions; empty unless groups span several of a torus."""
+    """The phases of rings in all dimensions, and of transfers between slices.
+
+    Empty unless groups span several dimensions of a torus, or chips and slices of an XLA machine.
+    """
     system = simulator.system
     dimensions = _dimensions(reduction)
-    tori = all(system.links[level].domain is Domain.TORUS for level in dimensions)
+    tori = [level for level in dimensions if system.links[level].domain is Domain.TORUS]
+    slices = [level for level in dimensions if level not in tori]
     if len(dimensions) < 2 or not tori or goal not in _STAGES:
         return ()
-    levels_in_order = list(dimensions.values())
-    orders = (levels_in_order, levels_in_order[::-1])
-    return min((_phases(simulator, reduction, payload_bytes, goal, order) for order in orders),
-               key=total_seconds)  # fmt: skip
+    between = {digit for level in slices for digit in dimensions[level][1]}
+    inside = [dimensions[level] for level in tori]
+    if slices and (
+        runtime_of_system(system) is not CollectiveRuntime.XLA
+        or max(slices) > min(tori)
+        or between & {digit for _, digits in inside for digit in digits}
+    ):
+        return ()
+    found = []
+    for order in (inside, inside[::-1]):
+        first, last = _phases(simulator, reduction, payload_bytes, goal, order)
+        far = []
+        if slices:
+            share = payload_bytes if goal.apart else payload_bytes / prod(m for m, _ in inside)
+            far = [_transfer(simulator, reduction, share, goal, between)]
+        found.append((*first, *far, *last))
+    return min(found, key=total_seconds)
+
+
+def _transfer(
+    simulator: Simulator, reduction: Reduction, size: float, goal: Goal, digits: set[int]
+) -> InstructionPrice:
+    """The collective of each chip's pieces with its peers in other slices, all chips at once."""
+    roles = roles_of(reduction, tuple(sorted(digits)), ())
+    algorithm = Algorithm.DIRECT if goal.apart else Algorithm.RING
+    line = simulator.by(Collective(goal.value), algorithm, roles)[0]
+    return price_of_line(goal.value, line, size)
 
 
 def _dimensions(reduction: Reduction) -> dict[int, _Dimension]:
@@ -76,24 +111,30 @@ def _phases(
     payload_bytes: float,
     goal: Goal,
     dimensions: Sequence[_Dimension],
-) -> tuple[InstructionPrice, ...]:
-    """One phase per stage: each part is in another dimension, and the slowest is waited for."""
-    count, phases = len(dimensions), []
+) -> tuple[list[InstructionPrice], list[InstructionPrice]]:
+    """One phase per stage: each part is in another dimension, and the slowest is waited for.
+
+    Apart: those before what goes between slices, and those after, which gather or exchange.
+    """
+    count = len(dimensions)
+    before: list[InstructionPrice] = []
+    after: list[InstructionPrice] = []
     for collective in _STAGES[goal]:
+        phases = before if collective is _SCATTER else after
         stages = range(count)[::-1] if collective is _GATHER else range(count)
         for stage in stages:
             parts = []
             for first in range(count):
                 order = [dimensions[(first + turn) % count] for turn in range(count)]
-                before = [] if collective.apart else order[:stage]
-                size = payload_bytes / count / prod(members for members, _ in before)
+                done = [] if collective.apart else order[:stage]
+                size = payload_bytes / count / prod(members for members, _ in done)
                 roles = roles_of(reduction, order[stage][1], ())
                 algorithm = Algorithm.DIRECT if collective.apart else Algorithm.RING
                 # The first line is that of the Simple protocol; XLA has no others.
                 line = simulator.by(collective, algorithm, roles)[0]
                 parts.append(price_of_line(collective.value, line, size))
             phases.append(_combine_dimensions(parts))
-    return tuple(phases)
+    return before, after
 
 
 def _combine_dimensions(parts: Sequence[InstructionPrice]) -> InstructionPrice:

@@ -37,10 +37,10 @@ FINEST = 0.02
 """Prices within this share of each other are never resolved."""
 FINEST_OF_OTHERS = 0.1
 """The same share where prices come from other machines; closer answers are shown as one answer."""
-OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.5
+OTHERS_MESSAGES, OTHERS_LINKS = 1.0, 0.25
 """The least gains claimed where prices come from other machines, as shares of the messages and of
 the links in a price. Of two runs on one machine, the run priced lower by less than this was the
-slower run in one of two to six cases; priced lower by more, in one of seven at most
+slower run in one of two to five cases; priced lower by more, in one of seven at most
 (results/typical). Prices from data sheets resolve no finer.
 """
 WORTH = 0.1

@@ -21,6 +21,7 @@ from hierarchies import Domain, Reduction, System, Tree
 from hierarchies.fabric import (
     Cast,
     busiest_block,
+    busiest_port,
     count_children,
     count_members,
     roles_of,
@@ -266,7 +267,7 @@ class Simulator:
         for level, row in enumerate(rows):
             crossing.append(row.crossing(counts, level) if level in spans else 0.0)
         for level, row in enumerate(rows):
-            loads.append(self._level_load(level, row, roles, crossing))
+            loads.append(self._level_load(level, algorithm, row, roles, crossing))
         busy = [seconds for _, seconds, _ in loads]
         one_way = self._one_way(collective, algorithm, roles, crossing, rows)
         if self.system.faults:
@@ -331,13 +332,25 @@ class Simulator:
             passing = [crossings[j] for j in range(level) if level in system.through(j)]
             combined = np.array([crossings[level], *passing])
             share_bytes = combined.max(axis=0) if row.linear else combined.sum(axis=0)
-            share = busiest_block(roles[level + 1 :], system.block(level)) * share_bytes
+            share = self._members_on_port(level, algorithm, roles) * share_bytes
             out, into = (share / system.port_bytes_per_second(level)).tolist()
             loads.append((out, into))
         return loads
 
+    def _members_on_port(self, level: int, algorithm: Algorithm, roles: Cast) -> float:
+        """How many members' bytes the busiest port of a level carries."""
+        inside, block = roles[level + 1 :], self.system.block(level)
+        if algorithm.over_ports and self.system.is_shared_unevenly(level):
+            return busiest_port(inside, block)
+        return busiest_block(inside, block)
+
     def _level_load(
-        self, level: int, row: AlgorithmRecipe, roles: Cast, crossing: list[float]
+        self,
+        level: int,
+        algorithm: Algorithm,
+        row: AlgorithmRecipe,
+        roles: Cast,
+        crossing: list[float],
     ) -> tuple[float, float, int]:
         """Per byte of buffer: the bytes on a level's busiest link, its seconds, and the hops."""
         system, slots, inside = self.system, roles[level], roles[level + 1 :]
@@ -348,7 +361,7 @@ class Simulator:
             bytes_sent = (
                 max(crossing[level], *passing, 0.0) if row.linear else crossing[level] + outer
             )
-            share = busiest_block(inside, system.block(level)) * bytes_sent
+            share = self._members_on_port(level, algorithm, roles) * bytes_sent
             return share, share / system.port_bytes_per_second(level), 1
         whole = system.hierarchy.devices_in_child(level)
         sharing = 1 if link.domain is Domain.TORUS else busiest_block(inside, whole)

@@ -102,12 +102,18 @@ def total_busy_seconds(
     for 8 ms and receives for 1, and an all-gather that does the opposite, keep a port busy for 9
     ms.
     """
-    rows = (
+    return busy_by_level(total_resource_seconds(stripes))
+
+
+def total_resource_seconds(
+    stripes: Iterable[tuple[Sequence[InstructionPrice], int]],
+) -> dict[str, float]:
+    """As ``total_busy_seconds``, with both directions where a port's are told apart."""
+    return sum_by_name(
         [(name, segments * seconds) for name, seconds in price.work.busy.items()]
         for prices, segments in stripes
         for price in prices
     )
-    return busy_by_level(sum_by_name(rows))
 
 
 def limiting_resource(prices: Iterable[InstructionPrice], segments: int = 1) -> str:

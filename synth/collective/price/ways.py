@@ -12,7 +12,7 @@ from synth.collective.algorithms.protocols import Protocol, protocols
 from synth.events.overlap import PhaseWork
 
 MEMORY = "memory"
-_OUT, _IN = " out", " in"
+OUT, INTO = " out", " in"
 """Suffixes of a level's name where the two directions of its ports are separate resources."""
 
 OneWay = tuple[str, float, float]
@@ -31,7 +31,7 @@ def busy_resources(
     resources: dict[str, float] = {}
     for name, busy in loads:
         if name in directions:
-            resources[name + _OUT], resources[name + _IN] = directions[name]
+            resources[name + OUT], resources[name + INTO] = directions[name]
         else:
             resources[name] = busy
     return resources
@@ -41,9 +41,23 @@ def busy_by_level(busy: Mapping[str, float]) -> dict[str, float]:
     """Merges resources by level: of two directions, the one that is busy for longer."""
     levels: dict[str, float] = {}
     for name, seconds in busy.items():
-        level = name.removesuffix(_OUT).removesuffix(_IN)
+        level = name.removesuffix(OUT).removesuffix(INTO)
         levels[level] = max(levels.get(level, 0.0), seconds)
     return levels
+
+
+def busy_by_direction(busy: Mapping[str, float]) -> dict[str, float]:
+    """Splits resources that stand for both directions of a level, each busy for as long.
+
+    >>> busy_by_direction({"gpu out": 2.0, "node": 1.0, "memory": 0.5})
+    {'gpu out': 2.0, 'node out': 1.0, 'node in': 1.0, 'memory': 0.5}
+    """
+    directions: dict[str, float] = {}
+    for name, seconds in busy.items():
+        whole = name == MEMORY or name.endswith((OUT, INTO))
+        for one in (name,) if whole else (name + OUT, name + INTO):
+            directions[one] = directions.get(one, 0.0) + seconds
+    return directions
 
 
 @dataclass(frozen=True)

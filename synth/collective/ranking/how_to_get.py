@@ -18,7 +18,12 @@ from synth.collective.emit.conventions import IN_ORDER, hosts_of, torchrun_comma
 from synth.collective.emit.source import KEEP, module_name, stamp
 from synth.collective.price.defaults import RuntimeDefaults
 from synth.collective.price.resolution import FINEST, PriceEstimate
-from synth.collective.price.steps import TICKS_PER_SECOND, InstructionPrice, total_seconds
+from synth.collective.price.steps import (
+    TICKS_PER_SECOND,
+    InstructionPrice,
+    total_resource_seconds,
+    total_seconds,
+)
 from synth.collective.ranking.request import Answer, DefaultComparison
 from synth.collective.ranking.settings import (
     explain_scope,
@@ -142,8 +147,20 @@ def seconds_as_advised(answer: Answer) -> float:
     """Returns the seconds of the answer as run if it surely gains and is attainable, else of the
     runtime's own choice.
     """
-    had = answer.gains and _advise_for_answer(answer).by is not AdviceKind.NOTHING
-    return answer.runtime_seconds if had else answer.baseline_seconds
+    return answer.runtime_seconds if _is_advised(answer) else answer.baseline_seconds
+
+
+def busy_as_advised(answer: Answer) -> dict[str, float]:
+    """Returns the seconds for which what ``seconds_as_advised`` times keeps each resource busy."""
+    if not _is_advised(answer):
+        return total_resource_seconds([(answer.defaults.baseline, 1)])
+    first, *others = answer.stripes
+    stripes = [(answer.runtime_prices, first.part.segments)]
+    return total_resource_seconds([*stripes, *((s.prices, s.part.segments) for s in others)])
+
+
+def _is_advised(answer: Answer) -> bool:
+    return answer.gains and _advise_for_answer(answer).by is not AdviceKind.NOTHING
 
 
 def find_deciding_run(answer: Answer, default: PriceEstimate | None = None) -> SuggestedRun | None:
@@ -252,7 +269,7 @@ def explain_call(price: InstructionPrice, defaults: RuntimeDefaults) -> tuple[st
     """
     own = spell_way(defaults.chosen, defaults.protocol)
     if _way(price) == _way(*defaults.baseline):
-        return (f"{KEEP}: this is what the runtime takes by itself ({own}).",)
+        return (f"{KEEP}: the runtime takes this by itself ({own}); set nothing.",)
     own_time = f"{own}, {format_duration(total_seconds(defaults.baseline))}"
     how = _advise_for_call(price, defaults)
     if how.by is AdviceKind.NOTHING:

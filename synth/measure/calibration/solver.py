@@ -45,7 +45,8 @@ Numbers = tuple[Floats, Floats]
 LEAST_LATENCY = 0.1
 """The lower bound of a fitted launch or hop, as a fraction of its expected value."""
 MOST_SHARE = 2.0
-"""The upper bound of a link's fitted bandwidth, as a multiple of its described bandwidth."""
+"""The upper bound of a link's fitted bandwidth, as a multiple of its described bandwidth. It is
+reached only where rows are faster than links as described can carry their bytes, by any way."""
 _ROUNDS, _ENOUGH = 40, 1e-6
 _UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
 """Limits of fits for cross-validation, which start from the full fit and may be less exact."""
@@ -134,15 +135,22 @@ class _Problem:
         self.curve_prior = self.columns.prior
         self.first = np.searchsorted(rows.row, np.arange(len(rows.sizes)))
         self.scale = np.array([expected_numbers(system, key) for key in self.keys])
+        self.most = self._most_shares()
         self._correct()
         self.lowest = np.zeros_like(self.scale)
         self.lowest[:, : 1 + self.levels] = LEAST_LATENCY * self.scale[:, : 1 + self.levels]
         self.lowest[:, self._part("peer")] = LEAST_LATENCY * self.scale[:, self._part("peer")]
-        self.lowest[:, self._part("share")] = 1 / MOST_SHARE
+        self.lowest[:, self._part("share")] = 1 / self.most
         self.noise = np.empty(len(rows.sizes))
         for size, noise in NOISE:
             self.noise[rows.sizes >= size] = noise
         self.prior, self.wanted = self._priors()
+
+    def _most_shares(self) -> Floats:
+        """Returns the upper bound of each level's share: that of the fastest row, at least 1."""
+        reached = np.minimum.reduceat(self.size[:, None] * self.busy, self.first)
+        reached = (reached / self.rows.seconds[:, None]).max(axis=0)
+        return np.asarray(np.clip(reached, 1.0, MOST_SHARE))
 
     def _correct(self) -> None:
         """Scales the description to the rows: one factor for all latencies, one for each bandwidth.
@@ -160,7 +168,7 @@ class _Problem:
         ]
         slow = find_slowness(self.system, ends)
         for level, found in slow.times.items():
-            off = min(max(float(np.median(found)), 1 / MOST_SHARE), 100.0)
+            off = min(max(float(np.median(found)), 1 / self.most[level]), 100.0)
             self.scale[:, self._part("share")][:, level] *= off
         self.undetermined_levels = tuple(slow.undetermined_levels.items())
         waits = [

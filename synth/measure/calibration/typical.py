@@ -20,9 +20,12 @@ from pydantic import BaseModel, ConfigDict
 from hierarchies import INSIDE, Calibration, Crossing, Domain, Fit, Link, Residual, System
 from hierarchies.calibration import ANY, MODEL
 from synth.collective.algorithms.algorithms import Algorithm
+from synth.collective.algorithms.nccl_model import HOPPER_NVLS_EFFICIENCY, nvls_efficiency
 from synth.collective.algorithms.protocols import Protocol
 
 WAYS = (ANY, *(algorithm.value for algorithm in Algorithm))
+PLACED = (Algorithm.TREE.value, Algorithm.IN_NETWORK.value)
+"""Ways whose share of a ring's bandwidth differs inside nodes and between them."""
 SWITCHED = "pcie switched"
 """PCIe through switches, if described so. ``pcie`` alone is a bus shared by all devices."""
 
@@ -32,12 +35,17 @@ class _TypicalPart(BaseModel):
 
 
 class Medium(_TypicalPart):
-    """The performance of a medium: the latency of a message by protocol, the share of a ring."""
+    """The performance of a medium: the latency of a message by protocol, the share of a ring.
+
+    ``share`` is that of machines that work; ``slow`` has the shares of families of machines with
+    such links that were measured to be slow (no GPUDirect, NICs far from their GPUs, losses).
+    """
 
     name: str
     families: int
     hop_us: dict[str, float]
     share: float
+    slow: list[float] = []
 
 
 class Spread(_TypicalPart):
@@ -54,7 +62,8 @@ class TypicalNumbers(_TypicalPart):
     """The learned numbers. Factors of ways and protocols multiply the share of a ring by Simple.
 
     ``loss`` is the loss of bandwidth between nodes for each doubling of nodes; ``copied_GB_per_s``
-    the rate at which a processor copies for TCP.
+    the rate at which a processor copies for TCP, for each device: the thread that does it is the
+    rank's own.
     """
 
     source: str
@@ -110,22 +119,35 @@ def _fit(
     if way == Algorithm.IN_NETWORK.value:
         launch *= known.in_network_launch
     levels = tuple(
-        _crossing(link, medium, known, protocol, way)
-        for link, medium in zip(system.links, media, strict=True)
+        _crossing(
+            link, medium, system.port_bytes_per_second(n) / system.block(n), known, protocol, way
+        )
+        for n, (link, medium) in enumerate(zip(system.links, media, strict=True))
     )
     return Fit(protocol.value, levels, launch, way)
 
 
 def _crossing(
-    link: Link, medium: Medium | None, known: TypicalNumbers, protocol: Protocol, way: str
+    link: Link,
+    medium: Medium | None,
+    device_bytes_per_second: float,
+    known: TypicalNumbers,
+    protocol: Protocol,
+    way: str,
 ) -> Crossing:
     if medium is None:
         hop = protocol.latency_seconds(link) or link.latency_seconds
         return Crossing(hop, protocol.share)
     place = "inside" if link.medium in INSIDE else "between"
-    tree = f"tree {place}" if way == Algorithm.TREE.value else way
-    share = medium.share * known.way.get(tree, 1.0) * known.protocol.get(protocol.value, 1.0)
-    copied = link.bandwidth_bytes_per_second / 1e9 / known.copied_GB_per_s
+    placed = f"{way} {place}" if way in PLACED else way
+    efficiency = relative_nvls_efficiency(link) if way == Algorithm.IN_NETWORK.value else 1.0
+    share = (
+        efficiency
+        * medium.share
+        * known.way.get(placed, 1.0)
+        * known.protocol.get(protocol.value, 1.0)
+    )
+    copied = device_bytes_per_second / 1e9 / known.copied_GB_per_s
     slower = 1 + copied if link.medium == "tcp" else 1.0
     between = place == "between"
     return Crossing(
@@ -134,6 +156,13 @@ def _crossing(
         known.peer_us[place] * 1e-6,
         known.loss if between else 0.0,
     )
+
+
+def relative_nvls_efficiency(link: Link) -> float:
+    """The efficiency of NVLink switches that reduce, relative to Hopper's; 1 for other links."""
+    if not (link.reduces and link.medium == "nvlink"):
+        return 1.0
+    return nvls_efficiency(link.bandwidth_bytes_per_second) / HOPPER_NVLS_EFFICIENCY
 
 
 def _residuals(media: list[Medium | None], known: TypicalNumbers) -> tuple[Residual, ...]:

@@ -8,6 +8,7 @@ from math import gcd, prod
 from rich.console import RenderableType
 
 from hierarchies import CalibrationPart, Domain, LevelInFull
+from hierarchies.system import are_shared_unevenly
 from synth.ask.answers.machine_parts import MachineInBrief, MachineInFull
 from synth.ask.importing import BlankPart, ImportReply
 from synth.ask.machines import CatalogueReply, GraphReply, LevelOfGraph, PlaceReply, SystemReply
@@ -43,7 +44,10 @@ def _render_system(system: MachineInFull) -> RenderableType:
     doubt = " (unconfirmed)" if device.unconfirmed else ""
     levels = {source for level in system.levels for source in level.sources.values()}
     lacks = faults_text(system.exceptions)
-    rows = [(level, _inside(system.levels, at)) for at, level in enumerate(system.levels)]
+    rows = [
+        (level, _inside(system.levels, at), at == len(system.levels) - 2)
+        for at, level in enumerate(system.levels)
+    ]
     return paragraphs(
         f"{system.name}: {system.title}",
         f"{system.devices} devices, {shape(system.levels)}\n",
@@ -62,7 +66,7 @@ def _inside(levels: Sequence[LevelInFull], at: int) -> int:
     return prod(level.count for level in levels[at + 1 :])
 
 
-_LEVELS: Columns[tuple[LevelInFull, int]] = {
+_LEVELS: Columns[tuple[LevelInFull, int, bool]] = {
     "level": lambda row: row[0].name,
     "count": lambda row: str(row[0].count),
     "domain": lambda row: ",\n".join(_domain(row[0])),
@@ -76,8 +80,10 @@ _LEVELS: Columns[tuple[LevelInFull, int]] = {
 }
 
 
-def _ports(level: LevelInFull, inside: int) -> str:
+def _ports(level: LevelInFull, inside: int, innermost: bool) -> str:
     """Return the ports of a child; where they do not divide, how many devices share how many."""
+    if innermost and are_shared_unevenly(inside, level.ports):
+        return f"{level.ports},\n1 for every {-(-inside // level.ports)}"
     together = gcd(inside, level.ports)
     shared, ports = inside // together, level.ports // together
     uneven = level.domain is Domain.SWITCH and shared > 1 and ports > 1

@@ -13,7 +13,7 @@ from rich.text import Text
 from grammar import Goal
 from hierarchies import LevelPart, MachineException
 from hierarchies.units import format_bytes, format_duration
-from synth.ask.answers.machine_parts import MachineInFull, NcclPart, TellingTest
+from synth.ask.answers.machine_parts import MachineInFull, NcclPart, SlowKind, TellingTest
 from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
@@ -100,6 +100,7 @@ def table_of(rows: Iterable[T], cells: Columns[T], right: str = "", wraps: str =
     return found
 
 
+_MEDIUM_NAMES = {"roce": "RoCE", "efa": "EFA"}
 _PRICE_BASES = {
     "stated": "prices: link speeds as stated by the description; calibrate for measured ones",
     "typical": "prices: typical speeds of such links on other machines; calibrate for your own",
@@ -118,7 +119,19 @@ def price_basis_lines(system: MachineInFull) -> Iterator[str]:
     yield from nccl_lines(system)
     if system.runtime.unmodelled:
         yield system.runtime.unmodelled
+    yield from map(slow_kind_text, system.slow_kinds)
     yield from map(test_advice, system.tells)
+
+
+def slow_kind_text(kind: SlowKind) -> str:
+    """Return how many machines with such links are slow, and which run says of this one."""
+    low, high = (f"{share:.2f}" for share in kind.slow_share)
+    name = _MEDIUM_NAMES.get(kind.medium, kind.medium)
+    return (
+        f"{kind.slow} of {kind.machines} measured {name} machines reached only {low} to {high} of "
+        f"level {kind.level!r}'s data sheet, not {kind.share:.2f} as priced:\n"
+        "'collsynth doctor' says of a log of nccl-tests which of these yours is"
+    )
 
 
 def nccl_name(system: MachineInFull) -> str:

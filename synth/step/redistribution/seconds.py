@@ -10,14 +10,15 @@ otherwise the library's default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import InputError, Placement
-from synth.collective.price.steps import InstructionPrice
-from synth.collective.ranking.how_to_get import seconds_as_advised
+from synth.collective.price.steps import InstructionPrice, sum_by_name
+from synth.collective.price.ways import busy_by_direction
+from synth.collective.ranking.how_to_get import busy_as_advised, seconds_as_advised
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Answer, Request, Watcher
 from synth.collective.semantics.point_to_point import PointToPoint, stage_transfer
@@ -26,6 +27,12 @@ from synth.step.redistribution.moves import RedistributionPath
 from synth.step.redistribution.paths import CostPriority, find_paths
 from synth.step.redistribution.requests import Communication, list_communications
 from synth.step.sharding.plan import PIPE
+
+Occupancy = tuple[tuple[str, float], ...]
+"""The resources that a communication uses, each with the share of its seconds it is busy.
+
+Resources are the two directions of each level's ports, as ``node out``, and ``memory``.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,15 @@ class PricedCommunication:
             case answer:
                 return seconds_as_advised(answer)
 
+    @property
+    def busy_seconds(self) -> dict[str, float]:
+        """Seconds for which ``run_seconds`` keep each resource busy."""
+        match self.answer:
+            case InstructionPrice() as price:
+                return dict(price.work.busy)
+            case answer:
+                return busy_as_advised(answer)
+
 
 @dataclass(frozen=True)
 class Redistribution:
@@ -69,6 +85,17 @@ class Redistribution:
     def run_seconds(self) -> float:
         """Seconds of the programs or defaults that the answers advise."""
         return sum(request.run_seconds for request in self.requests)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Means over the whole redistribution, latencies included."""
+        busy = sum_by_name(request.busy_seconds.items() for request in self.requests)
+        return _shares_of(busy, self.run_seconds)
+
+
+def _shares_of(busy: Mapping[str, float], seconds: float) -> Occupancy:
+    """Returns the share of ``seconds`` for which each resource is busy, by direction."""
+    return tuple((name, min(1.0, of / seconds)) for name, of in busy_by_direction(busy).items())
 
 
 class NetworkPrices:
@@ -92,14 +119,22 @@ class NetworkPrices:
         self.sizes = {axis.name: axis.size for axis in axes}
         self._stages = {axis.name: axis.size for axis in placement.axes}.get(PIPE, 1)
         self._programs = programs
-        self._sending: dict[tuple[Type, Sharding, Sharding], float] = {}
-        self._handing: dict[tuple[int, int, int], float] = {}
+        self._sending: dict[tuple[Type, Sharding, Sharding], tuple[float, Occupancy]] = {}
+        self._handing: dict[tuple[int, int, int], InstructionPrice] = {}
 
     def sending(self, value: Type, source: Sharding, target: Sharding) -> float:
         """Returns the seconds of the fastest redistribution, as its answers advise to run it."""
-        key = (value, source, target)
+        return self._sent(value, source, target)[0]
+
+    def occupancy(self, value: Type, source: Sharding, target: Sharding) -> Occupancy:
+        """Returns what the fastest redistribution keeps busy while it runs."""
+        return self._sent(value, source, target)[1]
+
+    def _sent(self, value: Type, source: Sharding, target: Sharding) -> tuple[float, Occupancy]:
+        key = value, source, target
         if key not in self._sending:
-            self._sending[key] = self.redistribution(*key).run_seconds
+            fastest = self.redistribution(*key)
+            self._sending[key] = fastest.run_seconds, fastest.occupancy
         return self._sending[key]
 
     def handing(self, size: int, source: int, target: int) -> float:
@@ -107,12 +142,20 @@ class NetworkPrices:
 
         Stages are assigned to ranks in turn.
         """
+        return price.seconds if (price := self._transfer(size, source, target)) else 0.0
+
+    def handing_occupancy(self, size: int, source: int, target: int) -> Occupancy:
+        """Returns what a transfer keeps busy: ports out of the source, and into the target."""
+        price = self._transfer(size, source, target)
+        return _shares_of(price.work.busy, price.seconds) if price else ()
+
+    def _transfer(self, size: int, source: int, target: int) -> InstructionPrice | None:
         key = size, source % self._stages, target % self._stages
         if key[1] == key[2]:
-            return 0.0
+            return None
         if key not in self._handing:
             transfer = stage_transfer(self.placement, PIPE, key[1], key[2], size)
-            self._handing[key] = price_transfer(transfer, self.system).seconds
+            self._handing[key] = price_transfer(transfer, self.system)
         return self._handing[key]
 
     def redistribution(self, value: Type, source: Sharding, target: Sharding) -> Redistribution:

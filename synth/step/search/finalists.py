@@ -220,8 +220,9 @@ def simulate_plan(
     measured: Known = _NOTHING_KNOWN,
 ) -> StepPrediction:
     """Simulates a plan of a step as finalists are simulated."""
-    tasks = write_plan(step, plan, build_sources(computing, network), RUNTIME, measured.seconds)
-    return predict_tasks(tasks, plan.order, plan.microbatches, network.handing, RUNTIME)
+    sources = build_sources(computing, network)
+    tasks = write_plan(step, plan, sources, RUNTIME, measured.seconds)
+    return predict_tasks(tasks, plan.order, plan.microbatches, sources, RUNTIME)
 
 
 def layers_of(recipe: Recipe, layers: int) -> int:
@@ -341,13 +342,13 @@ class _WrittenCandidate:
             self.parts[whole.seconds] = rooflines.parts(section)
             return whole
 
-        sources = build_sources(computing, self.network)
-        self.tasks = write_plan(step, plan, sources, RUNTIME, measured.seconds)
+        self.sources = build_sources(computing, self.network)
+        self.tasks = write_plan(step, plan, self.sources, RUNTIME, measured.seconds)
 
     def simulate(self, tasks: DeviceTasks, order: PipelineSchedule | None) -> Finalist:
         """Simulates ``tasks``, or the tasks of all stages in the order of a schedule."""
         microbatches = self.candidate.recipe.microbatches
-        found = predict_tasks(tasks, order, microbatches, self.network.handing, RUNTIME)
+        found = predict_tasks(tasks, order, microbatches, self.sources, RUNTIME)
         return Finalist(
             self.candidate,
             self.plan,

@@ -31,7 +31,7 @@ from synth.step.search.composing.inside import INSIDE
 from synth.step.search.finalists import RUNTIME, Finalist
 from synth.step.search.links import Links, PlacedRecipe, Row
 from synth.step.simulation import Task
-from synth.step.simulation.predicting import predict_tasks
+from synth.step.simulation.predicting import Sources, predict_tasks
 
 CLOCK_ERROR = 0.03
 """The error of the simulator itself, as a share of the seconds of the faster of two plans.
@@ -227,7 +227,8 @@ def _simulate_with_links(finalist: Finalist, level: int, ratio: float) -> float:
         for task in finalist.found.device.tasks
     )
     device = replace(finalist.found.device, tasks=tasks)
-    return predict_tasks(device, None, plan.microbatches, lambda *_: 0.0, RUNTIME).seconds
+    nothing = Sources(lambda _: 0.0, lambda *_: 0.0, lambda *_: 0.0)
+    return predict_tasks(device, None, plan.microbatches, nothing, RUNTIME).seconds
 
 
 def _residual_ratio(system: System, size_bytes: float, slow: bool) -> float:

@@ -43,7 +43,7 @@ def list_collectives(plan: Plan, prediction: StepPrediction) -> tuple[RankCollec
             for key in collectives_of(task, plan):
                 entry = entries.setdefault(key, [0.0, 0.0, 0.0])
                 entry[0] += times
-                entry[1] += times * run.took(number)
+                entry[1] += times * task.seconds
                 entry[2] += times * run.exposed.get(number, 0.0)
     order = sorted(entries.items(), key=lambda item: (-item[1][1], str(item[0])))
     return tuple(

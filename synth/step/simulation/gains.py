@@ -7,8 +7,10 @@ communication that it hid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from synth.step.simulation.device import occupy_nothing
+from synth.step.simulation.pipeline import NEARLY, occupy_no_link
 from synth.step.simulation.predicting import Sources, StepPrediction
 from synth.step.simulation.sources import scale_sources
 
@@ -32,6 +34,10 @@ def simulate_gains(
         ("all communication hidden", scale_sources(sources, links=0.0)),
     ):
         yield Gain(what, again(changed).seconds)
+    alone = replace(sources, occupancy=occupy_nothing, handing_occupancy=occupy_no_link)
+    seconds = again(alone).seconds
+    if seconds < prediction.seconds * (1 - NEARLY):
+        yield Gain("each request alone on its links", seconds)
     if len(prediction.ranks) > 1:
         busy = (prediction.seconds - rank.idle_seconds for rank in prediction.ranks)
         yield Gain("no pipeline bubble", max(busy))

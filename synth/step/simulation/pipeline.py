@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
 from hierarchies import InputError
-from synth.events.longest_path import arrange_tasks, time_tasks
+from synth.collective.price.ways import INTO
+from synth.events.longest_path import arrange_tasks
+from synth.step.redistribution.seconds import Occupancy
 from synth.step.schedules import (
     Action,
     Pass,
@@ -30,6 +33,7 @@ from synth.step.simulation.device import Buffer, DeviceTasks, StageSend
 from synth.step.simulation.kinds import BufferKind
 from synth.step.simulation.memory import BufferLifetimes, MemorySnapshot, snapshot_memory
 from synth.step.simulation.passes import Passes, PassKey
+from synth.step.simulation.sharing import time_on_links
 from synth.step.simulation.simulation import (
     Activity,
     DeviceTimeline,
@@ -38,6 +42,9 @@ from synth.step.simulation.simulation import (
     simulate,
     sort_summaries,
 )
+
+NEARLY = 1e-9
+"""Differences of this share of a step are rounding."""
 
 PASSES = "passes"
 """The stream of a rank's passes."""
@@ -55,6 +62,15 @@ TransferSeconds = Callable[[int, int, int], float]
 
 Each device sends its bytes to its peer on the other stage.
 """
+
+
+TransferOccupancy = Callable[[int, int, int], Occupancy]
+"""Maps the same to the links that it keeps busy: those out of the source and into the target."""
+
+
+def occupy_no_link(size: int, source: int, target: int) -> Occupancy:
+    """Returns no links: then transfers slow nothing."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -115,9 +131,22 @@ class PipelineTimeline:
 
         Exposed seconds and compute seconds add up to the time outside the rank's bubble.
         """
-        return sort_summaries(
-            summary for span in self.ranks[rank] for summary in self.alone[span.keys].sent
-        )
+        return sort_summaries(chain.from_iterable(map(self._sent_during, self.ranks[rank])))
+
+    def _sent_during(self, span: PassSpan) -> Iterator[RequestSummary]:
+        """Yields what a pass sends.
+
+        If transfers between stages make the pass longer, its requests are exposed for that long,
+        each by its share of the seconds.
+        """
+        sent = self.alone[span.keys].sent
+        yield from sent
+        longer = span.end_seconds - span.begin_seconds - self.alone[span.keys].seconds
+        whole = sum(summary.seconds for summary in sent)
+        if whole and longer > NEARLY * self.seconds:
+            for summary in sent:
+                part = longer * summary.seconds / whole
+                yield RequestSummary(summary.request, 0, part, part)
 
     def rows(self, rank: int) -> Iterator[StepTimelineRow]:
         """Yields the timeline of a rank: its passes, and each pass's tasks on their streams."""
@@ -183,18 +212,21 @@ def simulate_pipeline(
     *,
     prompt: bool = False,
     taken: float = 0.0,
+    occupancy: TransferOccupancy = occupy_no_link,
 ) -> PipelineTimeline:
     """Simulates a step in the order of a schedule; ``device`` has the tasks of one microbatch.
 
     ``order``: None for forward and backward passes in turn. ``prompt``: gradients of the last
-    backward pass are reduced during it. ``taken``: see ``simulate``. Raises InputError for passes
-    that the program does not separate, and for a deadlock of blocking transfers.
+    backward pass are reduced during it. ``taken``: see ``simulate``. ``occupancy``: the links by
+    which transfers slow each other, and the passes that send over them at the same time. Raises
+    InputError for passes that the program does not separate, and for a deadlock of blocking
+    transfers.
     """
     order = order or one_f_one_b(1, microbatches)
     passes = Passes(device)
-    graph = _PassGraph(passes, order, handing, protocol, prompt, taken)
+    graph = _PassGraph(passes, order, handing, protocol, prompt, taken, occupancy)
     before, queues, seconds = graph.written()
-    begins, ends = time_tasks(arrange_tasks(before, queues), seconds)
+    begins, ends = time_on_links(arrange_tasks(before, queues), seconds, graph.links)
     ranks = tuple(tuple(_spans(queue, graph.what, begins, ends)) for queue in queues)
     return PipelineTimeline(passes, order, graph.alone, ranks, graph.handed)
 
@@ -218,7 +250,8 @@ class _PassGraph:
     """Passes of all ranks and transfers between them, as tasks.
 
     If a last backward pass and the update are a single block, values for other stages are sent when
-    the pass would have ended alone: the rest of the block is a task without a name.
+    the pass would have ended alone: the rest of the block is a task without a name. ``links``: the
+    links of its own rank that each task keeps busy, a pass on average.
     """
 
     passes: Passes
@@ -227,8 +260,10 @@ class _PassGraph:
     protocol: TransferProtocol
     prompt: bool
     taken: float
+    occupancy: TransferOccupancy
     what: dict[int, TaskLabel] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
+    links: list[Occupancy] = field(default_factory=list)
     alone: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
     handed: float = 0.0
 
@@ -240,7 +275,7 @@ class _PassGraph:
         for number, action in enumerate(order.actions):
             self._task(number, str(action), self._keys(action), action)
         for source, target in graph.transfers:
-            self.seconds.append(self._transfer(source, target))
+            self._transfer(source, target)
         before, queues = list(map(list, graph.before)), [list(queue) for queue in graph.queues]
         self._farther(before)
         self._once(before, queues)
@@ -265,16 +300,27 @@ class _PassGraph:
         if keys not in self.alone:
             self.alone[keys] = simulate(self.passes.part(keys), self.taken)
         self.what[number] = (name, keys, action)
-        self.seconds.append(self.alone[keys].seconds)
+        self._append_pass(self.alone[keys].seconds, keys)
 
-    def _handing(self, send: StageSend) -> float:
+    def _append_pass(self, seconds: float, keys: tuple[PassKey, ...]) -> None:
+        """Appends a pass, or the rest of one, with the links that ``keys`` keep busy on average."""
+        self.seconds.append(seconds)
+        rank, busy = self.order.rank_of[keys[0].stage], self.alone[keys].occupancy
+        self.links.append(tuple((f"{rank} {name}", share) for name, share in busy))
+
+    def _append_transfer(self, send: StageSend) -> None:
         size = self.passes.device.handed.get(send, 0)
-        seconds = self.handing(size, send.source, send.target) if size else 0.0
-        self.handed += seconds
-        return seconds
+        ends = size, send.source, send.target
+        self.seconds.append(self.handing(*ends) if size else 0.0)
+        self.handed += self.seconds[-1]
+        out, into = (self.order.rank_of[stage] for stage in ends[1:])
+        busy = self.occupancy(*ends) if size else ()
+        self.links.append(
+            tuple((f"{into if name.endswith(INTO) else out} {name}", share) for name, share in busy)
+        )
 
-    def _transfer(self, source: Action, target: Action) -> float:
-        return self._handing(StageSend(source.stage, target.stage, PASS_PHASES[source.kind][0], 0))
+    def _transfer(self, source: Action, target: Action) -> None:
+        self._append_transfer(StageSend(source.stage, target.stage, PASS_PHASES[source.kind][0], 0))
 
     def _farther(self, before: list[list[int]]) -> None:
         """Adds transfers to stages other than the next; only passes that read the values wait."""
@@ -292,7 +338,11 @@ class _PassGraph:
                 )
                 before.append([source])
                 before[target].append(len(before) - 1)
-                self.seconds.append(0.0 if same else self._handing(send))
+                if same:
+                    self.seconds.append(0.0)
+                    self.links.append(())
+                else:
+                    self._append_transfer(send)
 
     def _once(self, before: list[list[int]], queues: list[list[int]]) -> None:
         """Adds the work done once per step, at the begin and at the end of each rank."""
@@ -308,7 +358,7 @@ class _PassGraph:
                 before.append([places[PassKey(send.source, send.when, send.turn)]])
                 target = places[PassKey(send.target, send.when, send.turn + 1)]
                 before[target].append(len(before) - 1)
-                self.seconds.append(self._handing(send))
+                self._append_transfer(send)
 
     def _put(
         self,
@@ -328,7 +378,7 @@ class _PassGraph:
                 self.what[queue[-1]] = (f"{last[0]} and update", together, last[2])
                 alone = self.alone[last[1]].seconds
                 places[key] = len(self.seconds)
-                self.seconds.append(max(0.0, self.alone[together].seconds - alone))
+                self._append_pass(max(0.0, self.alone[together].seconds - alone), together)
                 before.append([])
                 queue.append(places[key])
                 continue

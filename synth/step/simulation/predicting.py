@@ -19,15 +19,23 @@ from synth.step.sharding.program import EVERYWHERE
 from synth.step.sharding.stages import ONCE_PHASES
 from synth.step.simulation.device import (
     DeviceTasks,
+    LinkOccupancy,
     Overlap,
     RedistributionSeconds,
     SectionSeconds,
     grouping_of,
+    occupy_nothing,
     write_device,
 )
 from synth.step.simulation.groups import OperationGrouping, find_scores
 from synth.step.simulation.memory import MemorySnapshot
-from synth.step.simulation.pipeline import PipelineTimeline, TransferSeconds, simulate_pipeline
+from synth.step.simulation.pipeline import (
+    PipelineTimeline,
+    TransferOccupancy,
+    TransferSeconds,
+    occupy_no_link,
+    simulate_pipeline,
+)
 from synth.step.simulation.simulation import (
     DeviceTimeline,
     RequestSummary,
@@ -38,11 +46,16 @@ from synth.step.simulation.simulation import (
 
 @dataclass(frozen=True)
 class Sources:
-    """Functions that return the seconds of sections, of redistributions and of stage transfers."""
+    """Functions that return the seconds of sections, of redistributions and of stage transfers.
+
+    ``occupancy`` and ``handing_occupancy``: the links that redistributions and transfers keep busy.
+    """
 
     computing: SectionSeconds
     sending: RedistributionSeconds
     handing: TransferSeconds
+    occupancy: LinkOccupancy = occupy_nothing
+    handing_occupancy: TransferOccupancy = occupy_no_link
 
 
 @dataclass(frozen=True)
@@ -158,7 +171,9 @@ def write_plan(
     grouping = group_operations(plan, program, runtime, measured)
     seconds = sources.computing, sources.sending
     ready = prepare_step(step, plan)
-    return write_device(ready, plan, program, *seconds, runtime.overlap, grouping)
+    return write_device(
+        ready, plan, program, *seconds, runtime.overlap, grouping, sources.occupancy
+    )
 
 
 def predict_step(
@@ -178,8 +193,10 @@ def predict_step(
     runtime = runtime or StepRuntime()
     grouping = grouping or group_operations(plan, program, runtime)
     seconds = sources.computing, sources.sending
-    tasks = write_device(step, plan, program, *seconds, runtime.overlap, grouping)
-    return predict_tasks(tasks, plan.order, plan.microbatches, sources.handing, runtime)
+    tasks = write_device(
+        step, plan, program, *seconds, runtime.overlap, grouping, sources.occupancy
+    )
+    return predict_tasks(tasks, plan.order, plan.microbatches, sources, runtime)
 
 
 def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
@@ -198,7 +215,7 @@ def predict_tasks(
     device: DeviceTasks,
     order: PipelineSchedule | None,
     microbatches: int,
-    handing: TransferSeconds,
+    sources: Sources,
     runtime: StepRuntime,
 ) -> StepPrediction:
     """Simulates a device, or all stages that run its tasks in the order of a schedule."""
@@ -208,9 +225,10 @@ def predict_tasks(
         device,
         order,
         microbatches,
-        handing,
+        sources.handing,
         runtime.protocol,
         prompt=runtime.overlap.sends,
         taken=runtime.taken,
+        occupancy=sources.handing_occupancy,
     )
     return StepPrediction(device, timeline)

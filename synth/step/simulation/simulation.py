@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from hierarchies import InputError
-from synth.events.contention import time_with_contention
-from synth.events.longest_path import time_tasks
+from synth.collective.price.steps import sum_by_name
+from synth.step.redistribution.seconds import Occupancy
 from synth.step.simulation.device import COMPUTE, DeviceTasks
 from synth.step.simulation.memory import (
     BufferLifetimes,
@@ -18,6 +18,7 @@ from synth.step.simulation.memory import (
     lifetimes_of,
     snapshot_memory,
 )
+from synth.step.simulation.sharing import time_on_links
 
 
 class Activity(Enum):
@@ -99,6 +100,15 @@ class DeviceTimeline:
         """Seconds of computation, including the slowdown by simultaneous communication."""
         numbers = range(len(self.device.tasks))
         return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """What all tasks together keep busy, as shares of the whole time."""
+        busy = sum_by_name(
+            [(name, share * task.seconds) for name, share in task.occupancy]
+            for task in self.device.tasks
+        )
+        return tuple((name, min(1.0, of / self.seconds)) for name, of in busy.items() if of)
 
     @property
     def busy_seconds(self) -> Mapping[str, float]:
@@ -196,17 +206,13 @@ def simulate(device: DeviceTasks, taken: float = 0.0, *, threads: bool = False) 
     then slower while they overlap (``time_with_contention``): by at least 1/11 at 0.1.
     ``threads``: both are threads on one core that its scheduler shares. A thread that needs less
     than half of the core is not slower, and computation gets the rest: nine tenths at 0.1.
+
+    Redistributions at once share the links that they both use, too (``Task.occupancy``).
     """
     if not 0 <= taken < 1:
         raise InputError(f"{taken:g} of the cores", hint="a share: at least 0 and less than 1")
     seconds = [task.seconds for task in device.tasks]
-    if not taken:
-        return DeviceTimeline(device, *time_tasks(device.arranged, seconds))
-    parts = [1.0 if task.stream == COMPUTE else taken for task in device.tasks]
-    if threads:
-        shared = [[(0, 1.0)] for _ in parts]
-        return DeviceTimeline(
-            device, *time_with_contention(device.arranged, seconds, shared, ceilings=parts)
-        )
-    uses = [[(0, part)] for part in parts]
-    return DeviceTimeline(device, *time_with_contention(device.arranged, seconds, uses))
+    links = [task.occupancy for task in device.tasks]
+    parts = [1.0 if task.stream == COMPUTE else taken for task in device.tasks] if taken else []
+    ceilings = parts if threads else []
+    return DeviceTimeline(device, *time_on_links(device.arranged, seconds, links, parts, ceilings))

@@ -33,7 +33,13 @@ class Rooflines:
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:
     """Returns sources from both, with the likely seconds of each estimate."""
-    return Sources(lambda section: computing(section).seconds, network.sending, network.handing)
+    return Sources(
+        lambda section: computing(section).seconds,
+        network.sending,
+        network.handing,
+        network.occupancy,
+        network.handing_occupancy,
+    )
 
 
 def scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:

@@ -15,7 +15,13 @@ from each import each
 from hierarchies import Domain, InputError, catalogue, describe_system, load, read
 
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
-DEFAULT_COUNTS = {"superpod-h100-oversubscribed": 2, "tpu-v5e-slice": 16, "tpu-v6e-slice": 16}
+DEFAULT_COUNTS = {
+    "superpod-h100-oversubscribed": 2,
+    "tpu-v5e-multislice": 2,
+    "tpu-v5e-slice": 16,
+    "tpu-v5p-multislice": 2,
+    "tpu-v6e-slice": 16,
+}
 SOURCE = re.compile(r"https?://\S+, [0-9]{4}-[0-9]{2}-[0-9]{2}")
 LATENCIES = ("latency_us", "ll_latency_us", "ll128_latency_us")
 NUMBERS = ("bandwidth_GB_per_s", *LATENCIES, "ports", "count", "reduces", "wraps")

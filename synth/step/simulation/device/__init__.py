@@ -15,7 +15,11 @@ its iteration is done.
 {'compute': [0], 'over data': [1]}
 """
 
-from synth.step.simulation.device.sends import RedistributionSeconds
+from synth.step.simulation.device.sends import (
+    LinkOccupancy,
+    RedistributionSeconds,
+    occupy_nothing,
+)
 from synth.step.simulation.device.tasks import (
     COMPUTE,
     Buffer,
@@ -30,11 +34,13 @@ __all__ = [
     "COMPUTE",
     "Buffer",
     "DeviceTasks",
+    "LinkOccupancy",
     "Overlap",
     "RedistributionSeconds",
     "SectionSeconds",
     "StageSend",
     "Task",
     "grouping_of",
+    "occupy_nothing",
     "write_device",
 ]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from grammar.tensors.sharding import Sharding, Type
 from synth.step.redistribution import MoveKind, ShardingMove
+from synth.step.redistribution.seconds import Occupancy
 from synth.step.sharding import Plan, RedistributedValue
 from synth.step.sharding.microbatches import strip_time
 from synth.step.sharding.together.buckets import flatten_bucket
@@ -25,6 +26,14 @@ from synth.step.simulation.kinds import BufferKind, moved_kind
 RedistributionSeconds = Callable[[Type, Sharding, Sharding], float]
 """Maps a value's type and its shardings before and after to seconds of the redistribution."""
 
+LinkOccupancy = Callable[[Type, Sharding, Sharding], Occupancy]
+"""Maps the same to the links that the redistribution keeps busy."""
+
+
+def occupy_nothing(value: Type, source: Sharding, target: Sharding) -> Occupancy:
+    """Returns no links: then redistributions do not slow each other."""
+    return ()
+
 
 class _RedistributionTask(NamedTuple):
     """The task of a redistribution of a value or a slice: its name, stream, seconds and moves."""
@@ -35,6 +44,7 @@ class _RedistributionTask(NamedTuple):
     request: str
     moves: tuple[Type, tuple[ShardingMove, ...]]
     target: Sharding
+    occupancy: Occupancy
 
 
 @dataclass
@@ -45,6 +55,7 @@ class RedistributionWriter:
     plan: Plan
     sending: RedistributionSeconds
     overlap: Overlap
+    occupancy: LinkOccupancy = occupy_nothing
     known: dict[tuple[int, bool], tuple[RedistributedValue, _RedistributionTask]] = field(
         default_factory=dict
     )
@@ -62,7 +73,7 @@ class RedistributionWriter:
         if key not in self.known:
             self.known[key] = redistributed, self._task_of(redistributed, sliced)
         tape, (_, how) = self.tape, self.known[key]
-        name, stream, seconds, request, moves, target = how
+        name, stream, seconds, request, moves, target, occupancy = how
         ahead = self.overlap.prefetch
         after: list[int] = []
         issue = None
@@ -87,6 +98,7 @@ class RedistributionWriter:
             request=request,
             moves=moves,
             sends=(redistributed.value.name,),
+            occupancy=occupancy,
         )
         return self._arrived(redistributed.value.name, moves, target, held, task)
 
@@ -116,6 +128,7 @@ class RedistributionWriter:
             request=request,
             moves=(kind, moves),
             sends=tuple(redistributed.value.name for redistributed in bucket),
+            occupancy=self.occupancy(*sent),
         )
         arrived = []
         for redistributed, slices in zip(bucket, held, strict=True):
@@ -171,9 +184,17 @@ class RedistributionWriter:
             kind, source, target = slice_type(kind), slice_sharding(source), slice_sharding(target)
         moves = redistributed.path.requests(self.plan.sizes)
         request = ", ".join(map(str, moves))
-        seconds = self.sending(*strip_time(kind, source, target, self.plan.parts))
+        sent = strip_time(kind, source, target, self.plan.parts)
         name = f"{request}: {redistributed.value.name}"
-        return _RedistributionTask(name, _stream_of(moves), seconds, request, (kind, moves), target)
+        return _RedistributionTask(
+            name,
+            _stream_of(moves),
+            self.sending(*sent),
+            request,
+            (kind, moves),
+            target,
+            self.occupancy(*sent),
+        )
 
 
 def _stream_of(moves: Sequence[ShardingMove]) -> str:

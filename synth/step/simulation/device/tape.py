@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from grammar.tensors.sharding import Sharding, Type
 from synth.step.redistribution import ShardingMove
+from synth.step.redistribution.seconds import Occupancy
 from synth.step.sharding import InstructionPlace, StepPhase
 from synth.step.simulation.device.tasks import COMPUTE, Buffer, Task
 from synth.step.simulation.device.values import BufferedValue
@@ -72,6 +73,7 @@ class Tape:
         moves: tuple[Type, tuple[ShardingMove, ...]] | None = None,
         sends: tuple[str, ...] = (),
         measured: float = 0.0,
+        occupancy: Occupancy = (),
     ) -> int:
         """Appends a task and returns its number."""
         before = dict.fromkeys(maker for value in read for maker in value.makers)
@@ -95,6 +97,7 @@ class Tape:
                 moves,
                 sends,
                 measured,
+                occupancy,
             )
         )
         if stream == COMPUTE:

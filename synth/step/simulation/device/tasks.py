@@ -10,6 +10,7 @@ from typing import NamedTuple
 from grammar.tensors.sharding import Type
 from synth.events.longest_path import TaskOrder, arrange_tasks
 from synth.step.redistribution import ShardingMove
+from synth.step.redistribution.seconds import Occupancy
 from synth.step.sharding import InstructionPlace, StepPhase
 from synth.step.sharding.program import EVERYWHERE
 from synth.step.simulation.kinds import BufferKind
@@ -43,7 +44,8 @@ class Task(NamedTuple):
     * ``turn``: for work done once per step, how many stage-to-stage transfers came before it;
     * ``moves``: the communication, as a type and the moves that communicate;
     * ``sends``: the names of the values that are sent;
-    * ``measured``: how many of its seconds were measured.
+    * ``measured``: how many of its seconds were measured;
+    * ``occupancy``: the links that it uses, each with the share of its seconds they are busy.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Task(NamedTuple):
     moves: tuple[Type, tuple[ShardingMove, ...]] | None = None
     sends: tuple[str, ...] = ()
     measured: float = 0.0
+    occupancy: Occupancy = ()
 
 
 @dataclass(slots=True)

@@ -20,7 +20,12 @@ from synth.step.sharding import (
 from synth.step.sharding.plan import scan_operands_of, slices_alike
 from synth.step.sharding.program import EVERYWHERE, Key
 from synth.step.simulation.device.loops import body_of
-from synth.step.simulation.device.sends import RedistributionSeconds, RedistributionWriter
+from synth.step.simulation.device.sends import (
+    LinkOccupancy,
+    RedistributionSeconds,
+    RedistributionWriter,
+    occupy_nothing,
+)
 from synth.step.simulation.device.tape import ONCE_PHASES, SINGLE_PLACE, Tape
 from synth.step.simulation.device.tasks import COMPUTE, Buffer, DeviceTasks, Overlap, StageSend
 from synth.step.simulation.device.values import (
@@ -55,15 +60,17 @@ def write_device(
     sending: RedistributionSeconds,
     overlap: Overlap | None = None,
     grouping: OperationGrouping | None = None,
+    occupancy: LinkOccupancy = occupy_nothing,
 ) -> DeviceTasks:
     """Writes the tasks of the program that ``plan`` makes of ``step``, prepared for the plan.
 
     ``grouping``: decides which operations are one task; if None, all between two redistributions.
+    ``occupancy``: the links that redistributions keep busy, by which those at once slow each other.
     """
     overlap = overlap or Overlap()
     grouping = grouping or grouping_of(plan, overlap)
     tape = Tape(grouping.bytes_of)
-    sends = RedistributionWriter(tape, plan, sending, overlap)
+    sends = RedistributionWriter(tape, plan, sending, overlap, occupancy)
     writer = _TaskWriter(tape, sends, computing, grouping)
     writer.write(step, program)
     return DeviceTasks(tuple(tape.tasks), tuple(tape.buffers), writer.handed)

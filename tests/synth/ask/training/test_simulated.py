@@ -73,6 +73,35 @@ def test_ranks_of_a_pipeline_add_up_as_well() -> None:
     assert any(one.what == "no pipeline bubble" for one in found.gains)
 
 
+@pytest.mark.parametrize(
+    ("matrix", "shares"), [([[2, 4], [1, 2]], True), ([[2, 1], [1, 8]], False)]
+)
+def test_gathers_of_data_and_of_tensors_share_the_links_that_both_use(
+    matrix: list[list[int]], shares: bool
+) -> None:
+    """Rings of data cross NVLink inside nodes; with one GPU a node in each they only use NICs."""
+    sizes = [a * b for a, b in matrix]
+    plan = f"data={sizes[0]} tensor={sizes[1]}; batch over data; zero=3; tokens over tensor;"
+    pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
+    found = reply_of(
+        run(
+            model="llama3-8b",
+            plan=f"{plan} weights over tensor as Megatron",
+            system="dgx-h100:2",
+            placement=matrix,
+            sizes={"layers": 4},
+            dtype="bfloat16",
+            overlap="all",
+            batch=64,
+        )
+    )
+    [alone] = [one for one in found.gains if "alone" in one.what] or [None]
+    assert (alone is not None) is shares
+    if alone:
+        assert alone.seconds < found.seconds
+    assert sum(rank.exposed_seconds for rank in found.ranks) > 0
+
+
 def test_better_machines_are_never_slower() -> None:
     found = answer()
     assert all(one.seconds <= found.seconds * (1 + 1e-9) for one in found.gains)

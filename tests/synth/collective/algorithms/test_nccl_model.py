@@ -89,7 +89,15 @@ def test_a_chain_is_waited_for_once(goal: Goal, name: str, hop: float) -> None:
         ("dgx-h100:1", NVLS, SIMPLE, 2 * 0.85 * 15 / 16 * 360 * 8 / 14),
         ("dgx-h100:4", RING, SIMPLE, 360 * 32 / 62),
         ("dgx-h100:4", NVLS_TREE, SIMPLE, 400 * 32 / 62),
+        # Switches of Blackwell reduce at 0.74.
+        ("dgx-b200:1", NVLS, SIMPLE, 2 * 0.74 * 15 / 16 * 720 * 8 / 14),
         ("dgx1-v100:1", RING, SIMPLE, 120 * 8 / 14),
+        # LL has a limit: by GPU inside a node, by processor on two nodes and on more.
+        ("dgx1-v100:1", RING, LL, 39 * 8 / 14),
+        ("dgx-h100:1", RING, LL, 141 * 8 / 14),
+        ("dgx-h100:2", RING, LL, 39 * 16 / 30),
+        ("dgx-h100:4", RING, LL, 20.4 * 32 / 62),
+        ("dgx-h100:4", TREE, LL, 20.4 / 2),
         ("p2-a100:4", RING, SIMPLE, 8 * 64 / 126),
     ],
 )

@@ -230,7 +230,7 @@ def test_bad_input_gets_one_clear_error(name: str, answer: Path) -> None:
 def test_segments_are_remembered_where_the_target_can_overlap(tmp_path: Path) -> None:
     words = ("dgx-h100:4", "--axes", "data=32", "--reduce", "data", "--segments", "auto")
     file = tmp_path / "answer.json"
-    file.write_text(run("top", *words, "-k", "4", "--json").stdout)
+    file.write_text(run("top", *words, "-k", "4", "--prices", "stated", "--json").stdout)
     answers = json.loads(file.read_text())["answers"]
     answer = next(one for one in answers if one["segments"] > 1 and len(one["stripes"]) == 1)
     chosen = ("--from", str(file), "--rank", str(answer["rank"]))

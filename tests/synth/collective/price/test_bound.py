@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from each import each
 from exhaustive import examples
 from flow_oracle import least_time
-from grammar import Collective, Goal, parse
+from grammar import Collective, Goal, Groups, parse
 from hierarchies import (
     Axis,
     Domain,
@@ -28,7 +28,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import roles_of
-from price_oracle import Group, Machine, least_seconds, must_leave, partitions
+from price_oracle import Group, Machine, groups_of, least_seconds, must_leave, partitions
 from results.bounds import optimum
 from strategies import SWITCHES, reductions, smart_systems, systems, with_spare_ports
 from synth.collective.algorithms.algorithms import Choice
@@ -708,3 +708,24 @@ def test_placements_that_are_mirror_images_on_a_torus_are_alike(
     assert found[0][0] == pytest.approx(found[1][0])
     if goal in (Goal.ALL_REDUCE, Goal.REDUCE_SCATTER, Goal.ALL_GATHER):
         assert found[0][1] == pytest.approx(found[1][1])
+
+
+@pytest.mark.parametrize("goal", [Goal.ALL_GATHER, Goal.BROADCAST, Goal.ALL_TO_ALL])
+def test_chips_that_share_a_host_s_ports_keep_their_dimension(goal: Goal) -> None:
+    """Slices of 3 x 2 chips, two along x a host: turned, three would share the ports of two."""
+    links = (
+        Link(Domain.SWITCH, 2e9, 0.0, 3),
+        Link(Domain.TORUS, 4e9, 0.0, 2, wraps=False),
+        Link(Domain.TORUS, 4e9, 0.0, 1, wraps=False),
+    )
+    hierarchy = Hierarchy.of(slice=2, y=3, x=2)
+    system = System("slices", "", hierarchy, links, 1e15, launches=False)
+    for rows in (((2, 3, 2),), ((2, 1, 1), (1, 3, 2)), ((2, 3, 1), (1, 1, 2))):
+        axes = tuple(Axis(name, prod(row)) for name, row in zip("ab", rows, strict=False))
+        reduction = Reduction(Placement(hierarchy, axes, rows), ("a",))
+        everyone = Groups(tuple(range(len(reduction.tree.digits))))
+        least = least_time(system, goal, groups_of(reduction, everyone))
+        taken = defaults(Simulator(system), reduction, 1.0, goal).baseline
+        found = bound(system, reduction, 1.0, goal).seconds
+        assert 0 < found <= least * (1 + 1e-9)
+        assert least <= sum(price.seconds for price in taken) * (1 + 1e-9)

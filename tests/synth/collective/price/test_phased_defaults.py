@@ -1,13 +1,16 @@
-"""NCCL's own two-level kernels: the price of the program of these calls, and never the default."""
+"""Calls in several phases: NCCL's two-level kernels, never the default; XLA's over slices."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System, load
+from price_oracle import Machine
+from synth.collective.algorithms.runtimes import CollectiveRuntime
 from synth.collective.price.defaults import HIERARCHICAL, RuntimeDefaults, defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
@@ -73,3 +76,50 @@ def test_an_all_to_all_sends_the_whole_buffer_at_both_levels() -> None:
     assert (far.members[0], near.members[-1]) == (4, 8)
     scatter = options("2.30.7", Goal.REDUCE_SCATTER, ((4, 8),)).options[HIERARCHICAL]
     assert [price.size_bytes for price in scatter] == [SIZE, SIZE / 8]
+
+
+FAR = {
+    Goal.ALL_REDUCE: (2, 2),
+    Goal.REDUCE_SCATTER: (2, 1),
+    Goal.ALL_GATHER: (0, 1),
+    Goal.ALL_TO_ALL: (0, 1),
+}
+"""The place of the phase between slices, and how often a ring passes on a share of the buffer."""
+
+
+def over_slices(goal: Goal, name: str, matrix: tuple[tuple[int, ...], ...]) -> RuntimeDefaults:
+    system = load(name)
+    axes = tuple(Axis(axis, prod(row)) for axis, row in zip("abc", matrix, strict=False))
+    reduction = Reduction(Placement(system.hierarchy, axes, matrix), ("a",))
+    return defaults(Simulator(system), reduction, SIZE, goal)
+
+
+@pytest.mark.parametrize("goal", FAR)
+def test_chips_reach_their_peers_in_other_slices_all_at_once(goal: Goal) -> None:
+    """Between slices of 2 x 4 chips: all that the chips of a host send is on the host's port."""
+    found = over_slices(goal, "tpu-v5e-multislice:2x4x2", ((2, 2, 4),))
+    system = load("tpu-v5e-multislice:2x4x2")
+    place, rounds = FAR[goal]
+    assert found.chosen == "xla"
+    assert found.runtime is CollectiveRuntime.XLA
+    phases = found.baseline
+    assert [p.busiest == "slice" for p in phases] == [at == place for at in range(len(phases))]
+    machine, far = Machine(system), phases[place]
+    share = SIZE if goal is Goal.ALL_TO_ALL else SIZE / 8
+    assert far.size_bytes == share
+    pairs = [(chip, chip + 8) for chip in range(8)]
+    exchange = machine.direct if goal is Goal.ALL_TO_ALL else machine.ring
+    messages = [message for pair in pairs for message in exchange(pair, rounds)]
+    busy = machine.slowest(machine.loads(messages))
+    assert dict(far.busy_seconds)["slice"] == pytest.approx(share * busy["slice"])
+    inside = over_slices(goal, "tpu-v5e-multislice:2x4x2", ((1, 2, 4), (2, 1, 1)))
+    rest = [phase for at, phase in enumerate(phases) if at != place]
+    assert [phase.seconds for phase in rest] == [phase.seconds for phase in inside.baseline]
+
+
+def test_slices_of_one_dimension_and_machines_of_others() -> None:
+    """A line of chips has phases, too; chains of a reduce have none, nor has Neuron."""
+    line = over_slices(Goal.ALL_REDUCE, "tpu-v5e-multislice:2x4x2", ((2, 1, 4), (1, 2, 1)))
+    assert [phase.busiest for phase in line.baseline] == ["x", "slice", "x"]
+    assert over_slices(Goal.REDUCE, "tpu-v5e-multislice:2x4x2", ((2, 2, 4),)).chosen == "ring"
+    assert over_slices(Goal.ALL_REDUCE, "aws-trn2:2", ((2, 4, 4),)).chosen != "xla"

@@ -201,7 +201,12 @@ def test_no_port_carries_more_of_linear_chains_than_the_price_of_chains(
     machine, to_first = Machine(system), collective is Collective.REDUCE
     groups = groups_of(reduction, what.groups)
     found = loads(lines_of(system, reduction, replace(what, collective=collective))[0])
-    linear = machine.busy(m for g in groups for c in machine.cut_rings(g, to_first) for m in c)
+    linear = machine.busy(
+        message
+        for group in groups
+        for steps in machine.cut_rings(group, to_first)
+        for message in machine.over_ports(group, steps)
+    )
     apart = machine.busy(m for g in groups for m in machine.chain(g, to_first))
     assert set(linear) == set(found) == set(apart)
     for level, name in enumerate(system.hierarchy.names):

@@ -41,7 +41,7 @@ from synth.collective.semantics.schedule import GroupList
 from synth.measure.calibration.candidates import SizePrediction
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
-from synth.measure.calibration.residuals import FittedRow
+from synth.measure.calibration.residuals import EXPECTED, FittedRow
 from synth.measure.calibration.residuals import table_residuals as strays_of
 
 seconds = st.floats(0, 1e-3).map(lambda x: round(x * 1e6, 4) * 1e-6)
@@ -394,8 +394,8 @@ def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
         pytest.approx(opened(4.0, 0.5)),
     )
     assert widening_ratios(known, seen, (2, 4), 32)[1] == pytest.approx(opened(4.0, 1))
-    assert widening_ratios(known, seen, (2, 4), 1 << 21)[1] == pytest.approx(opened(2.0, 1))
-    assert widening_ratios(known, seen, (2, 4), 1 << 40)[1] == pytest.approx(opened(2.0, 6))
+    assert widening_ratios(known, seen, (2, 4), 1 << 21)[1] == pytest.approx(opened(2.0, 0.5))
+    assert widening_ratios(known, seen, (2, 4), 1 << 40)[1] == pytest.approx(opened(2.0, 3))
     assert widening_ratios(known, seen, (8, 4), 1 << 16)[1] == pytest.approx(opened(2.0, 1))
     assert widening_ratios(known, seen, (), 1 << 16) == (0.5, 2.0)
     assert widening_ratios(known, ("all-gather", "ring", "simple"), (2, 4), 64) == (0.25, 4.0)
@@ -403,7 +403,7 @@ def test_a_row_is_of_its_collective_members_way_and_sizes() -> None:
 
 
 def opened(ratio: float, doublings: float) -> float:
-    """A ratio of nine in ten with a fifth, as a logarithm, for each doubling besides."""
+    """A ratio of nine in ten with a fifth, as a logarithm, for each halving besides."""
     return float(np.exp(np.hypot(np.log(ratio), 1.645 * 0.2 * doublings)))
 
 
@@ -433,7 +433,7 @@ def _row(table: int, number: int, off: float) -> FittedRow:
 def test_strays_hold_rows_of_another_table(tables: int) -> None:
     """Tables drawn at random, all rows of one off together: nine of ten further ones are held.
 
-    What a table was expected to be off by counts as one more, and here it is off by less.
+    What a table was expected to be off by counts as two more, and here it is off by as much.
     """
     random, spread, held = np.random.default_rng(tables), 0.2, []
     for _ in range(400):
@@ -447,16 +447,26 @@ def test_strays_hold_rows_of_another_table(tables: int) -> None:
 
 def test_strays_are_wide_where_tables_are_few() -> None:
     """The same mean error of one table, of two, of many; and of none, where all is expectation."""
-    none = [replace(_row(0, j, 0.3), tables_seconds=0.0) for j in range(9)]
+    spread, weight = EXPECTED
+    none = [replace(_row(0, j, spread), tables_seconds=0.0) for j in range(9)]
     [unknown] = strays_of(none)
     highs = [
-        strays_of([_row(i, j, 0.3) for i in range(n) for j in range(9)])[0].high
+        strays_of([_row(i, j, spread) for i in range(n) for j in range(9)])[0].high
         for n in (1, 2, 5, 20)
     ]
     assert unknown.tables == 0
     assert [unknown.high, *highs] == sorted([unknown.high, *highs], reverse=True)
-    assert unknown.high == pytest.approx(np.exp(student.ppf(0.95, 1) * 0.3), rel=1e-5)
-    assert highs[-1] == pytest.approx(np.exp(student.ppf(0.95, 21) * 0.3), rel=1e-5)
+    assert unknown.high == pytest.approx(np.exp(student.ppf(0.95, weight) * spread), rel=1e-5)
+    assert highs[-1] == pytest.approx(np.exp(student.ppf(0.95, weight + 20) * spread), rel=1e-5)
+
+
+def test_strays_of_large_sizes_are_expected_to_be_small() -> None:
+    """Where no table was left out, the ends are those of other machines' tables."""
+    [small, large] = strays_of(
+        [replace(_row(0, 0, 0.3), tables_seconds=0.0, size_bytes=1 << n) for n in (20, 28)]
+    )
+    assert small.high == pytest.approx(1.8, rel=0.05)
+    assert large.high == pytest.approx(1.35, rel=0.05)
 
 
 def test_without_a_calibration_there_is_no_interval() -> None:

@@ -118,6 +118,23 @@ def test_links_carry_twice_their_description_at_most() -> None:
     assert max(level.share for one in told.fits for level in one.levels) == MOST_SHARE
 
 
+def test_links_carry_their_description_at_most_unless_a_row_carries_more() -> None:
+    """A line through rows of a protocol that is slow to get going is too steep at first."""
+
+    def most(share: float) -> float:
+        system = replace(bare(), calibration=calibration(shares=(share, share)))
+        whole = measured(system, "all-gather", (8, 4), **RING)
+        rows = [
+            replace(s, seconds=s.seconds * (1.2 if s.size_bytes < 1 << 28 else 1.0))
+            for s in whole.samples
+        ]
+        found = fit(bare(), [replace(whole, samples=tuple(rows))]).calibration
+        return max(level.share for each in found.fits for level in each.levels)
+
+    assert most(0.99) == 1.0
+    assert most(1.5) > 1.4
+
+
 def test_fitted_latencies_are_positive() -> None:
     """Bytes alone: rows that waited for nothing at all. What is sent at once has short hops, and
     pays for peers.

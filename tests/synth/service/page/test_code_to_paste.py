@@ -24,6 +24,8 @@ from synth.service.page.rendering import render
 from synth.service.page.results import TABS, ranking_of, result
 from synth.show.report.details import emit_question, no_code_advice, no_code_text
 
+PRECISE = precise_text("p2-a100:4", error=0.15)
+
 
 def asked_of(**given_: Any) -> Any:
     question: dict[str, Any] = {"system": "dgx-a100:2", "axes": {"data": 16}, "reduce": ["data"]}
@@ -44,13 +46,13 @@ def emitted_words(answer: Any, index: int) -> str:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"bytes": 2**20, "system": precise_text("dgx-a100:2")}, "One call"),
-        ({"bytes": 2**20}, "This ties with the default"),
+        ({"bytes": 2**20, "axes": {"data": 64}, "system": PRECISE}, "One call"),
+        ({"bytes": 2**24, "axes": {"data": 32}, "system": "dgx-a100:4"}, "This ties"),
     ],
 )
 def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], words: str) -> None:
     """NCCL's model takes a ring: a plain call is no tree, whose price it is."""
-    answer, line = asked_of(**asked, k=1), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL"
+    answer, line = asked_of(**asked, k=1), "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128"
     said = no_code_advice(answer, 0)
     assert said is not None
     assert said.settings == (("", line),)
@@ -64,8 +66,7 @@ def test_code_that_would_change_nothing_is_a_setting(asked: dict[str, Any], word
 
 def test_each_row_of_a_range_has_one_setting() -> None:
     """The tree is by LL128 where the range begins, and by Simple where it ends."""
-    axes = {"data": 16, "model": 2}
-    answer = asked_of(bytes=[2**20, 2**28], system="p2-a100:2", axes=axes)
+    answer = asked_of(bytes=[2**20, 2**26], system=PRECISE, axes={"data": 64}, max_steps=1)
     told = []
     for row in range(len(answer.stretches)):
         said = no_code_advice(answer, row)
@@ -221,7 +222,7 @@ def test_a_tab_that_cannot_work_is_hidden_with_a_reason_on_the_page(
 
 def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: Served) -> None:
     """A table of rings and trees would do the opposite of the answer."""
-    asked = {**WHOLE, "axes": {"data": 32}, "bytes": 2**23}
+    asked = {**WHOLE, "axes": {"data": 32}, "bytes": 2**26}
     response = server.ask.post("/v1/top", json=asked)
     [answer] = response.json()["answers"]
     assert [step["algorithm"] for step in answer["steps"]] == ["in-network"]
@@ -234,33 +235,30 @@ def test_what_goes_by_a_switch_that_reduces_is_no_file_for_nccls_tuner(server: S
     assert "rings and trees only" in told.text
 
 
-RUNS = {**STRIPED, "axes": {"data": 16, "tensor": 2}, "bytes": 2**30, "k": 2}
+ROWS = {**WHOLE, "max_steps": 3, "system": PRECISE, "axes": {"data": 64}, "bytes": [2**26, 2**30]}
+del ROWS["k"]
 
 
-def test_each_row_to_run_has_a_file_of_its_own_by_the_name_that_its_command_has(
+def test_each_row_to_set_has_a_file_of_its_own_by_the_name_that_its_command_has(
     server: Served,
 ) -> None:
     """Of two links to ``collsynth_torch.py`` a browser kept one file, or ran the wrong one."""
-    response = server.ask.post("/v1/top", json=RUNS)
+    response = server.ask.post("/v1/top", json=ROWS)
     where = str(response.headers["content-location"]).removeprefix("/v1")
     whole = unescape(server.ask.get(where).text)
     verdict = whole.partition('id="verdict-title"')[2].partition("</section>")[0]
-    ranking = whole.partition('<table class="ranking">')[2].partition("</table>")[0]
-    assert [ranking.count(f'"/help#{word}"') for word in ("question-mark", "tie")] == [1, 1]
-    assert verdict.index("take it if under") < verdict.index("row 1: run") < verdict.index("row 2")
-    texts = {}
+    texts, rows = {}, {}
     for block in verdict.split('<div class="file">')[1:]:
         [(link, name)] = re.findall(r'<a href="([^"]+)" download>([^<]+)</a>', block)
-        [run, *_] = re.findall(r"torchrun .*", block.partition("<code>")[2])
-        assert f" {name} --bytes {RUNS['bytes']} " in run
         kept = server.ask.get(link)
         assert kept.headers["content-disposition"] == f'attachment; filename="{name}"'
-        texts[name] = kept.text
+        texts[name], rows[name] = kept.text, re.findall(r"answer=(\d+)", link)
         assert f"import {name.removesuffix('.py')} as fast" in kept.text
     assert len(set(texts.values())) == len(texts) == 2
-    detail = server.ask.get(f"{where}/chosen?answer=1").text
-    [own] = re.findall(r"download>([^<]+)</a>", detail.partition('data-place="on-machine"')[0])
-    assert own == [*texts][1], "where a row is shown its file is"
+    for name, [row] in rows.items():
+        detail = server.ask.get(f"{where}/chosen?answer={row}").text
+        [own] = re.findall(r"download>([^<]+)</a>", detail.partition('data-place="on-machine"')[0])
+        assert own == name, "where a row is shown its file is"
 
 
 def test_a_split_answer_has_a_timeline(server: Served, striped: str) -> None:

@@ -67,8 +67,8 @@ def ranking(system: System, payload: int, **how: Any) -> RankingReply:
 
 def test_an_algorithm_is_named_where_it_is_the_difference() -> None:
     """NCCL's model takes a ring: a tree is told by its name, and how often it is as fast."""
-    first, *_ = rows(ranking(precise("dgx-a100:2"), 2**20, stripes=False))
-    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree, LL")
+    first, *_ = rows(ranking(precise("p2-a100:4", 0.15), 2**20, stripes=False))
+    assert (first.stripes[0].steps, first.by) == (("all-reduce root inside",), "by tree, LL128")
     assert float(first.speedup[0].rstrip("x")) > 1.25
     plain = rows(ranking(load("dgx-h100:1"), 2**30, stripes=False))[0]
     assert (plain.by, plain.speedup) == ("", ("tie",))
@@ -94,7 +94,7 @@ def test_over_a_range_both_ends_have_their_interval() -> None:
 
 def test_neighbouring_rows_of_a_range_differ() -> None:
     """Where no program gains, as far as prices tell, there is one row, and it is the default's."""
-    system = apply_typical(load("dgx-h100:4"))
+    system = precise("dgx-h100:4")
     request = Request((Axis("data", 32),), ("data",), 2**20, 1, Language(3), stripes=False)
     reply = SweepReply.of(sweep(system, request, 2**20, 2**32))
     found = rows(reply)

@@ -218,4 +218,4 @@ def test_dumps_of_pytorch_are_read() -> None:
             with pytest.raises(InputError, match="no rank can continue") as refused:
                 parse_comm_schedule(text, protocol)
             assert protocol is MET
-            assert "say --protocol eager" in refused.value.hint
+            assert "give --protocol eager" in refused.value.hint

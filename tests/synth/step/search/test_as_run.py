@@ -12,6 +12,7 @@ from grammar import Goal
 from grammar.tensors.sharding import Sharding, Type
 from hierarchies import Placement, Reduction, load
 from hierarchies.devices import device_named
+from machines import precise
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
@@ -34,7 +35,7 @@ from synth.step.sharding import apply, prepare_step
 from synth.step.simulation.predicting import predict_step
 from synth.step.simulation.sources import Rooflines, build_sources
 
-TYPICAL, STATED = apply_typical(load("dgx-h100:2")), load("p2-a100:2")
+TYPICAL, STATED = apply_typical(load("dgx-h100:2")), precise("p2-a100:2")
 
 
 @cache
@@ -108,7 +109,7 @@ def test_composed_seconds_are_of_what_an_answer_advises(system: object, goal: Go
 @pytest.mark.parametrize("name", ["p2-a100:4", "dgx-h100:2"])
 def test_plans_omitted_as_unprofitable_are_not_advised(name: str) -> None:
     """As the best program of all says, looked for without a limit."""
-    system = load(name)
+    system = precise(name)
     priced = ProgramPrices(system, segments=SEGMENTS, stripes=False)
     simulator = priced.simulator
     row = system.hierarchy.cardinalities
