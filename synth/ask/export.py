@@ -15,9 +15,9 @@ from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, total_seconds
 from synth.collective.ranking.answers import answer_of_parts, price_parts
 from synth.collective.ranking.how_to_get import explain_call, explain_kept_default
-from synth.collective.ranking.ranges import find_ranges
 from synth.collective.ranking.request import ProgramPart
 from synth.collective.ranking.settings import RuntimeCalls
+from synth.collective.ranking.sizes import find_ranges
 from synth.collective.ranking.stripes import round_to_bytes
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.rules import Derivation, Refusal, derive

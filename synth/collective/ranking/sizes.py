@@ -11,11 +11,14 @@ Each size costs a search for its best program. Where two neighbours have the sam
 its setting or gain changes between them, repricing that program locates the change without a
 search. So only the two sizes around the change are searched; if they do not confirm the change, or
 the programs differ, the midway size is searched.
+
+A file of NCCL's settings is asked about calls of all sizes, so its rows cover ranges, too
+(``find_ranges``): of one program, by repricing alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
@@ -23,6 +26,7 @@ from typing import Self
 
 from grammar import Instruction
 from hierarchies import InputError, System
+from synth.collective.emit.source import PricedRange
 from synth.collective.price.resolution import is_beyond
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.answers import AnswerRequest, resize_answer, unproved_answer
@@ -48,6 +52,8 @@ _NEAR = 1.01
 """Sizes whose quotient is below this are not distinguished."""
 _SEVERAL = 3
 """How many answers for one size are searched for a sure gain when the first has none."""
+_LARGEST_BYTES = 2**34
+"""16 GiB, the largest of the tables that prices were compared with."""
 Choice = tuple[tuple[tuple[int, ...], ...], tuple[tuple[Instruction, ...], ...]]
 """A placement's matrix, and the steps of its programs."""
 
@@ -364,3 +370,63 @@ class _SizeSearch:
     def _unproved(self, candidate: PlacedCandidate, size: int) -> Answer:
         found = candidate.distinct.what
         return unproved_answer(self._simulator, found, self._request.goal, size)
+
+
+def find_ranges(
+    simulator: Simulator, answer: Answer, ends: tuple[int, int] | None
+) -> tuple[PricedRange, ...]:
+    """Returns the ranges of a single program's payload, in order, with the prices at one size.
+
+    ``ends``: the range that the question had; None for one size, whose range is found.
+    """
+    sizes = {answer.payload_bytes: answer}
+
+    def summary(size: int) -> Hashable:
+        if size not in sizes:
+            sizes[size] = resize_answer(simulator, answer, size)
+        ways = [(p.what, p.algorithm, p.protocol) for p in sizes[size].stripes[0].prices]
+        return (tuple(ways), ends is None and sizes[size].against_default)
+
+    own = answer.payload_bytes
+    if ends is None:
+        last = _reach(summary, own, lambda size: min(2 * size, _LARGEST_BYTES))
+        found = [(_reach(summary, own, lambda size: max(size // 2, 1)), last)]
+    else:
+        found = _split(summary, sorted({*grid(*ends), own}))
+    return tuple(
+        PricedRange(first, last, size, sizes[size].stripes[0].prices)
+        for first, last in found
+        for size in [own if first <= own <= last else first]
+    )
+
+
+def _reach(summary: Callable[[int], Hashable], own: int, step: Callable[[int], int]) -> int:
+    """Returns the last size in a direction, to a hundredth, with the summary of ``own``."""
+    last, wanted = own, summary(own)
+    while (beyond := step(last)) != last:
+        if summary(beyond) == wanted:
+            last = beyond
+            continue
+        while not is_near(*sorted((last, beyond))):
+            middle = geometric_middle(*sorted((last, beyond)))
+            if summary(middle) == wanted:
+                last = middle
+            else:
+                beyond = middle
+        return last
+    return last
+
+
+def _split(summary: Callable[[int], Hashable], sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns adjoining ranges of one summary each."""
+    known = {size: summary(size) for size in sizes}
+    while gaps := find_open_gaps(known):
+        for gap in gaps:
+            middle = geometric_middle(*gap)
+            known[middle] = summary(middle)
+    sizes = sorted(known)
+    found = [(sizes[a], sizes[b]) for a, b in spans([known[size] for size in sizes])]
+    begins = [first for first, _ in found[1:]]
+    return [(first, begin - 1) for (first, _), begin in zip(found, begins, strict=False)] + found[
+        -1:
+    ]

@@ -86,6 +86,8 @@ def may_go(key: str, path: Path) -> bool:
         return True  # what is one call, or told from the default, is without
     if key == "measured" and not {"draft", "calibration"} & {*path}:
         return True  # without a profile nothing was
+    if key == "notes" and not path:
+        return True  # a file of a program that gains needs none
     if key == "parts" and "rows" in path:
         return True  # most rows of a timeline are one task
     return key in LEFT_OUT and bool({"draft", "calibration"} & {*path})

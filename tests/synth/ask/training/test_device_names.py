@@ -52,5 +52,5 @@ def test_another_device_is_not_taken_for_it(name: str, says: str) -> None:
 
 
 def test_the_page_on_descriptions_names_a_device_with_rates() -> None:
-    [name] = re.findall(r'\[device\]\nname = "(.*)"', DESCRIBE.read_text(encoding="utf-8"))
+    name, *_ = re.findall(r'\[device\]\nname = "(.*)"', DESCRIBE.read_text(encoding="utf-8"))
     assert accelerator_of(replace(SYSTEM, device=name), None).name == "H100 SXM5 80 GB"

@@ -15,7 +15,7 @@ from synth.show.terminal.table import TABLES
 
 
 @pytest.mark.parametrize(
-    ("ports", "said"), [(12, "3 for every 2"), (3, "3 for every 8"), (8, ""), (4, ""), (16, "")]
+    ("ports", "said"), [(12, "3 for every 2"), (3, "1 for every 3"), (8, ""), (4, ""), (16, "")]
 )
 def test_ports_that_do_not_divide_are_stated(ports: int, said: str) -> None:
     system = load("dgx-h100:2")
