@@ -85,13 +85,16 @@ def test_rows_of_a_default_log_may_have_gone_by_any_way() -> None:
 
 
 def test_the_slow_kind_is_that_of_machines_that_use_less_of_their_nics() -> None:
-    """By busbw of the largest row alone, which no model has seen."""
+    """By busbw of the largest row alone, which no model has seen.
+
+    None that uses 0.8 of its NICs is slow; of those that use less, prices may explain some.
+    """
     found = load_typical().of("roce")
     assert found is not None
     every = [one for one in machines() if one.media[0] == "roce" and one.judged]
     used = [max(map(nic_share, repeat(one.system), one.measurements)) for one in every]
     assert len(used) == found.families
-    assert sum(share < 0.8 for share in used) == len(found.slow)
+    assert 0 < len(found.slow) <= sum(share < 0.8 for share in used)
     assert found.share == pytest.approx(median(share for share in used if share >= 0.8), rel=0.1)
     assert max(found.slow) < 0.8
 

@@ -23,6 +23,7 @@ faults, because two runs on one machine differ less than machines do.
 ...     print(finding.text)
 node.csv: all-gather of 1 x 8: 18% of the predicted bandwidth (by ring)
 level 'gpu' falls short: 18% of what is described
+no size mostly waits for messages: it says nothing of latency
 """
 
 from synth.measure.doctor.baseline import BASELINE as BASELINE

@@ -58,26 +58,28 @@ def test_a_network_at_six_tenths_is_reported_as_such_where_it_is_the_only_level(
 
 @pytest.mark.parametrize("ran", ["ring", "nvls_tree"])
 def test_the_algorithm_does_not_matter_if_the_log_states_it(ran: str) -> None:
-    slow = slowed({0: 0.6})
+    """At 0.6 of the network, switches inside limit trees over them nearly as much."""
+    slow = slowed({0: 0.5})
     found = of("node", log(slow, TOGETHER, ran), log(slow, INSIDE, "ring"))
     assert found.told
     assert not found.least
-    assert found.low == pytest.approx(0.6, abs=0.05)
+    assert found.low == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("ran", ["ring", "nvls_tree"])
-def test_where_the_runtime_chose_it_is_six_tenths_by_what_ran_and_not_told(ran: str) -> None:
-    slow = slowed({0: 0.6})
+def test_where_the_runtime_chose_it_is_half_by_what_ran_and_not_told(ran: str) -> None:
+    """At 0.6 a ring would need more than the network's stated rate: trees are told."""
+    slow = slowed({0: 0.5})
     alone = of("node", log(slow, TOGETHER, ran, said=False))
     assert not alone.told
     assert alone.least
-    assert alone.shares[ran] == pytest.approx(0.6, abs=0.05)
+    assert alone.shares[ran] == pytest.approx(0.5, abs=0.05)
     inside = of("node", log(slow, TOGETHER, ran, said=False), log(slow, INSIDE, "ring"))
     assert not inside.told
-    assert inside.shares[ran] == pytest.approx(0.6, abs=0.05)
+    assert inside.shares[ran] == pytest.approx(0.5, abs=0.05)
     told = of("node", log(slow, TOGETHER, ran, said=False), log(slow, BETWEEN))
     assert told.told
-    assert told.low == pytest.approx(0.6, abs=0.05)
+    assert told.low == pytest.approx(0.5, abs=0.05)
 
 
 @examples(10, 50)
