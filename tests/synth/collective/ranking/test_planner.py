@@ -455,7 +455,9 @@ def test_the_best_default_is_the_cheapest_of_what_the_runtime_would_choose(choic
         mine = answer.candidate.reduction.placement
         assert answer.baseline_seconds == chosen[mine]
         assert answer.defaults == expected[mine]
-    assert report.answers[0].candidate.seconds <= report.answers[0].baseline_seconds
+    first = report.answers[0]
+    same_way = first.defaults.seconds.get(choice.value, first.baseline_seconds)
+    assert first.candidate.seconds <= same_way
 
 
 # How many answers there are.
@@ -751,7 +753,10 @@ def test_a_stop_leaves_stripes_out() -> None:
 
 
 def test_three_steps_beat_one_on_the_a100_system_of_the_paper() -> None:
-    """The published result: all-reduce over nodes with one NIC each is best done in steps."""
+    """The published result: all-reduce over nodes with one NIC each is best done in steps.
+
+    One step is a ring there. NCCL takes a tree by itself over 2 nodes, which is as fast as steps.
+    """
     for nodes in (2, 4):
         system = load(f"p2-a100:{nodes}")
         request = Request(
@@ -767,7 +772,9 @@ def test_three_steps_beat_one_on_the_a100_system_of_the_paper() -> None:
         assert answer.candidate.program == parse(
             "reduce-scatter node inside; all-reduce node parallel(root); all-gather node inside"
         )
-        assert answer.baseline_seconds > 1.2 * answer.candidate.seconds
+        own = answer.defaults
+        assert own.seconds["ring"] > 1.2 * answer.candidate.seconds
+        assert own.chosen == ("tree" if nodes == 2 else "ring")
         assert answer.limited_by == "node"
 
 

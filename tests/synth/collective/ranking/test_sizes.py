@@ -75,20 +75,18 @@ def program_of(answer: Answer) -> tuple[Any, ...]:
 
 
 def test_a_stretch_ends_where_what_one_does_changes() -> None:
-    """NCCL goes over from rings to NVLS trees later than these are faster: the program is the same
-    throughout, and only until then there is anything to set, or to gain.
+    """NCCL goes over from trees to rings earlier than these are faster: the program is the same
+    throughout, and only from then on there is anything to set, or to gain.
     """
     axes = (Axis("data", 16), Axis("tensor", 2))
     asked = Request(axes, ("data",), language=Language(2), placement=((4, 4), (1, 2)))
-    told = sweep(apply_typical(H100), asked, 2**24, 2**26)
+    told = sweep(apply_typical(H100), asked, 2**23, 2**24)
     assert len({program_of(one.first) for one in told.stretches}) == 1
-    ring, by_itself = told.stretches
+    by_itself, ring = told.stretches
     assert (environment_line(by_itself.first), find_deciding_run(by_itself.last)) == ("", None)
-    assert (
-        environment_line(ring.first) == "NCCL_ALGO=allreduce:NVLSTree NCCL_PROTO=allreduce:Simple"
-    )
+    assert environment_line(ring.first) == "NCCL_ALGO=allreduce:Tree NCCL_PROTO=allreduce:LL128"
     assert find_deciding_run(ring.first)
-    assert by_itself.first.defaults.chosen != ring.last.defaults.chosen
+    assert by_itself.last.defaults.chosen != ring.first.defaults.chosen
 
 
 EIGHT = Request(

@@ -410,7 +410,7 @@ def test_bars_are_called_by_what_the_answers_differ_in(server: Served) -> None:
 
 def test_where_the_default_is_kept_the_defaults_are_compared_first(server: Served) -> None:
     """Bars were of the best rows, though both verdicts keep the default."""
-    of = [_top(server, system="dgx-h100:4", max_steps=3, bytes=size) for size in (2**31, 2**32)]
+    of = [_top(server, system="dgx-h100:4", max_steps=3, bytes=size) for size in (2**34, 2**35)]
     replies = [
         judge("top").validate_python(server.ask.get(f"/v1/answers/{key}").json()["answer"])
         for key in of

@@ -140,9 +140,12 @@ def test_of_the_default_nothing_is_pasted_unless_it_was_held_to_a_way(algorithm:
     said = no_code_advice(answer, 0)
     assert said is not None
     held = algorithm == "ring"
-    assert [line for _, line in said.settings] == (["NCCL_ALGO=Ring"] if held else [])
+    line = "NCCL_ALGO=allreduce:Ring NCCL_PROTO=allreduce:Simple"
+    assert [told for _, told in said.settings] == ([line] if held else [])
     assert said.words.startswith("Nothing to paste: this is the runtime") != held
-    assert ("set nothing" in emitted_words(answer, 0)) != held
+    words = emitted_words(answer, 0)
+    assert ("set nothing" in words) != held
+    assert (line in words) == held
 
 
 STRIPED = {

@@ -281,7 +281,7 @@ def test_the_table_shows_the_expectation_of_runs_worth_measuring() -> None:
     assert keep.sizes.endswith(" to 64 MiB")
     first = found.sizes[0]
     gain = first.baseline_seconds / first.seconds
-    assert tree.note.startswith(f"by in-network, {gain:.2f}x? to ")
+    assert tree.note.startswith(f"by tree, LL128, {gain:.2f}x? to ")
 
 
 def column(table: Cells, heading: str) -> list[str]:
