@@ -271,7 +271,7 @@ SO_FAR: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "plan": (
         {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2, "segments": 1},
-        ["Exposed", "data=1, expert=8, tensor=2", "[[1, 1], [2, 4], [1, 2]]", "10.4 s"],
+        ["Exposed", "data=1, expert=8, tensor=2", "[[1, 1], [2, 4], [1, 2]]", "10.8 s"],
     ),
 }
 
@@ -438,7 +438,7 @@ def test_plans_have_a_page(server: Served) -> None:
     page = server.ask.get(where)
     assert "tokens to experts and back" in page.text
     assert "Next best placements" in page.text
-    assert "exposed communication 10.4 s a step" in page.text
+    assert "exposed communication 10.8 s a step" in page.text
     entry = server.ask.get(f"{where}/timeline?answer=5", headers=PART)
     assert 'class="timeline"' in entry.text
 
