@@ -267,7 +267,7 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 SO_FAR: dict[str, tuple[dict[str, Any], list[str]]] = {
     "top": (
         {"system": "dgx-h100:4", "axes": {"data": 8, "model": 4}, "reduce": ["data"]},
-        ["all-gather node inside", "[[4, 2], [1, 4]]", "18.8 ms"],
+        ["all-gather node inside", "[[4, 2], [1, 4]]", "18.9 ms"],
     ),
     "plan": (
         {"system": "dgx-h100:2", "job": "mixtral-8x7b-experts", "k": 2, "segments": 1},
