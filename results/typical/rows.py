@@ -67,7 +67,7 @@ def machines_of_family(
         media["inside"][family["link"]] if family["gpus"] > 1 else "",
     )
     name, measurements = family["name"], tuple(tables(family))
-    group = media["operator"].get(name, name.split(",")[0].split("-docs")[0])
+    group = media.get("operator", {}).get(name, name.split(",")[0].split("-docs")[0])
     found = systems(family, links)
     for system in found:
         marked = tuple(
