@@ -45,8 +45,8 @@ Numbers = tuple[Floats, Floats]
 LEAST_LATENCY = 0.1
 """The lower bound of a fitted launch or hop, as a fraction of its expected value."""
 MOST_SHARE = 2.0
-"""The upper bound of a link's fitted bandwidth, as a multiple of its described bandwidth. It is
-reached only where rows are faster than links as described can carry their bytes, by any way."""
+"""The upper bound of a link's fitted bandwidth, as a multiple of its described bandwidth, where a
+row is faster than links as described carry its bytes by any way. Elsewhere it is 1."""
 _ROUNDS, _ENOUGH = 40, 1e-6
 _UNSEEN_ROUNDS, _UNSEEN_ENOUGH = 10, 1e-4
 """Limits of fits for cross-validation, which start from the full fit and may be less exact."""
@@ -147,10 +147,9 @@ class _Problem:
         self.prior, self.wanted = self._priors()
 
     def _most_shares(self) -> Floats:
-        """Returns the upper bound of each level's share: that of the fastest row, at least 1."""
-        reached = np.minimum.reduceat(self.size[:, None] * self.busy, self.first)
-        reached = (reached / self.rows.seconds[:, None]).max(axis=0)
-        return np.asarray(np.clip(reached, 1.0, MOST_SHARE))
+        """Returns the upper bound of each level's share: 1 where no row carries more, any way."""
+        carried = np.minimum.reduceat(self.size[:, None] * self.busy, self.first)
+        return np.where((carried > self.rows.seconds[:, None]).any(axis=0), MOST_SHARE, 1.0)
 
     def _correct(self) -> None:
         """Scales the description to the rows: one factor for all latencies, one for each bandwidth.

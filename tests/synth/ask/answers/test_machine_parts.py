@@ -28,6 +28,8 @@ from machines import bare, calibration
 from strategies import smart_systems
 from synth.ask.answers.machine_parts import MachineInFull
 from synth.ask.answers.parts import Json, to_json
+from synth.measure.calibration.typical import apply_typical
+from synth.show.terminal.style import slow_kind_text
 
 FOLDER = Path(hierarchies.__file__).parent / "catalogue"
 NUMBERS = ("bandwidth_GB_per_s", "latency_us", "ll_latency_us", "ll128_latency_us", "ports")
@@ -91,3 +93,19 @@ def test_only_an_earlier_answer_may_have_more_keys() -> None:
     assert read_again(answer) == expected(bare())
     with pytest.raises(ValidationError):
         MachineInFull.model_validate(answer)
+
+
+def test_an_answer_says_how_many_machines_with_such_links_are_slow() -> None:
+    """Only of typical prices, and of media with machines of two kinds."""
+    stated = load("mi355x:2")
+    [kind] = MachineInFull.of(apply_typical(stated)).slow_kinds
+    assert (kind.level, kind.medium) == ("node", "roce")
+    assert 0 < kind.slow < kind.machines
+    low, high = kind.slow_share
+    assert low <= high < kind.share
+    text = slow_kind_text(kind)
+    assert f"{kind.slow} of {kind.machines} measured RoCE machines reached only {low:.2f}" in text
+    assert "collsynth doctor" in text
+    for other in (stated, apply_typical(load("dgx-h100:2")), bare()):
+        assert not MachineInFull.of(other).slow_kinds
+        assert "slow_kinds" not in answer_of(other)

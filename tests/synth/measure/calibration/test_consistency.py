@@ -89,14 +89,11 @@ def test_what_does_not_beat_the_bound_contradicts_nothing(tmp_path: Path, times:
     )
 
 
-TIED = "both levels limit a run alike, and a fit to rows that beat both does not reach them"
-
-
 @pytest.mark.parametrize(
     ("name", "device"),
     [
         ("dgx-b200:2", "NVIDIA B200"),
-        pytest.param("dgx-h100:2", H100, marks=pytest.mark.xfail(reason=TIED)),
+        ("dgx-h100:2", H100),
     ],
 )
 def test_a_calibrated_machine_does_not_contradict_its_own_log(

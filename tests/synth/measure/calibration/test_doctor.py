@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from exhaustive import examples
 from hierarchies import Calibration, Crossing, Fit, InputError, System, load
-from hierarchies.units import format_duration
+from hierarchies.units import format_bytes, format_duration
 from log_writer import Written, devices, text
 from places import ROOT
 from shared import shared
@@ -498,7 +498,8 @@ def test_calibrate_prints_its_errors_and_undetermined_numbers(tmp_path: Path) ->
     body = json.loads(ask("calibrate", "dgx-a100:2", *fixtures(), "--json")[1])
     assert code == 0
     middle, worst = body["median_error"], body["worst"]["times"]
-    off = f"{middle:.1%} off in the median, {worst:.2g} times the price at worst, at 256 KiB"
+    at = format_bytes(body["worst"]["bytes"])
+    off = f"{middle:.1%} off in the median, {worst:.2g} times the price at worst, at {at}"
     assert f"44 measured rows fitted, {off}" in " ".join(out.split())
     assert all(line in " ".join(out.split()) for line in body["undetermined"])
     assert ask("calibrate", "dgx-a100:2", *fixtures())[1] == out

@@ -303,7 +303,7 @@ def test_the_command_compares_and_exits_by_the_comparison(tmp_path: Path) -> Non
     old, new = written(tmp_path / "old.txt", 1.0), written(tmp_path / "new.txt", 1.15)
     code, out, _ = ask(new, "--baseline", old)
     assert code == 1
-    assert "Level 'node' is most likely slower: 1 of 1 run slower than before" in out
+    assert "Level 'gpu' is most likely slower: 1 of 1 run slower than before" in out
     assert "before" in out
     assert "1.15x" in out
     code, out, _ = ask(old, "--baseline", old)
