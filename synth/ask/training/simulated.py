@@ -49,7 +49,6 @@ from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation import Overlap
 from synth.step.simulation.collected import list_collectives
-from synth.step.simulation.gains import simulate_gains
 from synth.step.simulation.groups import find_scores
 from synth.step.simulation.pipeline import PASSES
 from synth.step.simulation.predicting import (
@@ -61,7 +60,7 @@ from synth.step.simulation.predicting import (
     predict_step,
 )
 from synth.step.simulation.simulation import StepTimelineRow
-from synth.step.simulation.sources import Rooflines, build_sources
+from synth.step.simulation.sources import Rooflines, build_sources, simulate_gains
 from synth.step.simulation.spans import split_communication
 from synth.step.simulation.trace import write_trace
 from synth.step.work import count_primitives

@@ -7,13 +7,15 @@ proved program that is surely faster. Transfers between stages are priced link b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section, section_estimate, section_parts
 from synth.step.redistribution.seconds import NetworkPrices
-from synth.step.simulation.predicting import Sources
+from synth.step.simulation.device import occupy_nothing
+from synth.step.simulation.pipeline import NEARLY, occupy_no_link
+from synth.step.simulation.predicting import Sources, StepPrediction
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def build_sources(computing: Callable[[Section], Estimate], network: NetworkPric
     )
 
 
-def scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
+def _scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) -> Sources:
     """Returns sources whose seconds of computation and of communication are scaled by factors."""
     return replace(
         sources,
@@ -50,3 +52,31 @@ def scale_sources(sources: Sources, computing: float = 1.0, links: float = 1.0) 
         sending=lambda *how: links * sources.sending(*how),
         handing=lambda *how: links * sources.handing(*how),
     )
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A change, and the seconds of the step with it."""
+
+    what: str
+    seconds: float
+
+
+def simulate_gains(
+    prediction: StepPrediction, sources: Sources, again: Callable[[Sources], StepPrediction]
+) -> Iterator[Gain]:
+    """Yields the gain of each change alone; ``again`` simulates the step with changed sources."""
+    for what, changed in (
+        ("compute 10 % faster", _scale_sources(sources, computing=1 / 1.1)),
+        ("compute 25 % faster", _scale_sources(sources, computing=1 / 1.25)),
+        ("links twice as fast", _scale_sources(sources, links=0.5)),
+        ("all communication hidden", _scale_sources(sources, links=0.0)),
+    ):
+        yield Gain(what, again(changed).seconds)
+    alone = replace(sources, occupancy=occupy_nothing, handing_occupancy=occupy_no_link)
+    seconds = again(alone).seconds
+    if seconds < prediction.seconds * (1 - NEARLY):
+        yield Gain("each request alone on its links", seconds)
+    if len(prediction.ranks) > 1:
+        busy = (prediction.seconds - rank.idle_seconds for rank in prediction.ranks)
+        yield Gain("no pipeline bubble", max(busy))
