@@ -178,7 +178,7 @@ def test_an_answer_of_other_code_is_shown_even_where_it_cannot_be_drawn(server: 
 
 def test_rows_parts_and_files_are_below_the_permalink(server: Served, answer: str) -> None:
     second = server.ask.get(f"{answer}?answer=1").text
-    assert "Answer 2: 22.6 ms" in second
+    assert re.search(r"Answer 2: [\d.]+ ms", second)
     assert "Answer 3:" in server.ask.get(f"{answer}/chosen?answer=2", headers=PART).text
     drawn = server.ask.get(f"{answer}/timeline?answer=1", headers=PART)
     assert '<svg xmlns="http://www.w3.org/2000/svg" class="timeline"' in drawn.text
