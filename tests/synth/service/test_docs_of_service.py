@@ -42,7 +42,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where what the pages name stands."""
-    [described] = blocks("toml", DOCS / "describe.md")
+    described = next(iter(blocks("toml", DOCS / "describe.md")))
     (tmp_path / "ours.toml").write_text(described.text, encoding="utf-8")
     return tmp_path
 
@@ -72,12 +72,19 @@ def test_a_question_posted_as_the_readme_does_gives_proved_programs(
 
 @NEEDS_CURL
 def test_the_commands_of_the_page_about_serving_work(folder: Path, address: str) -> None:
-    asked, kept, job = with_curl(DOCS / "serve.md")
+    asked, kept, baseline, job = with_curl(DOCS / "serve.md")
     assert json.loads(carried_out(asked, folder, address))["answers"]
     put, top, listed = carried_out(kept, folder, address).strip().splitlines()
     assert json.loads(put)["name"] == "ours"
     assert json.loads(top)["system"]["devices"] == 64
     assert [system["name"] for system in json.loads(listed)["systems"]] == ["ours"]
+    put, *compared = baseline.splitlines(keepends=True)
+    for name in ("all_reduce.txt", "today.txt"):
+        shutil.copyfile(DOCS / "logs" / "sophia-all-reduce-2x8.csv", folder / name)
+    assert json.loads(carried_out(put, folder, address))["test"] == "all-reduce-2x8"
+    if shutil.which("jq"):
+        findings = json.loads(carried_out("".join(compared), folder, address))["findings"]
+        assert findings[0]["kind"] == "as-before"
     said = carried_out(job, folder, address)
     assert "event: end" in said
     *_, listed = said.strip().splitlines()

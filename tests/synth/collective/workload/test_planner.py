@@ -6,11 +6,22 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from grammar import Goal
-from hierarchies import InputError, Placement, System, load, placements
+from hierarchies import (
+    Domain,
+    Hierarchy,
+    InputError,
+    Level,
+    Link,
+    Placement,
+    System,
+    load,
+    placements,
+    row_major_placement,
+)
 from plain_text import printed
 from strategies import systems
 from synth.ask.answers.planning import PlanReply
@@ -25,6 +36,15 @@ from synth.collective.workload.planner import JobPlan, SearchSettings, plan_job
 from synth.measure.calibration.typical import apply_typical
 from synth.show.terminal.rankings import LESS_IS_NO_BETTER
 from synth.show.terminal.table import TABLES
+
+TWO_BY_TWO = System(
+    name="two by two",
+    title="",
+    hierarchy=Hierarchy((Level("node", 2), Level("gpu", 2))),
+    links=(Link(Domain.SWITCH, 1e9, 0.0), Link(Domain.RING, 1e9, 0.0, wraps=False)),
+    memory_bytes_per_second=1e10,
+)
+"""Its fastest placement is a tick faster than that of frameworks, which is a tie."""
 
 QUICK = SearchSettings(k=3, language=Language(3), segments=(1, 4))
 
@@ -80,6 +100,7 @@ def brute_force(system: System, text: str, how: SearchSettings) -> list[tuple[Fr
 
 
 @given(systems(8), ENTRIES, st.booleans())
+@example(TWO_BY_TWO, [(Goal.ALL_REDUCE, "a", 1, 1, 0)], False)
 @settings(max_examples=15, deadline=None)
 def test_the_best_placements_are_those_of_brute_force(
     system: System, entries: list[tuple[Goal, str, int, int, float]], open_axes: bool
@@ -91,7 +112,14 @@ def test_the_best_placements_are_those_of_brute_force(
     assert plan.complete
     assert plan.of_placements == plan.placements == len(expected)
     found = [option.exposed_seconds for option in plan.ranking]
-    assert found == [float(total) / TICKS_PER_SECOND for total, _ in expected[:3]]
+    seconds = [float(total) / TICKS_PER_SECOND for total, _ in expected]
+    first = plan.ranking[0]
+    if first.placement == row_major_placement(system.hierarchy, first.axes):
+        # The placement of frameworks leads where no other is surely faster.
+        assert not any(other.estimate.surely_below(first.estimate) for other in plan.ranking)
+        seconds.remove(found[0])
+        seconds.insert(0, found[0])
+    assert found == seconds[:3]
     check(system, plan)
 
 

@@ -399,7 +399,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], str, str, int, int]] = {
     "folded": (
         "top",
         {"system": "dgx-h100:64", "axes": {"d": 64, "m": 8}, "reduce": ["d"], "k": 3},
-        *("all-reduce of 1 GiB over d on dgx-h100", "512 devices", 1, 128),
+        *("all-reduce of 1 GiB over d on dgx-h100", "512 devices", 2, 128),
     ),
     "job": (
         "top",
