@@ -13,11 +13,11 @@ from typing import Any
 
 from hierarchies import InputError
 from hierarchies.files.named_texts import to_sendable
-from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flags_of
 from synth.ask.questions.question import Question, parse_question
 from synth.ask.table import VERBS, judge
 from synth.collective.ranking.request import Watcher
+from synth.search.heap import collect_garbage_seldom
 
 
 def _verb_function(verb: str, name: str) -> Callable[..., Any]:

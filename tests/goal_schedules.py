@@ -5,7 +5,7 @@ from __future__ import annotations
 from grammar import Goal, Program, parse
 from hierarchies import Reduction, Tree
 from strategies import switches
-from synth.collective.emit import EmitSource
+from synth.collective.emit.source import EmitSource
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.answers import price_phases
 from synth.collective.semantics.lowering import lower

@@ -43,7 +43,7 @@ from hierarchies import (
     placements,
 )
 from hierarchies.hierarchy import RESERVED
-from synth.collective.emit import EmitSource
+from synth.collective.emit.source import EmitSource
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.answers import price_phases
 from synth.collective.semantics.lowering import lower

@@ -21,7 +21,8 @@ from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from results.bench import clock
 from results.bench.perturbed import perturb
-from synth.collective.emit import TARGETS, CannotExpressError, EmitOptions, EmitSource, emit
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource
+from synth.collective.emit.targets import TARGETS, emit
 from synth.collective.price.flows import simulate
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice

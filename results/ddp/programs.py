@@ -15,7 +15,8 @@ from math import ceil, prod
 from grammar import parse
 from hierarchies import Axis, Placement, Reduction, System, placements
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import EmitOptions, EmitSource, emit
+from synth.collective.emit.source import EmitOptions, EmitSource
+from synth.collective.emit.targets import emit
 from synth.collective.price.step_prices import Simulator
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grammar import Goal, canonicalize, parse
-from hierarchies import InputError, Reduction, error_context
+from hierarchies import Reduction, error_context
 from synth.ask.answers.given import EarlierAnswer
+from synth.ask.reply import WrongProgramError
 from synth.collective.algorithms.runtimes import runtime_of_system
-from synth.collective.emit import EmitOptions, EmitSource, PricedRange
+from synth.collective.emit.source import EmitOptions, EmitSource, PricedRange
 from synth.collective.price.defaults import defaults
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import InstructionPrice, total_seconds
@@ -27,10 +28,6 @@ from synth.collective.verify.symbolic import Refuted
 
 _MOST_DIGITS = 6
 """The states of larger trees need more than a few KiB, so only the worker derives programs."""
-
-
-class WrongProgramError(InputError):
-    """A well-formed program that does not do what was asked, such as half an all-reduce."""
 
 
 @dataclass(frozen=True)

@@ -37,17 +37,10 @@ from synth.ask.questions.question import PricedQuestion, ProgramQuestion
 from synth.ask.reply import Outcome, Reply, reply
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.degraded.handing import run_on_arrays
-from synth.collective.emit import (
-    TARGETS,
-    EmitOptions,
-    EmitSource,
-    PackageEntry,
-    RankOrder,
-    emit,
-    emit_all,
-    target_of,
-)
-from synth.collective.emit.source import hash_digits
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.package import PackageEntry, emit_all
+from synth.collective.emit.source import EmitOptions, EmitSource, hash_digits
+from synth.collective.emit.targets import TARGETS, emit, target_of
 from synth.collective.ranking.request import Watcher, programs_text
 from synth.collective.run import BACKENDS, TrialRequest, check_trial, run
 

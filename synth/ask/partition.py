@@ -22,14 +22,14 @@ from pydantic import TypeAdapter
 
 from synth.ask.answers.parts import AnswerPart, Json, to_json
 from synth.ask.answers.ranked import BestSoFar, LeadingAnswer
-from synth.ask.heap import collect_garbage_seldom
-from synth.ask.planning import TopQuestion, rank_programs
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import TopQuestion, rank_programs
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.collective.semantics.programs import Language
+from synth.search.heap import collect_garbage_seldom
 
 MOST_SHOWN = 10
 """The most answers shown, independent of the number requested."""

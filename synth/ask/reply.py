@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
+from hierarchies import InputError
 from synth.ask.answers.parts import Json, to_json
 
 
@@ -36,6 +37,10 @@ class Reply:
 def reply(answer: BaseModel, outcome: Outcome = Outcome.OK) -> Reply:
     """An answer as JSON."""
     return Reply(to_json(answer), outcome)
+
+
+class WrongProgramError(InputError):
+    """A well-formed program that does not do what was asked, such as half an all-reduce."""
 
 
 class SearchAnswer(Protocol):

@@ -5,66 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
-from synth.ask.answers.degraded import CostReply
-from synth.ask.answers.measured import CalibrateReply, DoctorReply
-from synth.ask.answers.outputs import EmitReply, RunReply
 from synth.ask.answers.parts import Json
-from synth.ask.answers.planning import PlanAnswer, SystemsRankedReply, TopReply
-from synth.ask.answers.training.simulated import SimulateReply
-from synth.ask.comparing import DiffQuestion, DiffReply, diff
-from synth.ask.importing import ImportQuestion, ImportReply, import_topology
-from synth.ask.jobs import JobQuestion, JobReply, derive_job
-from synth.ask.machines import (
-    CountQuestion,
-    CountReply,
-    GraphQuestion,
-    GraphReply,
-    PlaceQuestion,
-    PlaceReply,
-    SystemsQuestion,
-    SystemsReply,
-    count,
-    graph_machine,
-    place,
-    show_systems,
-)
-from synth.ask.measured import CalibrateQuestion, DoctorQuestion, calibrate, doctor
-from synth.ask.outputs import EmitQuestion, RunQuestion, emit_program, run_program
-from synth.ask.planning import (
-    CostQuestion,
-    PlanQuestion,
-    SweepQuestion,
-    TopQuestion,
-    plan,
-    price_faults,
-    rank_programs,
-    sweep_systems,
-)
-from synth.ask.programs import (
-    CheckQuestion,
-    CheckReply,
-    LowerQuestion,
-    LowerReply,
-    TimeQuestion,
-    TimeReply,
-    check,
-    lower_program,
-    time,
-)
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply
-from synth.ask.training.bucketed import BucketsQuestion, BucketsReply, find_buckets
-from synth.ask.training.orders import OrderQuestion, OrderReply, show_schedule
-from synth.ask.training.profiles import ProfileQuestion, ProfileReply, profile
-from synth.ask.training.shards import ShardQuestion, ShardReply, shard
-from synth.ask.training.simulated import SimulateQuestion, simulate_step
-from synth.ask.training.traces import TraceQuestion, TraceReply, trace
-from synth.ask.training.trained import TrainAnswer, TrainQuestion, train_step
 from synth.collective.ranking.request import Watcher as Watcher
 
 
@@ -72,17 +21,36 @@ from synth.collective.ranking.request import Watcher as Watcher
 class Verb:
     """One verb: what it does, the model of its question, what answers it, and the answer's model.
 
-    ``reply`` may be a union of models; every answer fits exactly one of them. ``partial``: whether
-    it can answer in part. ``repeatable``: whether the same question always has the same answer; not
-    so for ``run``, ``train`` and ``profile``, which run something here.
+    The last three are names below ``synth.ask``, whose modules are imported when they are used: no
+    verb waits for what others import. ``reply`` may be a union of models; every answer fits exactly
+    one of them. ``partial``: whether it can answer in part. ``repeatable``: whether the same
+    question always has the same answer; not so for ``run``, ``train`` and ``profile``, which run
+    something here.
     """
 
     phrase: str
-    question: type[Question]
-    answer: Callable[[Any, Watcher], Reply]
-    reply: Any
+    _question: str
+    _answer: str
+    _reply: str
     partial: bool = False
     repeatable: bool = True
+
+    @property
+    def question(self) -> type[Question]:
+        """The model of a question."""
+        found: type[Question] = _find(self._question)
+        return found
+
+    @property
+    def answer(self) -> Callable[[Any, Watcher], Reply]:
+        """The function that answers a question."""
+        found: Callable[[Any, Watcher], Reply] = _find(self._answer)
+        return found
+
+    @property
+    def reply(self) -> Any:
+        """The model, or the union of models, of the answer."""
+        return _find(self._reply)
 
     def cut_short(self, reply: Reply) -> bool:
         """Whether a reply is partial: then it is nobody's answer, and is not kept.
@@ -93,35 +61,152 @@ class Verb:
         return said or reply.outcome is Outcome.PARTIAL
 
 
+def _find(name: str) -> Any:
+    module, _, attribute = f"{__package__}.{name}".rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
 VERBS: Mapping[str, Verb] = {
-    "systems": Verb("Show a machine", SystemsQuestion, show_systems, SystemsReply),
-    "import": Verb("Import a topology", ImportQuestion, import_topology, ImportReply),
-    "graph": Verb("Draw a machine", GraphQuestion, graph_machine, GraphReply),
-    "place": Verb("List placements", PlaceQuestion, place, PlaceReply),
-    "count": Verb("Count programs", CountQuestion, count, CountReply, partial=True),
-    "top": Verb("Ask for a collective", TopQuestion, rank_programs, TopReply, partial=True),
-    "sweep": Verb(
-        "Compare machines", SweepQuestion, sweep_systems, SystemsRankedReply, partial=True
+    "systems": Verb(
+        "Show a machine",
+        "machines.SystemsQuestion",
+        "machines.show_systems",
+        "machines.SystemsReply",
     ),
-    "cost": Verb("What a fault costs", CostQuestion, price_faults, CostReply, partial=True),
-    "plan": Verb("Plan a step or place a job", PlanQuestion, plan, PlanAnswer, partial=True),
-    "job": Verb("Derive a job", JobQuestion, derive_job, JobReply),
-    "order": Verb("Look at a pipeline", OrderQuestion, show_schedule, OrderReply),
-    "diff": Verb("Tell answers apart", DiffQuestion, diff, DiffReply),
-    "check": Verb("Prove a program", CheckQuestion, check, CheckReply),
-    "lower": Verb("List the groups of a program", LowerQuestion, lower_program, LowerReply),
-    "time": Verb("Price a program", TimeQuestion, time, TimeReply),
-    "emit": Verb("Write code", EmitQuestion, emit_program, EmitReply),
-    "run": Verb("Run a program", RunQuestion, run_program, RunReply, repeatable=False),
-    "calibrate": Verb("Calibrate", CalibrateQuestion, calibrate, CalibrateReply),
-    "doctor": Verb("Check measurements", DoctorQuestion, doctor, DoctorReply),
-    "trace": Verb("Trace a step", TraceQuestion, trace, TraceReply),
-    "shard": Verb("Shard a step", ShardQuestion, shard, ShardReply),
-    "simulate": Verb("Simulate a step", SimulateQuestion, simulate_step, SimulateReply),
-    "buckets": Verb("Find buckets for DDP", BucketsQuestion, find_buckets, BucketsReply),
-    "train": Verb("Train by a plan", TrainQuestion, train_step, TrainAnswer, repeatable=False),
-    "profile": Verb("Measure local work", ProfileQuestion, profile, ProfileReply, repeatable=False),
+    "import": Verb(
+        "Import a topology",
+        "importing.ImportQuestion",
+        "importing.import_topology",
+        "importing.ImportReply",
+    ),
+    "graph": Verb(
+        "Draw a machine", "machines.GraphQuestion", "machines.graph_machine", "machines.GraphReply"
+    ),
+    "place": Verb(
+        "List placements", "machines.PlaceQuestion", "machines.place", "machines.PlaceReply"
+    ),
+    "count": Verb(
+        "Count programs",
+        "machines.CountQuestion",
+        "machines.count",
+        "machines.CountReply",
+        partial=True,
+    ),
+    "top": Verb(
+        "Ask for a collective",
+        "ranking.TopQuestion",
+        "ranking.rank_programs",
+        "answers.planning.TopReply",
+        partial=True,
+    ),
+    "sweep": Verb(
+        "Compare machines",
+        "ranking.SweepQuestion",
+        "ranking.sweep_systems",
+        "answers.planning.SystemsRankedReply",
+        partial=True,
+    ),
+    "cost": Verb(
+        "What a fault costs",
+        "ranking.CostQuestion",
+        "ranking.price_faults",
+        "answers.degraded.CostReply",
+        partial=True,
+    ),
+    "plan": Verb(
+        "Plan a step or place a job",
+        "planning.PlanQuestion",
+        "planning.plan",
+        "planning.PlanAnswer",
+        partial=True,
+    ),
+    "job": Verb("Derive a job", "jobs.JobQuestion", "jobs.derive_job", "jobs.JobReply"),
+    "order": Verb(
+        "Look at a pipeline",
+        "training.orders.OrderQuestion",
+        "training.orders.show_schedule",
+        "training.orders.OrderReply",
+    ),
+    "diff": Verb(
+        "Tell answers apart", "comparing.DiffQuestion", "comparing.diff", "comparing.DiffReply"
+    ),
+    "check": Verb(
+        "Prove a program", "programs.CheckQuestion", "programs.check", "programs.CheckReply"
+    ),
+    "lower": Verb(
+        "List the groups of a program",
+        "programs.LowerQuestion",
+        "programs.lower_program",
+        "programs.LowerReply",
+    ),
+    "time": Verb("Price a program", "programs.TimeQuestion", "programs.time", "programs.TimeReply"),
+    "emit": Verb(
+        "Write code", "outputs.EmitQuestion", "outputs.emit_program", "answers.outputs.EmitReply"
+    ),
+    "run": Verb(
+        "Run a program",
+        "outputs.RunQuestion",
+        "outputs.run_program",
+        "answers.outputs.RunReply",
+        repeatable=False,
+    ),
+    "calibrate": Verb(
+        "Calibrate",
+        "measured.CalibrateQuestion",
+        "measured.calibrate",
+        "answers.measured.CalibrateReply",
+    ),
+    "doctor": Verb(
+        "Check measurements",
+        "measured.DoctorQuestion",
+        "measured.doctor",
+        "answers.measured.DoctorReply",
+    ),
+    "trace": Verb(
+        "Trace a step",
+        "training.traces.TraceQuestion",
+        "training.traces.trace",
+        "training.traces.TraceReply",
+    ),
+    "shard": Verb(
+        "Shard a step",
+        "training.shards.ShardQuestion",
+        "training.shards.shard",
+        "training.shards.ShardReply",
+    ),
+    "simulate": Verb(
+        "Simulate a step",
+        "training.simulated.SimulateQuestion",
+        "training.simulated.simulate_step",
+        "answers.training.simulated.SimulateReply",
+    ),
+    "buckets": Verb(
+        "Find buckets for DDP",
+        "training.bucketed.BucketsQuestion",
+        "training.bucketed.find_buckets",
+        "training.bucketed.BucketsReply",
+    ),
+    "train": Verb(
+        "Train by a plan",
+        "training.trained.TrainQuestion",
+        "training.trained.train_step",
+        "training.trained.TrainAnswer",
+        repeatable=False,
+    ),
+    "profile": Verb(
+        "Measure local work",
+        "training.profiles.ProfileQuestion",
+        "training.profiles.profile",
+        "training.profiles.ProfileReply",
+        repeatable=False,
+    ),
 }
+
+
+def import_verbs() -> None:
+    """Imports the modules of all verbs, in a process from which others are forked."""
+    for verb in VERBS.values():
+        _ = verb.question, verb.answer, verb.reply
 
 
 class _UntitledSchema(GenerateJsonSchema):

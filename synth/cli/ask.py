@@ -20,18 +20,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hierarchies import InputError, error_context
 from synth.ask.answers.parts import TextFile
-from synth.ask.export import WrongProgramError
-from synth.ask.heap import collect_garbage_seldom
 from synth.ask.questions.fields import flag_of, lists_of
 from synth.ask.questions.question import Question, parse_question
-from synth.ask.reply import Outcome, Reply
+from synth.ask.reply import Outcome, Reply, WrongProgramError
 from synth.ask.table import VERBS, judge
 from synth.cli.collected import collect_items
 from synth.cli.inputs import READERS, skip_files, strip_texts
 from synth.cli.outputs import deliver, flush_stdout
 from synth.collective.ranking.request import Watcher
 from synth.search.forks import processors
-from synth.show.report import report
+from synth.search.heap import collect_garbage_seldom
 from synth.show.terminal.style import console
 from synth.show.terminal.table import TABLES
 
@@ -92,6 +90,9 @@ def ask(
         for ending, place in apart.items():
             deliver([_file(reply.body, ending)], place)
         if page is not None:
+            # Not at the top of the file: it loads drawings that only a report needs.
+            from synth.show.report import report
+
             given = strip_texts(question.model_dump(mode="json", exclude_defaults=True))
             text = report(verb, given, reply.body)
             deliver([TextFile(name=f"{verb}.html", text=text)], page)

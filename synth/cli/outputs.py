@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import typer
 
 from hierarchies import InputError
-from synth.ask.answers.outputs import AnyFile
+from synth.ask.answers.parts import AnyFile
 
 CLOSED_PIPE = 141
 """The exit code after the reader went away (``| head -1``): what shells report for SIGPIPE."""

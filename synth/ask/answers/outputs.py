@@ -14,6 +14,7 @@ from grammar.tensors.sharding import ReductionKind
 from synth.ask.answers.degraded import GroupStepPart
 from synth.ask.answers.parts import (
     AnswerPart,
+    AnyFile,
     BinaryFile,
     GoalName,
     Json,
@@ -31,17 +32,13 @@ from synth.ask.answers.parts import (
     to_json,
 )
 from synth.collective.degraded.handing import PricedGroupProgram
-from synth.collective.emit import EmitSource, Files, PackageEntry, target_of
 from synth.collective.emit.nccl_tuner import describe_covered
-from synth.collective.emit.source import kept_default
+from synth.collective.emit.package import PackageEntry
+from synth.collective.emit.source import EmitSource, Files, kept_default
+from synth.collective.emit.targets import target_of
 from synth.collective.ranking.request import programs_text
 from synth.collective.run import TrialResult
 from synth.collective.semantics.schedule import pad_length, slice_ends
-
-AnyFile = Annotated[
-    Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
-    Discriminator(discriminate_by("base64")),
-]
 
 GROUPS_FORMAT, GROUPS_VERSION = "collsynth-groups", 1
 """Where reductions do not add: who cannot tell must not add."""

@@ -10,8 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     SerializerFunctionWrapHandler,
+    Tag,
     model_serializer,
     model_validator,
 )
@@ -402,3 +404,9 @@ def discriminate_by(*keys: str) -> Callable[[Any], str]:
         return next((key for key in keys if isinstance(has, dict) and key in has), "")
 
     return first
+
+
+AnyFile = Annotated[
+    Annotated[TextFile, Tag("")] | Annotated[BinaryFile, Tag("base64")],
+    Discriminator(discriminate_by("base64")),
+]

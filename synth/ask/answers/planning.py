@@ -26,7 +26,6 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
-from synth.ask.answers.training.planned import StepPlanReply
 from synth.collective.workload.planner import JobPlacement, JobPlan
 
 
@@ -188,12 +187,6 @@ TopReply = Annotated[
     | Annotated[UnevenReply, Tag("uneven")]
     | Annotated[PlanReply, Tag("entries")],
     Discriminator(discriminate_by("stretches", "uneven", "entries")),
-]
-
-
-PlanAnswer = Annotated[
-    Annotated[PlanReply, Tag("")] | Annotated[StepPlanReply, Tag("plans")],
-    Discriminator(discriminate_by("plans")),
 ]
 
 

@@ -13,7 +13,7 @@ from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.reply import Reply, reply
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import StepOnMachineQuestion, accelerator_of
-from synth.collective.emit import EmitOptions
+from synth.collective.emit.source import EmitOptions
 from synth.collective.ranking.oracle import ProgramPrices
 from synth.step.frameworks import (
     FRAMEWORKS,

@@ -12,7 +12,9 @@ from synth.ask.answers.given import AnswerStripe, EarlierAnswer
 from synth.ask.answers.training.gained import ProgramOfPlan
 from synth.ask.export import prepare_emit_input
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import CannotExpressError, EmitOptions, RankOrder, emit
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import CannotExpressError, EmitOptions
+from synth.collective.emit.targets import emit
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.step.frameworks import Configurations

@@ -37,7 +37,7 @@ from synth.ask.training.machines import (
     profile_of,
 )
 from synth.ask.training.simulated import products, size_of
-from synth.collective.emit import Files
+from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.frameworks import Configurations, ModelSpec, PlacedSystem, write_configurations

@@ -14,7 +14,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from hierarchies import InputError, suggest_nearest
-from synth.collective.emit import EmitSource, Files, emit
+from synth.collective.emit.source import EmitSource, Files
+from synth.collective.emit.targets import emit
 from synth.collective.run.arrays import time_on_arrays
 from synth.collective.run.processes import Command, supervise
 from synth.collective.run.trial import RunError, TrialRequest, TrialResult

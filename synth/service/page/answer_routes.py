@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from hierarchies import InputError
 from synth.ask.identity.edition import edition
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import TopQuestion
 from synth.ask.reply import Outcome
 from synth.service.errors import not_found
 from synth.service.http.commands import Curl

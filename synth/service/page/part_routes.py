@@ -18,9 +18,9 @@ from synth.ask.answers.degraded import UnevenReply
 from synth.ask.answers.parts import BinaryFile, TextFile
 from synth.ask.answers.ranked import PlacedAnswer, SweepReply
 from synth.ask.table import judge
-from synth.collective.emit import TARGETS
 from synth.collective.emit.nccl_tuner import BUILD
 from synth.collective.emit.source import MOST_CHANNELS
+from synth.collective.emit.targets import TARGETS
 from synth.service.auth.identity import Caller
 from synth.service.errors import RefusalError, not_found, unavailable
 from synth.service.http.state import state_of

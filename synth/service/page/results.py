@@ -23,11 +23,12 @@ from synth.ask.answers.ranked import (
 )
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.notations import A_RANGE_BYTES
+from synth.ask.ranking import TopQuestion
 from synth.ask.table import judge
-from synth.collective.emit import TARGETS, nccl_tuner
+from synth.collective.emit import nccl_tuner
 from synth.collective.emit.mscclpp.homes import REFUSED
+from synth.collective.emit.targets import TARGETS
 from synth.show.report.curves import Curves, draw_curves
 from synth.show.report.details import (
     DrawnDevice,

@@ -15,3 +15,4 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 os.nice(5)  # the server must answer quickly while workers compute
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # OpenBLAS reads it when numpy is imported
 import_module("synth.service.workers.process_main")
+import_module("synth.ask.table").import_verbs()

@@ -12,8 +12,8 @@ from z3 import Z3Exception
 
 from hierarchies import InputError
 from synth.ask.answers.parts import Json
-from synth.ask.export import WrongProgramError
 from synth.ask.partition import LibraryCache, Piece, carry_out
+from synth.ask.reply import WrongProgramError
 from synth.collective.ranking.request import Watcher
 
 log = logging.getLogger("collsynth.work")

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from grammar.tensors.sharding import ReductionKind, Type
 from hierarchies import Placement, System
-from synth.collective.emit import CannotExpressError, EmitOptions, EmitSource, RankOrder, emit
-from synth.collective.emit.mesh import mesh
+from synth.collective.emit.mesh import RankOrder, mesh
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource
+from synth.collective.emit.targets import emit
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request

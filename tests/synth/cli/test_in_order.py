@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from exhaustive import examples
-from synth.ask.planning import TopQuestion
+from synth.ask.ranking import TopQuestion
 from synth.cli.app import app
 from synth.cli.collected import collect_items
 

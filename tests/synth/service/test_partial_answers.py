@@ -14,8 +14,8 @@ from asked_plans import ASKED
 from patience import until
 from serving import HereTicket, Served, StuckWorkers, ThreadWorkers, served
 from synth.ask.partition import Piece
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import TopQuestion
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher

@@ -12,9 +12,10 @@ from typing import Any
 from hierarchies import InputError, Reduction, System, count_placements, placements
 from hierarchies.units import format_bytes
 from synth.ask.measured import CalibrateQuestion, DoctorQuestion, LogsQuestion
-from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
+from synth.ask.planning import PlanQuestion
 from synth.ask.questions.named_texts import job_of, system_of
 from synth.ask.questions.question import axes_of, parse_question
+from synth.ask.ranking import CostQuestion, SweepQuestion, TopQuestion
 from synth.ask.training.machines import accelerator_of, profile_of
 from synth.collective.ranking.advice import find_left_over_axes, fix_placement
 from synth.measure.logs.matching import machines_of

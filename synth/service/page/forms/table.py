@@ -8,8 +8,9 @@ from typing import Any
 from grammar import Goal
 from hierarchies.devices import devices
 from synth.ask.measured import CalibrateQuestion, DoctorQuestion
-from synth.ask.planning import CostQuestion, PlanQuestion, SweepQuestion, TopQuestion
+from synth.ask.planning import PlanQuestion
 from synth.ask.questions.notations import A_RANGE
+from synth.ask.ranking import CostQuestion, SweepQuestion, TopQuestion
 from synth.collective.workload.files import shipped_jobs
 from synth.service.page.forms.collectives import CollectiveRow
 from synth.service.page.forms.fields import AxisRow

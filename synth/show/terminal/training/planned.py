@@ -8,8 +8,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from hierarchies.units import format_bytes, format_duration
+from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.training.planned import ROWS, PlanOfStep, StepPlanReply
 from synth.show.terminal.placements import render_placements
+from synth.show.terminal.rankings import render_plan
 from synth.show.terminal.style import (
     Columns,
     paragraphs,
@@ -28,6 +30,11 @@ _Row = tuple[int, PlanOfStep, int]
 """The number of a plan, itself, and the samples of its step."""
 _AS_MUCH = 0.05
 """Measured shares that differ by less count as equal."""
+
+
+def render_plan_answer(answer: PlanReply | StepPlanReply) -> RenderableType:
+    """Returns the table of what ``plan`` answers: plans of a step, or a job's placement."""
+    return render_plans(answer) if isinstance(answer, StepPlanReply) else render_plan(answer)
 
 
 def render_plans(answer: StepPlanReply) -> RenderableType:

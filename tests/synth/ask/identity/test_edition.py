@@ -21,7 +21,7 @@ from synth.ask.identity.edition import edition, sources
 from synth.ask.partition import carry_out
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, Verb
-from synth.collective.emit import TARGETS
+from synth.collective.emit.targets import TARGETS
 from synth.service.http.examples import EXAMPLES
 
 ROOMS = ("hierarchies", "grammar", "synth")

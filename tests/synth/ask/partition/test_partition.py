@@ -19,8 +19,8 @@ from partitioned import RANGE, SUPERPOD, Given, body_of, told
 from results.speedup.perfect import Several, perfectly
 from strategies import AXIS_NAMES, systems
 from synth.ask.partition import LibraryCache, Piece, carry_out
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import axes_of, parse_question
+from synth.ask.ranking import TopQuestion
 from synth.ask.reply import Outcome, Reply
 from synth.ask.table import VERBS
 from synth.collective.price import segments

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from grammar import Goal
 from hierarchies import InputError
 from plain_text import printed
-from synth.ask.planning import SweepQuestion, TopQuestion, plan, rank_programs, sweep_systems
+from synth.ask.planning import plan
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import SweepQuestion, TopQuestion, rank_programs, sweep_systems
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import Watcher
 from synth.collective.workload.files import write

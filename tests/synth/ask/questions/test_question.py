@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hierarchies import InputError
 from synth.ask.machines import PlaceQuestion
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.collectives import CollectiveRequest
 from synth.ask.questions.notations import size_in_bytes
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import TopQuestion
 from synth.ask.table import VERBS
 
 TOP = {"system": "dgx-h100", "axes": {"data": 32}, "reduce": ["data"]}

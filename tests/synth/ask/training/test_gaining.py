@@ -28,7 +28,8 @@ from synth.ask.training.gaining import (
     programs_of,
 )
 from synth.ask.training.trained import TrainQuestion, train_step
-from synth.collective.emit import EmitOptions, RankOrder
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import EmitOptions
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, placements
 from strategies import placed
-from synth.collective.emit import RankOrder
 from synth.collective.emit.conventions import (
     BY_COORDINATES,
     HOST_LEVELS,
@@ -30,7 +29,7 @@ from synth.collective.emit.conventions import (
     ranked_devices,
 )
 from synth.collective.emit.frameworks import FRAMEWORKS, KINDS, kind_of
-from synth.collective.emit.mesh import mesh
+from synth.collective.emit.mesh import RankOrder, mesh
 from synth.show.terminal.placements import summarize_conventions
 
 NAMES = ("pipeline", "data", "expert", "context", "tensor")

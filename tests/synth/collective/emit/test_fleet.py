@@ -25,7 +25,9 @@ from grammar import Goal, Instruction
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import all_valid, reducing, source, spelled, striped
-from synth.collective.emit import EmitOptions, EmitSource, RankOrder, emit
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import EmitOptions, EmitSource
+from synth.collective.emit.targets import emit
 from synth.collective.run.backends import find_mpiexec
 from synth.collective.run.processes import Command, supervise
 from synth.collective.semantics.programs import Language

@@ -26,8 +26,9 @@ from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from patience import PATIENCE_SECONDS
 from strategies import all_valid, reducing, source, spelled, striped
-from synth.collective.emit import CannotExpressError, EmitSource, Files, RankOrder
 from synth.collective.emit.jax import write, write_flat
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files
 from synth.collective.semantics.programs import Language
 from synth.collective.semantics.schedule import Exchange, Transpose
 

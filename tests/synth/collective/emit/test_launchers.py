@@ -31,7 +31,6 @@ from hierarchies import (
     placements,
 )
 from strategies import placed, source
-from synth.collective.emit import EmitOptions, EmitSource, RankOrder
 from synth.collective.emit.launchers import (
     host_level,
     hosts,
@@ -42,7 +41,8 @@ from synth.collective.emit.launchers import (
     slurm,
     torchrun,
 )
-from synth.collective.emit.mesh import mesh
+from synth.collective.emit.mesh import RankOrder, mesh
+from synth.collective.emit.source import EmitOptions, EmitSource
 
 FASTEST_FIRST = ("tensor", "context", "data", "pipeline")
 """Megatron's axes by its default order, tp-cp-ep-dp-pp."""

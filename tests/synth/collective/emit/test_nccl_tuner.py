@@ -14,9 +14,8 @@ from grammar import Goal, Program
 from hierarchies import Axis, Hierarchy, InputError, Level, Reduction, load, placements
 from strategies import reductions, source, valid_programs
 from synth.collective.algorithms.algorithms import Algorithm
-from synth.collective.emit import CannotExpressError, EmitSource
 from synth.collective.emit.nccl_tuner import NAMES, TUNABLE_ALGORITHMS, write
-from synth.collective.emit.source import EmitOptions
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource
 from synth.collective.semantics.schedule import Exchange
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"

@@ -20,8 +20,9 @@ from hierarchies import InputError, Reduction
 from strategies import reducing, source, striped
 from synth.ask.outputs import EmitQuestion, emit_program
 from synth.ask.questions.question import parse_question
-from synth.collective.emit import TARGETS, CannotExpressError, EmitSource, emit
 from synth.collective.emit.document.writing import read_stripes
+from synth.collective.emit.source import CannotExpressError, EmitSource
+from synth.collective.emit.targets import TARGETS, emit
 from synth.collective.ranking.request import Watcher
 from synth.collective.verify.replay import Failure, replay
 

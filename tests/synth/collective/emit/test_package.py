@@ -17,7 +17,7 @@ from hierarchies.files.writing import describe_system
 from strategies import switches
 from synth.ask.answers.given import read_plan_entries
 from synth.cli.app import app
-from synth.collective.emit import TARGETS
+from synth.collective.emit.targets import TARGETS
 from synth.collective.run.processes import Command, supervise
 
 JOB = """

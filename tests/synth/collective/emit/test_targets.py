@@ -23,7 +23,7 @@ from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.ranked import RankingReply, SweepReply
 from synth.cli import app as cli
 from synth.collective.algorithms.algorithms import Choice
-from synth.collective.emit import TARGETS, emit, runnable_targets
+from synth.collective.emit.targets import TARGETS, emit, runnable_targets
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.ranking.sizes import sweep

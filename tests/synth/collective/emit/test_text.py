@@ -17,7 +17,9 @@ from exhaustive import examples
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction, System
 from strategies import source
-from synth.collective.emit import TARGETS, EmitSource, RankOrder
+from synth.collective.emit.mesh import RankOrder
+from synth.collective.emit.source import EmitSource
+from synth.collective.emit.targets import TARGETS
 
 PYTHON = ("torch", "jax", "jax-flat", "mpi", "torchrun")
 SHELL = ("rankfile", "slurm")

@@ -15,7 +15,7 @@ from forking import FLEET, torch_python
 from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import source, striped
-from synth.collective.emit import emit
+from synth.collective.emit.targets import emit
 from synth.collective.run import RunError
 from synth.collective.run.backends import find_mpiexec
 from synth.collective.run.processes import Command, supervise

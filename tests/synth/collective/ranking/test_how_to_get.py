@@ -10,8 +10,8 @@ from hierarchies.units import format_duration
 from machines import precise
 from strategies import source, striped
 from synth.collective.algorithms.algorithms import Algorithm, Choice
-from synth.collective.emit import emit
 from synth.collective.emit.conventions import IN_ORDER
+from synth.collective.emit.targets import emit
 from synth.collective.price.resolution import WORTH
 from synth.collective.ranking.advice import rank_with_advice
 from synth.collective.ranking.explanation import explain_answer

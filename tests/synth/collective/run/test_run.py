@@ -23,7 +23,8 @@ from hierarchies import InputError, Reduction
 from patience import until
 from places import ROOT
 from strategies import reducing, source, striped
-from synth.collective.emit import EmitSource, Files, emit
+from synth.collective.emit.source import EmitSource, Files
+from synth.collective.emit.targets import emit
 from synth.collective.run import BACKENDS, RunError, TrialRequest, run
 from synth.collective.run.backends import find_mpiexec
 from synth.collective.run.processes import Command, last_message, supervise

@@ -19,9 +19,8 @@ from grammar import Collective, Goal, Instruction, Program, instructions, parse
 from hierarchies import InputError, Reduction, Tree
 from strategies import all_valid, programs, reductions, spelled, trees, valid_programs
 from strategies import word as said
-from synth.collective.emit import emit
 from synth.collective.emit.source import CannotExpressError
-from synth.collective.emit.targets import runnable_targets
+from synth.collective.emit.targets import emit, runnable_targets
 from synth.collective.run.backends import TrialRequest, run
 from synth.collective.semantics.layout import Shuffle, kinds
 from synth.collective.semantics.lowering import lower, moves

@@ -21,8 +21,8 @@ pytest.importorskip("fastapi", reason="needs the extra server")
 from hierarchies import InputError
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.parts import to_json
-from synth.ask.planning import TopQuestion
 from synth.ask.questions.question import parse_question
+from synth.ask.ranking import TopQuestion
 from synth.ask.table import VERBS
 from synth.collective.ranking.request import DefaultComparison, Watcher
 from synth.service.limits import Limits

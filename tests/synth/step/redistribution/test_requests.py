@@ -19,7 +19,6 @@ from grammar.tensors.sharding import ReductionKind, Sharding, Type, replicated_s
 from hierarchies import Axis, Hierarchy, InputError, Placement
 from replicas import Array, Coordinates, Parts, cut, mismatch, move_parts
 from strategies import switches
-from synth.collective.emit import EmitOptions, EmitSource, emit
 from synth.collective.emit.document.writing import (
     document,
     document_to_text,
@@ -27,6 +26,8 @@ from synth.collective.emit.document.writing import (
     striped_document,
 )
 from synth.collective.emit.mesh import RankOrder, mesh
+from synth.collective.emit.source import EmitOptions, EmitSource
+from synth.collective.emit.targets import emit
 from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Answer, Request
 from synth.collective.run import BACKENDS, TrialRequest, run

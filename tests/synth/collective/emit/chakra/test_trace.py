@@ -28,10 +28,10 @@ from hierarchies import (
     placements,
 )
 from strategies import reductions, source, switches, valid_programs
-from synth.collective.emit import CannotExpressError, EmitSource, Files
 from synth.collective.emit.buffers import follow_buffers
 from synth.collective.emit.chakra.protobuf import encode_delimited, encode_varint
 from synth.collective.emit.chakra.trace import device_bytes_per_second, write
+from synth.collective.emit.source import CannotExpressError, EmitSource, Files
 from synth.collective.semantics.schedule import Exchange, Transpose
 
 HOUSE = "reduce-scatter node inside; all-reduce node parallel; all-gather node inside"

@@ -19,7 +19,6 @@ from grammar import Goal
 from hierarchies import Axis, Hierarchy, InputError, Placement, Reduction
 from places import ROOT
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import EmitSource
 from synth.collective.emit.document.schema import schema
 from synth.collective.emit.document.writing import (
     document,
@@ -29,6 +28,7 @@ from synth.collective.emit.document.writing import (
     striped_document,
     write,
 )
+from synth.collective.emit.source import EmitSource
 from synth.collective.semantics.schedule import Exchange, Transpose
 from synth.collective.verify.replay import compare, compare_stripes
 

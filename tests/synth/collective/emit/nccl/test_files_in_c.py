@@ -23,14 +23,10 @@ from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import source
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
-from synth.collective.emit import (
-    CannotExpressError,
-    EmitOptions,
-    EmitSource,
-    nccl_tuner,
-)
+from synth.collective.emit import nccl_tuner
 from synth.collective.emit.nccl import calls
 from synth.collective.emit.nccl import plugin as tuner_plugin
+from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource
 from synth.collective.semantics.schedule import Exchange
 
 CC = shutil.which("cc")

@@ -18,7 +18,8 @@ from goal_schedules import OTHERS, made
 from grammar import Goal
 from hierarchies import Axis, Hierarchy, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import EmitSource, emit
+from synth.collective.emit.source import EmitSource
+from synth.collective.emit.targets import emit
 from synth.collective.emit.timeline.chart import MOST_DEVICES, ChartRow, chart
 from synth.collective.emit.timeline.svg import COLOURS, _row, ticks, write
 from synth.collective.emit.timeline.trace import write as trace

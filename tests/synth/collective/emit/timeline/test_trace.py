@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exhaustive import examples
 from hierarchies import Axis, Hierarchy, InputError, Level, Placement, Reduction
 from strategies import reductions, source, striped, valid_programs
-from synth.collective.emit import EmitSource
+from synth.collective.emit.source import EmitSource
 from synth.collective.emit.timeline.trace import write
 from synth.collective.semantics.schedule import Exchange
 

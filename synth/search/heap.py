@@ -5,7 +5,7 @@ and traverses all existing objects again and again. A plan of a large model, whi
 millions of objects, spent a quarter of its time in that search.
 
 >>> import gc
->>> with kept():
+>>> with collect_garbage_seldom():
 ...     gc.get_threshold()[0]
 50000
 """

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from synth.ask.heap import OBJECTS, collect_garbage_seldom
 from synth.ask.partition import Piece, carry_out
 from synth.collective.ranking.request import Watcher
+from synth.search.heap import OBJECTS, collect_garbage_seldom
 
 
 def test_it_is_as_before_when_the_last_of_several_questions_ends() -> None:
