@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import PurePath
 from types import FrameType, MappingProxyType
@@ -15,11 +15,14 @@ from typing import Any, Protocol
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
 
 from hierarchies import InputError, error_context
+from hierarchies.units import format_duration
 from synth.ask.answers.parts import TextFile
+from synth.ask.partition import best_so_far_json
 from synth.ask.questions.fields import flag_of, lists_of
 from synth.ask.questions.question import Question, parse_question
 from synth.ask.reply import Outcome, Reply, WrongProgramError
@@ -27,7 +30,7 @@ from synth.ask.table import VERBS, judge
 from synth.cli.collected import collect_items
 from synth.cli.inputs import READERS, skip_files, strip_texts
 from synth.cli.outputs import deliver, flush_stdout
-from synth.collective.ranking.request import Watcher
+from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.search.forks import processors
 from synth.search.heap import collect_garbage_seldom
 from synth.show.terminal.style import console
@@ -54,6 +57,7 @@ def ask(
     flags: Mapping[str, Any],
     *,
     as_json: bool,
+    in_lines: bool = False,
     budget_seconds: float | None,
     output: str | None = None,
     page: str | None = None,
@@ -62,6 +66,8 @@ def ask(
 ) -> int:
     """Put a question, print the answer, and say how it ended: the exit code.
 
+    With ``in_lines`` each best so far is a line of JSON on standard output, and the answer is the
+    last line.
     Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them; after
     that one file, by the end of its name, to where ``apart`` says, and a report to ``page``. An
     answer that was given ``before`` is given again. A caller's mistake, and what cannot be
@@ -70,6 +76,10 @@ def ask(
     begun = clock.perf_counter()
     try:
         _check_page(page)
+        if in_lines and (as_json or output is not None):
+            other = "--json" if as_json else "-o"
+            hint = "its lines, the last with the answer, go to standard output"
+            raise InputError(f"--json-lines beside {other}", hint=hint)
         model = VERBS[verb].question
         question = parse_question(
             model, dict(_read(model, _add_format(model, flags, output, as_json)))
@@ -77,12 +87,14 @@ def ask(
         if log.isEnabledFor(logging.INFO):
             named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
-        watching = _watch(budget_seconds, VERBS[verb].partial)
+        watching = _watch(budget_seconds, VERBS[verb].partial, in_lines)
         with before() as known, watching as watcher, collect_garbage_seldom():
             reply = _answer_or_reuse(verb, question, watcher, known)
         log.info("%s answered in %.3f s", verb, clock.perf_counter() - begun)
         empty = False
-        if as_json:
+        if in_lines:
+            _print_line({"answer": reply.body})
+        elif as_json:
             text = json.dumps(reply.body, allow_nan=False) + "\n"
             deliver([TextFile(name=f"{verb}.json", text=text)], output)
         else:
@@ -211,11 +223,21 @@ class _Interrupt:
 
 
 class _Screen(Watcher):
-    """Shows progress, and keeps the time budget."""
+    """Shows progress and the best so far, and keeps the time budget.
+
+    ``in_lines``: the best so far are lines of JSON on standard output instead.
+    """
 
     def __init__(
-        self, budget_seconds: float | None, progress: Progress, interrupt: _Interrupt
+        self,
+        budget_seconds: float | None,
+        progress: ProgressWithBest,
+        interrupt: _Interrupt,
+        in_lines: bool,
     ) -> None:
+        self._begun = clock.monotonic()
+        self._in_lines = in_lines
+        self._shown: float | None = None
         self._processors = processors()
         self._interrupt = interrupt
         self._end = None if budget_seconds is None else clock.monotonic() + budget_seconds
@@ -249,9 +271,44 @@ class _Screen(Watcher):
     def judged(self, done: int, of: int) -> None:
         self._progress.update(self._answers, completed=done, total=of, visible=of > 1)
 
+    def ranked(self, best: Callable[[], Sequence[ProvisionalResult]]) -> None:
+        if not (self._in_lines or not self._progress.disable):
+            return
+        found = best()
+        if not found or found[0].seconds == self._shown:
+            return
+        self._shown = found[0].seconds
+        if self._in_lines:
+            after = round(clock.monotonic() - self._begun, 3)
+            _print_line({"after_seconds": after, "best": best_so_far_json(found)})
+        else:
+            self._progress.show_best(found[0])
+
+
+class ProgressWithBest(Progress):
+    """Progress with a line of the best so far, which rewrites itself."""
+
+    _best = ""
+
+    def show_best(self, best: ProvisionalResult) -> None:
+        """Show a result in place of the one before."""
+        gap = "" if best.gap is None else f", at most {best.gap:.0%} above the fastest possible"
+        self._best = f"best so far {format_duration(best.seconds)}{gap}: {best.program}"
+        self.refresh()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bars, and the best so far."""
+        yield from super().get_renderables()
+        if self._best:
+            yield Text(self._best, no_wrap=True, overflow="ellipsis")
+
+
+def _print_line(body: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(body, allow_nan=False))
+
 
 @contextmanager
-def _watch(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
+def _watch(budget_seconds: float | None, part: bool, in_lines: bool) -> Iterator[_Screen]:
     """Progress on standard error where that is a terminal. Raises InputError for no budget."""
     if budget_seconds is not None and not budget_seconds > 0:
         raise InputError(f"the budget is {budget_seconds} s", hint="give seconds above 0")
@@ -260,9 +317,9 @@ def _watch(budget_seconds: float | None, part: bool) -> Iterator[_Screen]:
     hidden = not screen.is_terminal
     with (
         _Interrupt(part) as interrupt,
-        Progress(*columns, console=screen, transient=True, disable=hidden) as progress,
+        ProgressWithBest(*columns, console=screen, transient=True, disable=hidden) as progress,
     ):
-        yield _Screen(budget_seconds, progress, interrupt)
+        yield _Screen(budget_seconds, progress, interrupt, in_lines)
 
 
 def _read(model: type[BaseModel], flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

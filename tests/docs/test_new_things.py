@@ -182,7 +182,11 @@ def test_a_verb_is_in_one_family_everywhere(verb: str) -> None:
     family = VERBS[verb].question.__module__.rpartition(".")[2]
     assert VERBS[verb].answer.__module__.rpartition(".")[2] == family
     replies = {model.__module__.rpartition(".")[2] for model in models_of(verb)}
-    assert family in replies or verb in ("top", "sweep", "cost")  # several verbs share their answers
+    assert family in replies or verb in (
+        "top",
+        "sweep",
+        "cost",
+    )  # several verbs share their answers
 
 
 def test_all_names_in_the_table_exist() -> None:

@@ -386,11 +386,13 @@ class LeadingAnswer(AnswerPart):
     placement: Matrix
     program: str
     seconds: Seconds
+    gap: float | None = optional_key("The share by which it exceeds a bound of all plans.")
     proof: Literal["not yet"]
 
     @classmethod
     def of(cls, best: planned.ProvisionalResult) -> Self:
-        return cls.like(best, proof="not yet")
+        gap = {} if best.gap is None else {"gap": best.gap}
+        return cls.like(best, proof="not yet", **gap)
 
 
 class BestSoFar(AnswerPart):

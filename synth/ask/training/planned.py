@@ -46,6 +46,7 @@ from synth.step.models import ModelSettings, check_zoo_sizes
 from synth.step.profiles import check_dtype
 from synth.step.search.explaining import PlanningResult, list_savings
 from synth.step.search.finalists import Finalist
+from synth.step.search.first_plan import find_first_plan
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PlacedRecipe
 from synth.step.search.pins import AXES, Pins
@@ -146,11 +147,13 @@ def plan_step(
     job = PlanningProblem(
         question.model, changes, question.spelling(), system.check_even(), device, profile
     )
+    pins, others = question.pins()
+    if (first := find_first_plan(job, pins)) is not None:
+        watcher.ranked(lambda: [first.candidate.provisional(1, first.seconds, first.gap)])
     flops, dtype = products(job.step)
     if profile and question.profile:
         check_dtype(profile, dtype, question.profile.name)
     planner = Planner(job)
-    pins, others = question.pins()
     remembering = StoppableWatcher(watcher)
     found = planner.plans(pins, k, remembering, front=True)
     why_not = None

@@ -47,6 +47,10 @@ SEPARATE_OUTPUTS = {
 """Flags for one file of an answer: how the file's name ends, and the help."""
 _ORDER = "collsynth.order"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+JsonLines = Annotated[
+    bool,
+    typer.Option("--json-lines", help="Print each best so far, and the answer, as lines of JSON."),
+]
 Report = Annotated[
     str | None,
     typer.Option(
@@ -87,6 +91,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         as_json: bool,
         verbose: bool,
         budget: float | None = None,
+        json_lines: bool = False,
         output: str | None = None,
         report: str | None = None,
         **flags: Any,
@@ -96,7 +101,14 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         }
         flags = _collect_in_order(flags, each, context.meta.get(_ORDER, ()))
         ask_and_exit(
-            verb, flags, as_json=as_json, budget=budget, output=output, page=report, apart=apart
+            verb,
+            flags,
+            as_json=as_json,
+            in_lines=json_lines,
+            budget=budget,
+            output=output,
+            page=report,
+            apart=apart,
         )
 
     taken = [
@@ -154,6 +166,7 @@ def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
         yield keyword("report", Report, None)
     if partial:
         yield keyword("budget", Budget, None)
+        yield keyword("json_lines", JsonLines, False)
     yield keyword("as_json", Json, False)
     yield keyword("verbose", Verbose, False)
 

@@ -278,7 +278,8 @@ class Report:
 class ProvisionalResult:
     """One of the best results so far during a search, not proved yet.
 
-    For a whole job ``program`` is empty, and ``seconds`` are a step's exposed seconds.
+    For a whole job ``program`` is empty, and ``seconds`` are a step's exposed seconds. ``gap``: by
+    what share ``seconds`` exceed a lower bound of all plans; None if no bound is known.
     """
 
     rank: int
@@ -286,6 +287,7 @@ class ProvisionalResult:
     placement: tuple[tuple[int, ...], ...]
     program: str
     seconds: float
+    gap: float | None = None
 
 
 class Watcher:

@@ -19,6 +19,7 @@ from hierarchies import Axis, Placement, Reduction, System
 from synth.collective.price.bound import bound
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
+from synth.collective.ranking.request import ProvisionalResult
 from synth.collective.semantics.point_to_point import stage_transfer
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.point_to_point import price_transfer
@@ -87,6 +88,10 @@ class PlacedRecipe:
     def axes(self) -> tuple[Axis, ...]:
         """The axes of the recipe."""
         return axes_of(self.recipe)
+
+    def provisional(self, rank: int, seconds: float, gap: float | None) -> ProvisionalResult:
+        """Returns the plan as one of the best so far."""
+        return ProvisionalResult(rank, self.axes, self.rows, str(self.recipe), seconds, gap)
 
     @property
     def structure(self) -> Structure:

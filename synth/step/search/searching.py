@@ -20,7 +20,7 @@ from math import inf, prod
 
 import numpy as np
 
-from hierarchies import Axis, InputError
+from hierarchies import InputError
 from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.collective.ranking.request import StopFlag as Stops
 from synth.search.forks import WorkControl, is_parallel
@@ -239,7 +239,8 @@ class Search:
     def _leading(self) -> list[ProvisionalResult]:
         """Returns the best of the plans that were timed so far."""
         first = nsmallest(MOST_REPORTED, self._best.values(), key=lambda plan: plan.seconds)
-        return [_provisional_of(rank, plan) for rank, plan in enumerate(first, 1)]
+        least = min(self._rough)
+        return [_provisional_of(rank, plan, least) for rank, plan in enumerate(first, 1)]
 
     def _learn(self, numbers: Sequence[int]) -> None:
         """Prices all collectives of plans at once, if several processes are allowed."""
@@ -264,7 +265,6 @@ def _spread(family: Family) -> tuple[int, int, bool, int]:
     return recipe.zero, whole, recipe.remat, recipe.microbatches
 
 
-def _provisional_of(rank: int, plan: ComposedPlan) -> ProvisionalResult:
-    recipe, rows = plan.candidate.recipe, plan.candidate.rows
-    axes = tuple(Axis(name, size) for name, size in recipe.axes)
-    return ProvisionalResult(rank, axes, rows, str(recipe), plan.seconds)
+def _provisional_of(rank: int, plan: ComposedPlan, least: float) -> ProvisionalResult:
+    gap = plan.seconds / least - 1 if least else None
+    return plan.candidate.provisional(rank, plan.seconds, gap)

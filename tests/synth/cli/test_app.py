@@ -19,11 +19,15 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from golden_commands import GOLDEN_COMMANDS, NESTED, P2
+from hierarchies import Axis
 from patience import PATIENCE_SECONDS
 from places import ROOT, TESTS
 from replying import body_of
+from synth.ask.answers.ranked import BestSoFar
 from synth.ask.table import VERBS
 from synth.cli.app import app
+from synth.cli.ask import ProgressWithBest
+from synth.collective.ranking.request import ProvisionalResult
 from synth.collective.verify.symbolic import Unknown
 from synth.show.terminal.table import TABLES
 
@@ -321,6 +325,40 @@ def test_a_budget_ends_in_an_answer_marked_partial() -> None:
     assert result.exit_code == 4
     assert answer["complete"] is False
     assert "PARTIAL" in run(*words, "--budget", "0.000001").stdout
+
+
+def test_each_best_so_far_and_the_answer_are_lines_of_json() -> None:
+    words = ["plan", "dgx-h100:1", "--model", "llama3-tiny", "--batch", "16", "-k", "1"]
+    lines = [*map(json.loads, run(*words, "--json-lines").stdout.splitlines())]
+    *found, answer = lines
+    assert [*answer] == ["answer"]
+    assert answer["answer"] == json.loads(run(*words, "--json").stdout)
+    assert len(found) > 1  # by formula, and by the search
+    seconds = [line["after_seconds"] for line in found]
+    assert seconds == sorted(seconds)
+    for line in found:
+        BestSoFar.model_validate(line["best"])
+        assert line["best"]["answers"][0]["gap"] >= 0
+
+
+@pytest.mark.parametrize("other", [["--json"], ["-o", "there"]])
+def test_lines_of_json_are_not_mixed_with_another_output(other: list[str]) -> None:
+    words = ["plan", "dgx-h100:1", "--model", "llama3-tiny", "--batch", "16", "--json-lines"]
+    result = run(*words, *other)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--json-lines beside {other[0]}" in result.stderr
+
+
+def test_the_line_of_the_best_so_far_is_rewritten() -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=60)
+    with ProgressWithBest(console=screen) as progress:
+        for seconds, program in ((2.0, "first"), (1.0, "second " * 20)):
+            best = ProvisionalResult(1, (Axis("data", 8),), ((1, 8),), program, seconds, 0.25)
+            progress.show_best(best)
+    assert isinstance(screen.file, io.StringIO)
+    shown = screen.file.getvalue()
+    assert "best so far 2 s, at most 25% above the fastest possible" in shown
+    assert "best so far 1 s" in shown.rpartition("2 s")[2]
 
 
 def test_the_log_goes_to_standard_error() -> None:
