@@ -10,17 +10,21 @@ from hierarchies import InputError
 from synth.ask.answers.parts import discriminate_by
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.questions.fields import CostLimit, Flag
 from synth.ask.questions.named_texts import job_of
 from synth.ask.questions.question import MachineQuestion
 from synth.ask.ranking import JobPlanQuestion, answer_job, check_job, search_settings
 from synth.ask.reply import Reply
 from synth.ask.training.planned import StepPlanQuestion, plan_step
+from synth.ask.training.swept import sweep_plans
 from synth.collective.ranking.request import Watcher
 
 PlanAnswer = Annotated[
-    Annotated[PlanReply, Tag("")] | Annotated[StepPlanReply, Tag("plans")],
-    Discriminator(discriminate_by("plans")),
+    Annotated[PlanReply, Tag("")]
+    | Annotated[StepPlanReply, Tag("plans")]
+    | Annotated[PlanSweepReply, Tag("swept")],
+    Discriminator(discriminate_by("plans", "swept")),
 ]
 
 
@@ -51,7 +55,12 @@ class PlanQuestion(MachineQuestion, StepPlanQuestion, JobPlanQuestion):
 
 
 def plan(question: PlanQuestion, watcher: Watcher) -> Reply:
-    """Plans of a model's step; or the placement on which a job's collectives expose least."""
+    """Plans of a model's step; or the placement on which a job's collectives expose least.
+
+    Of swept values, the advised plan of each combination.
+    """
+    if question.sweep:
+        return sweep_plans(question, plan, watcher)
     if question.job is None:
         name = str(getattr(question.system, "name", question.system))
         return plan_step(question, question.machine(), name, question.k, watcher)

@@ -84,6 +84,9 @@ def ask(
         question = parse_question(
             model, dict(_read(model, _add_format(model, flags, output, as_json)))
         )
+        if page is not None and getattr(question, "sweep", None):
+            hint = "ask for one of its combinations"
+            raise InputError("a sweep of plans has no page", where="--report", hint=hint)
         if log.isEnabledFor(logging.INFO):
             named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hierarchies import InputError, file_text
+from hierarchies import InputError, error_context, file_text
 from hierarchies.importers import read_texts
+from synth.ask.questions import notations
 from synth.ask.questions.fields import File
 from synth.collective.workload.files import job_file_text
 from synth.measure.logs.text import read_log_text
@@ -31,6 +32,13 @@ def read_system(spec: str) -> str | NamedTextJson:
 def read_systems(specs: Sequence[str]) -> list[str | NamedTextJson]:
     """Several systems, each as ``read_system`` reads it."""
     return [read_system(spec) for spec in specs]
+
+
+def read_swept(words: Sequence[str]) -> dict[str, list[Any]]:
+    """Swept values, with the texts of the files that are systems."""
+    with error_context("--sweep"):
+        swept = notations.SWEPT_VALUES.read(words)
+    return {key: read_systems(words) if key == "system" else words for key, words in swept.items()}
 
 
 def read_job(spec: str) -> str | NamedTextJson:
@@ -131,6 +139,7 @@ def _named_text(name: str, text: str) -> NamedTextJson:
 READERS: Mapping[File, Callable[[Any], Any]] = {
     File.SYSTEM: read_system,
     File.SYSTEMS: read_systems,
+    File.SWEPT: read_swept,
     File.JOB: read_job,
     File.TOPOLOGIES: read_files,
     File.LOGS: read_logs,

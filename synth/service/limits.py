@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import assert_never
@@ -75,12 +76,10 @@ class Limits:
                 case CostLimit.TREE:
                     _check_number(key, prod(value), self.devices)
                 case CostLimit.SYSTEMS:
-                    _check_number(key, len(value), self.systems)
-                    self.check_description(
-                        *(system.text for system in value if not isinstance(system, str))
-                    )
-                    for system in value:
-                        self._check_system(key, system)
+                    self._check_systems(key, value, len(value))
+                case CostLimit.SWEEP:
+                    combinations = prod(map(len, value.values()))
+                    self._check_systems(key, value.get("system", ()), combinations)
                 case CostLimit.SYSTEM:
                     self._check_system(key, value)
                 case CostLimit.ANSWER:
@@ -106,6 +105,13 @@ class Limits:
         if devices > self.devices:
             problem = f"the system has {devices} devices"
             raise InputError(problem, where=where, hint=f"at most {self.devices} on this server")
+
+    def _check_systems(self, key: str, systems: Sequence[str | NamedText], questions: int) -> None:
+        """Raise InputError for too many questions, or if a system exceeds a limit."""
+        _check_number(key, questions, self.systems)
+        self.check_description(*(one.text for one in systems if isinstance(one, NamedText)))
+        for system in systems:
+            self._check_system(key, system)
 
     def _check_system(self, key: str, system: str | NamedText) -> None:
         if isinstance(system, NamedText):

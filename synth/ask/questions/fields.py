@@ -42,6 +42,8 @@ class CostLimit(Enum):
     """Several systems, each of them described by a text."""
     SYSTEM = auto()
     """A system by its name or its text: the length of the text, and the number of devices."""
+    SWEEP = auto()
+    """Values of keys, systems among them: as many questions as there are combinations."""
     ANSWER = auto()
     """An earlier answer, as ``emit --from`` takes, with the system it is about."""
     TEXT = auto()
@@ -72,6 +74,7 @@ class File(Enum):
     PLAN = auto()
     PROFILE = auto()
     DEVICE = auto()
+    SWEPT = auto()
 
 
 @dataclass(frozen=True)

@@ -155,10 +155,29 @@ def number_notation(wrong: str, hint: str) -> Notation:
     return Notation(read)
 
 
+def _parse_swept(words: Sequence[str] | str) -> dict[str, list[str]]:
+    """``["batch=256,512", "dtype=float32"]`` to keys and their values."""
+    swept: dict[str, list[str]] = {}
+    for word in [words] if isinstance(words, str) else words:
+        key, equals, values = (part.strip() for part in word.partition("="))
+        if not equals:
+            hint = "a key and its values, as in batch=256,512"
+            raise InputError(f"{word!r} sweeps nothing", hint=hint)
+        if key in swept:
+            raise InputError(f"{key} is swept twice", hint=f"one flag, as in {key}=A,B")
+        swept[key] = [value.strip() for value in values.split(",") if value.strip()]
+    return swept
+
+
+def _swept_text(swept: Mapping[str, Sequence[str]]) -> str:
+    return " ".join(f"{key}={','.join(values)}" for key, values in swept.items())
+
+
 AXES = Notation(_parse_axes, _axes_text)
 OPEN_AXES = Notation(_parse_open_axes)
 NAMES = Notation(_parse_names, ", ".join)
 SEVERAL_NAMES = Notation(_strip_items, ", ".join)
+SWEPT_VALUES = Notation(_parse_swept, _swept_text)
 SHARES = Notation(_parse_shares, _shares_text)
 SIZES = Notation(str, sizes_text)
 """Read by the question itself: in JSON, too, a size may be a text."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import gcd, prod
 from typing import Annotated, Literal, assert_never
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from hierarchies import InputError, LevelInFull, System
 from synth.ask.answers.machine_parts import NcclPart
@@ -25,8 +25,9 @@ from synth.ask.answers.training.planned import (
 )
 from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
 from synth.ask.questions import notations
-from synth.ask.questions.fields import Flag
+from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure
+from synth.ask.questions.named_texts import NameOrText
 from synth.ask.questions.question import Question
 from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
@@ -37,6 +38,7 @@ from synth.ask.training.machines import (
     profile_of,
 )
 from synth.ask.training.simulated import products, size_of
+from synth.ask.training.swept import SWEPT_KEYS, SweptValues, check_sweep
 from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
@@ -96,6 +98,26 @@ class StepPlanQuestion(Question):
         Field(max_length=1024),
         Flag("Why not? The best plan with other pins", ", as in 'tensor=4', beside the best"),
     ] = ""
+
+    sweep: Annotated[
+        dict[str, list[NameOrText]],
+        Field(max_length=len(SWEPT_KEYS)),
+        CostLimit.SWEEP,
+        Flag(
+            "Several values of a key: a table of plans, one for each combination",
+            ", as in batch=256,512 or system=dgx-h100:4,dgx-h100:8. Repeatable",
+            "--sweep...",
+            notations.SWEPT_VALUES,
+            File.SWEPT,
+        ),
+    ] = Field(default_factory=dict)
+
+    @field_validator("sweep")
+    @classmethod
+    def _check_sweep(cls, sweep: SweptValues) -> SweptValues:
+        """Raises InputError as ``check_sweep`` does."""
+        check_sweep(sweep)
+        return sweep
 
     def pins(self) -> tuple[Pins, Pins]:
         """Those of all plans, and of the one that is asked why not. Raises InputError."""

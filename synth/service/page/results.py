@@ -23,6 +23,7 @@ from synth.ask.answers.ranked import (
 )
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.questions.notations import A_RANGE_BYTES
 from synth.ask.ranking import TopQuestion
 from synth.ask.table import judge
@@ -119,8 +120,8 @@ def ranking_of(verb: str, body: object) -> Ranking | None:
     """
     if verb not in RANKED_VERBS or not isinstance(body, dict) or "schema_version" not in body:
         return None
-    reply: Ranking | StepPlanReply = judge(verb).validate_python(body)
-    return None if isinstance(reply, StepPlanReply) else reply
+    reply: Ranking | StepPlanReply | PlanSweepReply = judge(verb).validate_python(body)
+    return None if isinstance(reply, StepPlanReply | PlanSweepReply) else reply
 
 
 def plans_of(

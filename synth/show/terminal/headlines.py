@@ -20,6 +20,7 @@ from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import BestSoFar, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
 from synth.ask.answers.training.simulated import SimulateReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.table import VERBS, judge
 from synth.collective.price.resolution import WORTH
 from synth.show.terminal.rows import Ranking
@@ -52,6 +53,9 @@ def _headline(answer: object) -> str:
         case StepPlanReply() as plans if plans.plans:
             best = plans.best
             return f"{axes_text(best.axes)}: {format_duration(best.seconds)} a step"
+        case PlanSweepReply() as swept:
+            planned = sum(row.plan is not None for row in swept.rows)
+            return f"{pluralize(len(swept.rows), 'combination')}, {planned} with a plan"
         case StepPlanReply() as none:
             return no_plan_headline(none)
         case SimulateReply() as simulated:

@@ -139,6 +139,7 @@ OVER: dict[CostLimit, tuple[dict[str, int], Any, str]] = {
     CostLimit.DIGITS: ({"digits": 3}, 4, "digits: digits comes to 4"),
     CostLimit.TREE: ({"devices": 99}, [10, 10], "tree: tree comes to 100"),
     CostLimit.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
+    CostLimit.SWEEP: ({"systems": 2}, {"batch": ["1", "2", "3"]}, "sweep: sweep comes to 3"),
     CostLimit.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
     CostLimit.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
     CostLimit.HERE: ({}, True, "(check|measure): a service does not run steps"),
@@ -149,6 +150,7 @@ AT: dict[CostLimit, Any] = {
     CostLimit.DIGITS: 3,
     CostLimit.TREE: [9, 11],
     CostLimit.SYSTEMS: ["dgx-h100:1"] * 2,
+    CostLimit.SWEEP: {"batch": ["1", "2"]},
     CostLimit.SYSTEM: "dgx-h100:3",
     CostLimit.HERE: False,
 }
@@ -171,6 +173,8 @@ def test_limits_refuse_values_above_and_accept_values_at_the_limit(
     if mark is CostLimit.ANSWER:
         given = {one: given[one] for one in ("target", "backend") if one in given}
         key, value, at, roomy = "from", ranking, ranking, {"devices": 32}
+    elif mark is CostLimit.SWEEP:
+        given = {"system": "dgx-h100:1", "model": "llama3-tiny"}
     elif mark is CostLimit.SYSTEM:
         given.pop("tree", None)
     with pytest.raises(InputError, match=told) as refused:

@@ -10,6 +10,7 @@ from rich.table import Table
 from hierarchies.units import format_bytes, format_duration
 from synth.ask.answers.planning import PlanReply
 from synth.ask.answers.training.planned import ROWS, PlanOfStep, StepPlanReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.show.terminal.placements import render_placements
 from synth.show.terminal.rankings import render_plan
 from synth.show.terminal.style import (
@@ -23,6 +24,7 @@ from synth.show.terminal.style import (
 )
 from synth.show.terminal.training.collectives import render_collectives, render_program_gains
 from synth.show.terminal.training.simulated import TIME_PARTS
+from synth.show.terminal.training.swept import render_swept
 from synth.step.search.resolution import FULL_SHARE, SNUG
 from synth.step.sharding import parse_recipe
 
@@ -32,9 +34,15 @@ _AS_MUCH = 0.05
 """Measured shares that differ by less count as equal."""
 
 
-def render_plan_answer(answer: PlanReply | StepPlanReply) -> RenderableType:
-    """Returns the table of what ``plan`` answers: plans of a step, or a job's placement."""
-    return render_plans(answer) if isinstance(answer, StepPlanReply) else render_plan(answer)
+def render_plan_answer(answer: PlanReply | StepPlanReply | PlanSweepReply) -> RenderableType:
+    """Returns the table of what ``plan`` answers: plans of a step or a sweep, a job's placement."""
+    match answer:
+        case StepPlanReply():
+            return render_plans(answer)
+        case PlanSweepReply():
+            return render_swept(answer)
+        case PlanReply():
+            return render_plan(answer)
 
 
 def render_plans(answer: StepPlanReply) -> RenderableType:

@@ -1,0 +1,130 @@
+"""Plans for all combinations of several values of a question's keys: what-if as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice, product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hierarchies import InputError
+from synth.ask.answers.parts import Json
+from synth.ask.answers.training.swept import PlanSweepReply, SweptPlan
+from synth.ask.questions.named_texts import NamedText
+from synth.ask.questions.question import Question, parse_question
+from synth.ask.reply import Outcome, Reply, reply_of_search
+from synth.collective.ranking.request import QuietWatcher, Watcher
+
+if TYPE_CHECKING:
+    from synth.ask.planning import PlanQuestion
+
+NUMBERS = ("batch", "sequence")
+SWEPT_KEYS = ("system", "model", *NUMBERS, "dtype", "optimizer", "device", "pin", "nccl")
+"""The keys of ``plan`` that can be swept."""
+
+MOST_COMBINATIONS = 1000
+
+SweptValues = Mapping[str, list[str | NamedText]]
+
+
+def check_sweep(sweep: SweptValues) -> None:
+    """Raises InputError for an unknown key, for a key without values, and for too many of them."""
+    for key, values in sweep.items():
+        if key not in SWEPT_KEYS:
+            hint = f"one of {', '.join(SWEPT_KEYS)}"
+            raise InputError(f"no key {key!r} to sweep", where="sweep", hint=hint)
+        if not values:
+            hint = f"as in {key}=A,B"
+            raise InputError(f"a sweep over no value of {key}", where="sweep", hint=hint)
+        spelled = [_spell(value) for value in values]
+        twice = next((value for value in spelled if spelled.count(value) > 1), None)
+        if twice is not None:
+            raise InputError(f"{key}={twice} is given twice", where="sweep", hint="give it once")
+        for value in spelled if key in NUMBERS else ():
+            if not value.isdecimal() or not 0 < int(value) < 2**31:
+                hint = "a whole number above 0"
+                raise InputError(f"{key}={value} cannot be read", where="sweep", hint=hint)
+    if (count := prod(map(len, sweep.values()))) > MOST_COMBINATIONS:
+        hint = f"at most {MOST_COMBINATIONS} combinations"
+        raise InputError(f"a sweep over {count} combinations", where="sweep", hint=hint)
+
+
+def sweep_plans(
+    question: PlanQuestion, plan: Callable[[PlanQuestion, Watcher], Reply], watcher: Watcher
+) -> Reply:
+    """Answers the question with every combination of the swept values.
+
+    A combination that cannot be planned has a row with the reason.
+    """
+    combinations = [*_combinations(question.sweep)]
+    rows: list[SweptPlan] = []
+    for values in combinations:
+        if rows and not watcher.go_on():
+            break
+        rows.append(_plan_combination(question, values, plan, QuietWatcher(watcher)))
+        watcher.judged(len(rows), len(combinations))
+    answer = PlanSweepReply.like(
+        swept={key: [*map(_spell, values)] for key, values in question.sweep.items()},
+        rows=rows,
+        complete=len(rows) == len(combinations) and all(row.complete for row in rows),
+    )
+    return reply_of_search(answer, Outcome.OK if any(row.plan for row in rows) else Outcome.NO)
+
+
+def _combinations(sweep: SweptValues) -> Iterator[Mapping[str, str | NamedText]]:
+    for values in islice(product(*sweep.values()), MOST_COMBINATIONS):
+        yield dict(zip(sweep, values, strict=True))
+
+
+def _plan_combination(
+    question: PlanQuestion,
+    values: Mapping[str, str | NamedText],
+    plan: Callable[[PlanQuestion, Watcher], Reply],
+    watcher: Watcher,
+) -> SweptPlan:
+    try:
+        own = _question_with(question, values)
+        own.check_early()
+        answer = plan(own, watcher).body
+    except InputError as error:
+        return _row(values, str(error))
+    if answer["advised"] is None:
+        return _row(values, "nothing fits" if answer["complete"] else "nothing found yet", answer)
+    return _row(values, "", answer, answer["plans"][answer["advised"]])
+
+
+def _question_with(question: PlanQuestion, values: Mapping[str, Any]) -> PlanQuestion:
+    """Returns the question with other values of its keys. Raises InputError for bad ones."""
+    read = {key: int(value) if key in NUMBERS else value for key, value in values.items()}
+    given = question.model_dump(exclude_unset=True, exclude={"sweep", *values})
+    model: type[Question] = type(question)
+    named = {
+        key: {"name": value.name, "text": value.text} if isinstance(value, NamedText) else value
+        for key, value in read.items()
+    }
+    found: Any = parse_question(model, given | named)
+    return found  # type: ignore[no-any-return]
+
+
+def _row(
+    values: Mapping[str, str | NamedText],
+    problem: str,
+    answer: Json | None = None,
+    plan: Json | None = None,
+) -> SweptPlan:
+    """Returns a row from an answer of ``plan`` and its advised plan, as JSON."""
+    keys = ("plan", "axes", "placement", "seconds", "tokens_per_second", "utilisation", "gap")
+    of_plan = {key: plan[key] if plan else None for key in keys}
+    of_answer = {key: answer[key] if answer else None for key in ("system", "devices", "samples")}
+    return SweptPlan(
+        values={key: _spell(value) for key, value in values.items()},
+        problem=problem,
+        bytes=plan["memory"]["bytes"] if plan else None,
+        complete=answer["complete"] if answer else True,
+        **of_answer,
+        **of_plan,
+    )
+
+
+def _spell(value: str | NamedText) -> str:
+    return value.name if isinstance(value, NamedText) else value

@@ -1,0 +1,117 @@
+"""A sweep of ``plan``: each row is the answer of its own question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import synth
+from hierarchies import InputError
+from synth.ask.answers.training.swept import PlanSweepReply
+from synth.ask.planning import PlanQuestion, plan
+from synth.ask.questions.question import parse_question
+from synth.ask.training.swept import MOST_COMBINATIONS
+from synth.cli.inputs import read_swept
+from synth.collective.ranking.request import Watcher
+from synth.service.limits import Limits
+
+ASKED: dict[str, Any] = {
+    "system": "dgx-h100:1", "model": "llama3-tiny", "batch": 16, "k": 1,
+    "pin": "pipe=1 zero=0 sequence=no",
+}
+
+
+def answer(watcher: Watcher | None = None, **others: Any) -> Any:
+    return plan(parse_question(PlanQuestion, {**ASKED, **others}), watcher or Watcher()).body
+
+
+def test_each_row_is_the_advised_plan_of_its_own_question() -> None:
+    swept = {"batch": ["8", "16"], "system": ["dgx-h100:1"]}
+    found = PlanSweepReply.model_validate(answer(sweep=swept))
+    assert found.swept == swept
+    assert found.complete
+    pairs = [(batch, system) for batch in swept["batch"] for system in swept["system"]]
+    for row, (batch, system) in zip(found.rows, pairs, strict=True):
+        assert row.values == {"batch": batch, "system": system}
+        alone = answer(batch=int(batch), system=system)
+        advised = alone["plans"][alone["advised"]]
+        assert (row.plan, row.seconds) == (advised["plan"], advised["seconds"])
+        assert (row.system, row.samples) == (system, int(batch))
+        assert row.bytes == advised["memory"]["bytes"]
+
+
+def test_a_combination_that_cannot_be_planned_has_a_row_with_the_reason() -> None:
+    found = answer(sweep={"pin": ["pipe=1 tensor=2", "tensor=3"], "batch": ["16"]})
+    first, second = found["rows"]
+    assert first["problem"] == "" and first["plan"]
+    assert "tensor=3 on 8 devices" in second["problem"]
+    assert second["plan"] is None and second["complete"]
+
+
+class StopsAfterOne(Watcher):
+    """Stops as soon as one combination is answered."""
+
+    done = 0
+
+    def judged(self, done: int, of: int) -> None:
+        self.done = done
+
+    def go_on(self) -> bool:
+        return not self.done
+
+
+def test_a_sweep_that_is_stopped_has_the_rows_so_far() -> None:
+    found = answer(StopsAfterOne(), sweep={"batch": ["8", "16", "32"]})
+    assert [row["values"] for row in found["rows"]] == [{"batch": "8"}]
+    assert found["rows"][0]["complete"]
+    assert not found["complete"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "problem"),
+    [
+        ({"batches": ["8"]}, "no key 'batches' to sweep"),
+        ({"batch": []}, "a sweep over no value of batch"),
+        ({"batch": ["8", "8"]}, "batch=8 is given twice"),
+        ({"batch": ["many"]}, "batch=many cannot be read"),
+        ({"batch": [*map(str, range(1, MOST_COMBINATIONS + 2))]}, "combinations"),
+    ],
+)
+def test_a_sweep_of_no_use_is_refused(sweep: dict[str, list[str]], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        parse_question(PlanQuestion, {**ASKED, "sweep": sweep})
+
+
+def test_a_job_is_not_swept() -> None:
+    given = {"system": "dgx-h100:1", "job": "gpt-18b-3d", "sweep": {"nccl": ["2.28.3"]}}
+    with pytest.raises(InputError, match="sweep beside a job"):
+        parse_question(PlanQuestion, given)
+
+
+def test_files_of_swept_systems_are_read_by_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text("name = 'ours'", encoding="utf-8")
+    read = read_swept([f"system=dgx-h100:1,{file}", "dtype=float32"])
+    assert read["system"] == ["dgx-h100:1", {"name": str(file), "text": "name = 'ours'"}]
+    assert read["dtype"] == ["float32"]
+    with pytest.raises(InputError, match="'batch' sweeps nothing"):
+        read_swept(["batch"])
+    with pytest.raises(InputError, match="batch is swept twice"):
+        read_swept(["batch=8", "batch=16"])
+
+
+def test_a_service_limits_the_combinations() -> None:
+    question = parse_question(PlanQuestion, {**ASKED, "sweep": {"batch": ["8", "16", "32"]}})
+    Limits(systems=3).check(question)
+    with pytest.raises(InputError, match="sweep comes to 3"):
+        Limits(systems=2).check(question)
+    large = parse_question(PlanQuestion, {**ASKED, "sweep": {"system": ["dgx-h100:4"]}})
+    with pytest.raises(InputError, match="the system has 32 devices"):
+        Limits(devices=16).check(large)
+
+
+def test_python_sweeps_too() -> None:
+    found = synth.plan(**ASKED, sweep={"batch": ["8", "16"]})
+    assert [row.values["batch"] for row in found.rows] == ["8", "16"]
