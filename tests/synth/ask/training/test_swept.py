@@ -18,7 +18,10 @@ from synth.collective.ranking.request import Watcher
 from synth.service.limits import Limits
 
 ASKED: dict[str, Any] = {
-    "system": "dgx-h100:1", "model": "llama3-tiny", "batch": 16, "k": 1,
+    "system": "dgx-h100:1",
+    "model": "llama3-tiny",
+    "batch": 16,
+    "k": 1,
     "pin": "pipe=1 zero=0 sequence=no",
 }
 
@@ -45,9 +48,11 @@ def test_each_row_is_the_advised_plan_of_its_own_question() -> None:
 def test_a_combination_that_cannot_be_planned_has_a_row_with_the_reason() -> None:
     found = answer(sweep={"pin": ["pipe=1 tensor=2", "tensor=3"], "batch": ["16"]})
     first, second = found["rows"]
-    assert first["problem"] == "" and first["plan"]
+    assert first["problem"] == ""
+    assert first["plan"]
     assert "tensor=3 on 8 devices" in second["problem"]
-    assert second["plan"] is None and second["complete"]
+    assert second["plan"] is None
+    assert second["complete"]
 
 
 class StopsAfterOne(Watcher):
