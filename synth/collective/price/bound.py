@@ -85,8 +85,13 @@ def bound(
     missing, the bound is the larger of the healthy system's and that of ``cut_seconds``. Raises
     InputError for a system that lacks devices.
     """
+    return cuts_of(system, reduction, goal).bound(payload_bytes)
+
+
+def cuts_of(system: System, reduction: Reduction, goal: Goal) -> Cuts:
+    """Returns the cuts of a reduction's groups. Raises InputError as ``bound`` does."""
     roles = roles_of(reduction, tuple(range(len(reduction.tree.digits))), ())
-    return bound_of_roles(system, roles, payload_bytes, goal)
+    return find_cuts(system, roles, goal)
 
 
 def bound_by_calls(
@@ -117,9 +122,43 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
     Idle devices forward nothing, except in a ring or torus, and links that only they reach do not
     count: three GPUs that have two NICs leave their node by two.
     """
+    return find_cuts(system, roles, goal).bound(payload_bytes)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What bounds a goal on the groups of some roles, for payloads of any size.
+
+    ``message``: the bound of one message; ``levels``: for every order of a torus and every level,
+    the most seconds per byte of buffer among its cuts, and its name.
+    """
+
+    system: System
+    roles: Cast
+    goal: Goal
+    message: Bound
+    levels: tuple[tuple[float, str], ...]
+
+    def bound(self, payload_bytes: float) -> Bound:
+        """See ``bound``."""
+        best = self.message
+        for seconds_per_byte, name in self.levels:
+            seconds = payload_bytes * seconds_per_byte
+            # Several orders of a torus repeat a cut: without the margin rounding would choose the
+            # level.
+            if seconds > best.seconds * (1 + _ROUNDED):
+                best = Bound(seconds, name)
+        if self.system.faults:
+            groups = groups_of_children(tuple(chain(*self.roles)))
+            faulty = bound_of_groups(self.system, list(groups), payload_bytes, self.goal)
+            best = max(best, faulty, key=_seconds)
+        return best
+
+
+def find_cuts(system: System, roles: Cast, goal: Goal) -> Cuts:
+    """Returns the cuts of groups given by roles. Raises InputError as ``bound`` does."""
     system = _best_case_system(system.check_even())
-    grouped = GroupedGoal(system, roles, goal)
-    best = _one_message(grouped)
+    levels = []
     for turned in (GroupedGoal(*order, goal) for order in torus_orders(system, roles)):
         for level, name in enumerate(turned.system.hierarchy.names):
             cuts = (
@@ -127,15 +166,9 @@ def bound_of_roles(system: System, roles: Cast, payload_bytes: float, goal: Goal
                 *_slabs(turned, level),
                 *_seconds_of_parts(turned, level),
             )
-            seconds = payload_bytes * max(cuts, default=0.0)
-            # Several orders of a torus repeat a cut: without the margin rounding would choose the
-            # level.
-            if seconds > best.seconds * (1 + _ROUNDED):
-                best = Bound(seconds, name)
-    if system.faults:
-        groups = groups_of_children(tuple(chain(*grouped.roles)))
-        best = max(best, bound_of_groups(system, list(groups), payload_bytes, goal), key=_seconds)
-    return best
+            levels.append((max(cuts, default=0.0), name))
+    message = _one_message(GroupedGoal(system, roles, goal))
+    return Cuts(system, roles, goal, message, tuple(levels))
 
 
 def bound_of_groups(

@@ -16,9 +16,10 @@ from grammar import Goal
 from hierarchies import Placement, Reduction, System
 from hierarchies.fabric import price_class
 from synth.collective.algorithms.algorithms import Choice
+from synth.collective.price.bound import Cuts, cuts_of
 from synth.collective.price.defaults import RuntimeDefaults, defaults
 from synth.collective.price.resolution import estimate_price
-from synth.collective.price.segments import SEGMENTS
+from synth.collective.price.segments import SEGMENTS, bound_ticks
 from synth.collective.price.step_prices import Simulator
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.answers import AnswerRequest, prove_answers, unproved_answer
@@ -79,7 +80,7 @@ class ProgramPrices:
         self._libraries = {} if libraries is None else libraries
         self._best: dict[_Key, DistinctAnswer[CandidatePrograms]] = {}
         self._answers: dict[_Key, Answer] = {}
-        self._bounds: dict[_Key, int] = {}
+        self._cuts: dict[tuple[Goal, object], Cuts] = {}
         self._defaults: dict[_Key, RuntimeDefaults] = {}
 
     @cached_property
@@ -101,10 +102,10 @@ class ProgramPrices:
 
     def bound_ticks(self, placed: PlacedGoal) -> int:
         """Returns a lower bound, in ticks, on every program."""
-        key = self._key(placed)
-        if key not in self._bounds:
-            self._bounds[key] = self._search_of(placed).bound_ticks(placed.reduction)
-        return self._bounds[key]
+        goal, size, class_ = self._key(placed)
+        if (goal, class_) not in self._cuts:
+            self._cuts[goal, class_] = cuts_of(self.system, placed.reduction, goal)
+        return int(bound_ticks(self._cuts[goal, class_].bound(size).seconds))
 
     def default(self, placed: PlacedGoal) -> RuntimeDefaults:
         """Returns the default of the runtime."""
